@@ -1,9 +1,10 @@
 """Speed, measured against a peer in the same run.
 
-Machines are noisy and differ, so what counts are ratios: our sweep of least squares against the ``implicit`` package
-and against the machine's own matrix-product rate; reading a CSV against a bare arrow read; choosing the best items
-against the matrix product that scores them; secure noise against seeded noise. ``discreet bench`` prints this;
-``--out`` writes it as Markdown. Each section runs in a process of its own, so that its peak memory is its own.
+Machines are noisy and differ, so what counts are ratios: our sweep of least squares against the
+``implicit`` package and against the machine's own matrix-product rate; reading a CSV against a bare
+arrow read; choosing the best items against the matrix product that scores them; secure noise
+against seeded noise. ``discreet bench`` prints this; ``--out`` writes it as Markdown. Each section
+runs in a process of its own, so that its peak memory is its own.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ Progress = Callable[[int, int, str], None]
 
 
 class Section(NamedTuple):
-    """What a section measures, given whether to be quick, and how it is shown: as Markdown under a heading."""
+    """What a section measures, given whether to be quick, and how it is shown: as Markdown
+    under a heading.
+    """
 
     benchmark: Callable[[bool], dict[str, Any]]
     show: Callable[[dict[str, Any]], list[str]]
@@ -61,7 +64,9 @@ SECTIONS = {
 }
 
 
-def run(quick: bool = False, only: set[str] | None = None, progress: Progress | None = None) -> dict[str, Any]:
+def run(
+    quick: bool = False, only: set[str] | None = None, progress: Progress | None = None
+) -> dict[str, Any]:
     """Measure everything, or `only` some sections; `quick` on a twentieth of the data."""
     chosen = [name for name in SECTIONS if only is None or name in only]
     results: dict[str, Any] = {}
@@ -75,7 +80,9 @@ def run(quick: bool = False, only: set[str] | None = None, progress: Progress | 
 
 
 def render(results: dict[str, Any], page: Path | None = None) -> dict[str, str]:
-    """The results as Markdown, by section; plots go to ``plots/`` beside the page, if there is one."""
+    """The results as Markdown, by section; plots go to ``plots/`` beside the page, if there is
+    one.
+    """
     sections = {}
     for name, result in results.items():
         section = SECTIONS[name]
@@ -85,7 +92,9 @@ def render(results: dict[str, Any], page: Path | None = None) -> dict[str, str]:
             (page.parent / picture).parent.mkdir(exist_ok=True)
             section.plot(result, page.parent / picture)
             lines += ["", f"![{title.strip('# ')}]({picture.as_posix()})"]
-        sections[name] = "\n".join([title, "", bench_machine.sentence(result["measured"]), *lines]) + "\n"
+        sections[name] = (
+            "\n".join([title, "", bench_machine.sentence(result["measured"]), *lines]) + "\n"
+        )
     return sections
 
 

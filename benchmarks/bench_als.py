@@ -1,4 +1,6 @@
-"""One sweep of exact least squares, beside the ``implicit`` package and the machine's own matrix-product rate."""
+"""One sweep of exact least squares, beside the ``implicit`` package and the machine's own
+matrix-product rate.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,21 @@ SHARES = {32: 0.65, 64: 0.75, 128: 0.85}  # of the machine's limit that a sweep 
 def benchmark(quick: bool) -> dict[str, Any]:
     """Seconds of a sweep by rank, feedback and library, and what the machine could do."""
     ratings = twin(quick)
-    rows = [_one_rank(ratings, graded(ratings), r, sweeps=4) for r in (RANKS[:2] if quick else RANKS)]
-    return {"users": ratings.n_users, "items": ratings.n_items, "ratings": ratings.n_ratings, "ranks": rows}
+    rows = [
+        _one_rank(ratings, graded(ratings), r, sweeps=4) for r in (RANKS[:2] if quick else RANKS)
+    ]
+    return {
+        "users": ratings.n_users,
+        "items": ratings.n_items,
+        "ratings": ratings.n_ratings,
+        "ranks": rows,
+    }
 
 
 def graded(ratings: Ratings) -> Ratings:
-    """The same people and items with half a star to five: the twin itself only says what people liked."""
+    """The same people and items with half a star to five: the twin itself only says what people
+    liked.
+    """
     stars = np.random.default_rng(0).integers(1, 11, ratings.n_ratings) / 2
     return Ratings.from_indices(
         ratings.indptr, ratings.indices, stars, ratings.user_ids, ratings.item_ids, catalog=True
@@ -74,10 +85,18 @@ def peers(ratings: Ratings, r: int) -> dict[str, Callable[[], float]]:
     def theirs(cg: bool, blas: int) -> float:
         times: list[float] = []
         model = AlternatingLeastSquares(
-            factors=r, use_cg=cg, iterations=2 if cg else 1, num_threads=thread_count(), random_state=0
+            factors=r,
+            use_cg=cg,
+            iterations=2 if cg else 1,
+            num_threads=thread_count(),
+            random_state=0,
         )
         with threadpool_limits(blas, user_api="blas"):
-            model.fit(matrix, show_progress=False, callback=lambda _sweep, seconds, *_: times.append(seconds))
+            model.fit(
+                matrix,
+                show_progress=False,
+                callback=lambda _sweep, seconds, *_: times.append(seconds),
+            )
         return min(times)
 
     return {
@@ -100,22 +119,34 @@ def show(result: dict[str, Any]) -> list[str]:
     return [
         "## One sweep of alternating least squares",
         "",
-        f"Seconds for both half-steps, {result['users']:,} users × {result['items']:,} items, "
-        f"{result['ratings']:,} ratings, float32; best of the sweeps of two alternating rounds. The limit is the same "
-        "arithmetic at the speed of matrix products, the best of those measured between the sweeps.",
+        (
+            f"Seconds for both half-steps, {result['users']:,} users × {result['items']:,} items,"
+            f" {result['ratings']:,} ratings, float32; best of the sweeps of two alternating"
+            " rounds. The limit is the same arithmetic at the speed of matrix products, the best"
+            " of those measured between the sweeps."
+        ),
         "",
         line("", [f"r = {row['rank']}" for row in ranks]),
         "|---|" + "---|" * len(ranks),
-        *[line(f"discreet, {name}", [f"{row['seconds'][name]:.2f}" for row in ranks]) for name in ours],
+        *[
+            line(f"discreet, {name}", [f"{row['seconds'][name]:.2f}" for row in ranks])
+            for name in ours
+        ],
         line("the machine's limit", [f"{row['limit']:.2f}" for row in ranks]),
         *[
-            line(f"share of it, {n}", [f"{100 * row['limit'] / row['seconds'][n]:.0f} %" for row in ranks])
+            line(
+                f"share of it, {n}",
+                [f"{100 * row['limit'] / row['seconds'][n]:.0f} %" for row in ranks],
+            )
             for n in ours
         ],
         line("**goal**", [f"**{100 * row['goal']:.0f} %**" for row in ranks]),
         *[line(name, [f"{row['seconds'][name]:.2f}" for row in ranks]) for name in theirs],
         *[
-            line(f"times as fast as {name}", [f"{row['seconds'][name] / row['seconds'][ours[0]]:.1f}" for row in ranks])
+            line(
+                f"times as fast as {name}",
+                [f"{row['seconds'][name] / row['seconds'][ours[0]]:.1f}" for row in ranks],
+            )
             for name in theirs
         ],
         "",

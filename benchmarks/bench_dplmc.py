@@ -1,9 +1,11 @@
-"""One iteration of DPLMC against the residual gradient alone, computed with scipy's sparse products on two threads.
+"""One iteration of DPLMC against the residual gradient alone, computed with scipy's sparse products
+on two threads.
 
-The reference computes what no gradient method can do without: the residuals E of all known entries, EᵀU for the items
-and EV for the users. An iteration of DPLMC does that and more: it cuts the residuals of every user, adds up Σ u uᵀ,
-draws noise for both releases, moves users and items, and projects them. The goal: at most the time of the reference,
-on the shape of MovieLens 20M (136,677 × 20,108, ten million entries) at rank 64.
+The reference computes what no gradient method can do without: the residuals E of all known entries,
+EᵀU for the items and EV for the users. An iteration of DPLMC does that and more: it cuts the
+residuals of every user, adds up Σ u uᵀ, draws noise for both releases, moves users and items, and
+projects them. The goal: at most the time of the reference, on the shape of MovieLens 20M (136,677 ×
+20,108, ten million entries) at rank 64.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _ROWS = 1 << 16  # entries whose factors are gathered at a time, so that they st
 
 
 def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
-    """Seconds of the reference and of one iteration by grade of noise, best of alternating runs, and their ratios."""
+    """Seconds of the reference and of one iteration by grade of noise, best of alternating
+    runs, and their ratios.
+    """
     m, n, each = (6_000, 1_000, 40) if quick else (136_677, 20_108, 73)
     ratings = _ratings(m, n, each)
     rng = np.random.default_rng(1)
@@ -55,7 +59,14 @@ def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
             job()
             best[name] = min(best[name], time.perf_counter() - start)
     ratios = {name: best[name] / best["scipy"] for name in ("seeded", "secure")}
-    return {"users": m, "items": n, "entries": int(Y.nnz), "rank": RANK, "seconds": best, "ratios": ratios}
+    return {
+        "users": m,
+        "items": n,
+        "entries": int(Y.nnz),
+        "rank": RANK,
+        "seconds": best,
+        "ratios": ratios,
+    }
 
 
 def show(result: dict[str, Any]) -> list[str]:
@@ -64,14 +75,20 @@ def show(result: dict[str, Any]) -> list[str]:
     return [
         "## One iteration of DPLMC",
         "",
-        f"{result['users']:,} users, {result['items']:,} items, {result['entries']:,} entries, rank {result['rank']}; "
-        "seconds, best of alternating runs. The reference is the residual gradient alone (E, EᵀU and EV), with scipy's "
-        "sparse products on two threads.",
+        (
+            f"{result['users']:,} users, {result['items']:,} items, {result['entries']:,} entries,"
+            f" rank {result['rank']}; seconds, best of alternating runs. The reference is the"
+            " residual gradient alone (E, EᵀU and EV), with scipy's sparse products on two"
+            " threads."
+        ),
         "",
         "| | seconds | of the reference |",
         "|---|---|---|",
         f"| scipy, residual gradient | {seconds['scipy']:.2f} | 1 |",
-        *(f"| DPLMC, whole iteration, {name} noise | {seconds[name]:.2f} | {ratios[name]:.2f} |" for name in ratios),
+        *(
+            f"| DPLMC, whole iteration, {name} noise | {seconds[name]:.2f} | {ratios[name]:.2f} |"
+            for name in ratios
+        ),
         "",
         f"The goal is at most {RATIO:g}.",
     ]
@@ -81,7 +98,8 @@ def iteration(walk: Descent, V: NDArray[Any], grade: Literal["secure", "seeded"]
     """As `DPLMC` does it."""
     n = len(V)
     plan = Plan.calibrate(
-        [Release("balance", shape=(1, triangle_size(RANK))), Release("gradient", shape=(n, RANK))], Budget(10.0)
+        [Release("balance", shape=(1, triangle_size(RANK))), Release("gradient", shape=(n, RANK))],
+        Budget(10.0),
     )
     session = Session(plan, grade, random_state=0 if grade == "seeded" else None)
     walk.look(V.astype(np.float32), 4.0)
@@ -92,8 +110,12 @@ def iteration(walk: Descent, V: NDArray[Any], grade: Literal["secure", "seeded"]
     return V
 
 
-def residual_gradient(Y: Any, U: NDArray[Any], V: NDArray[Any], threads: int = 2) -> tuple[NDArray[Any], NDArray[Any]]:
-    """EᵀU and EV with E = U Vᵀ − Y on the known entries: users in as many parts as there are threads."""
+def residual_gradient(
+    Y: Any, U: NDArray[Any], V: NDArray[Any], threads: int = 2
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """EᵀU and EV with E = U Vᵀ − Y on the known entries: users in as many parts as there are
+    threads.
+    """
     cuts = np.searchsorted(Y.indptr, np.linspace(0, Y.nnz, threads + 1)[1:-1])
     edges = [0, *cuts.tolist(), Y.shape[0]]
 
@@ -120,7 +142,9 @@ def _ratings(m: int, n: int, each: int) -> Ratings:
     new &= np.cumsum(new, axis=1) <= each
     values = rng.integers(1, 6, int(new.sum())).astype(np.float32)
     indptr = np.concatenate([[0], np.cumsum(new.sum(axis=1))])
-    return Ratings.from_indices(indptr, items[new], values, np.arange(m), np.arange(n), catalog=True)
+    return Ratings.from_indices(
+        indptr, items[new], values, np.arange(m), np.arange(n), catalog=True
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""Engines beside each other: one pass in CPU seconds, whole trainings, and how time and memory grow with the data.
+"""Engines beside each other: one pass in CPU seconds, whole trainings, and how time and memory grow
+with the data.
 
-Everything runs in processes of its own, so that peak memory is that of one training, and so that Spark's own ALS and a
-training of ours both begin with a Java that has just started. CPU seconds are those of the whole family of processes
-(Spark's Java and its Python workers included), because machines are shared and wall clocks with them. Data are the
-twin of MovieLens 20M for passes and trainings on Spark, and generated people of 100 ratings each for the growth.
+Everything runs in processes of its own, so that peak memory is that of one training, and so that
+Spark's own ALS and a training of ours both begin with a Java that has just started. CPU seconds are
+those of the whole family of processes (Spark's Java and its Python workers included), because
+machines are shared and wall clocks with them. Data are the twin of MovieLens 20M for passes and
+trainings on Spark, and generated people of 100 ratings each for the growth.
 """
 
 from __future__ import annotations
@@ -49,13 +51,19 @@ def benchmark(quick: bool = False) -> dict[str, Any]:
         if ours:
             found["spark"].append({"rank": rank} | ours | _child("als", share, rank))
     for n, items in sizes:
-        found["sizes"].append({"ratings": n, "items": items} | {e: _child(e, n, items) for e in ("blocks", "memory")})
+        found["sizes"].append(
+            {"ratings": n, "items": items} | {e: _child(e, n, items) for e in ("blocks", "memory")}
+        )
     return found
 
 
 def show(result: dict[str, Any]) -> list[str]:
     """The result as Markdown."""
-    parts = [*_show_passes(result["passes"]), *_show_spark(result["spark"]), *_show_sizes(result["sizes"])]
+    parts = [
+        *_show_passes(result["passes"]),
+        *_show_spark(result["spark"]),
+        *_show_sizes(result["sizes"]),
+    ]
     return ["## Engines, measured", *parts]
 
 
@@ -64,9 +72,12 @@ def _show_passes(passes: dict[str, Any]) -> list[str]:
         "",
         "### One pass",
         "",
-        f"Every user solves and looks, a Gram matrix and a gradient of rank {RANK + 1} are added up, over "
-        f"{passes['ratings']:,} ratings of {passes['items']:,} items in {passes['parts']} blocks. CPU seconds of all "
-        f"processes, median of the second half of {PASSES} passes; all three give the same bits.",
+        (
+            f"Every user solves and looks, a Gram matrix and a gradient of rank {RANK + 1} are"
+            f" added up, over {passes['ratings']:,} ratings of {passes['items']:,} items in"
+            f" {passes['parts']} blocks. CPU seconds of all processes, median of the second half of"
+            f" {PASSES} passes; all three give the same bits."
+        ),
         "",
         "| engine | CPU seconds | times memory | goal |",
         "|---|---|---|---|",
@@ -75,7 +86,9 @@ def _show_passes(passes: dict[str, Any]) -> list[str]:
     for engine in ("blocks", "spark"):
         if engine in passes:
             times = passes[engine] / passes["memory"]
-            lines.append(f"| {engine} | {passes[engine]:.2f} | {times:.2f} | at most {GOALS[engine]:g} |")
+            lines.append(
+                f"| {engine} | {passes[engine]:.2f} | {times:.2f} | at most {GOALS[engine]:g} |"
+            )
     return lines
 
 
@@ -86,16 +99,26 @@ def _show_spark(rows: list[dict[str, Any]]) -> list[str]:
         "",
         "### A whole training on Spark, beside Spark's own ALS",
         "",
-        f"The same ratings, the same rank, local[2], each in a Spark session of its own that has counted the rows "
-        f"before. DPMF for ratings with its usual steps ({rows[0]['releases']} releases at rank {rows[0]['rank']}); "
-        f"Spark's ALS with its usual {SPARK_ITERATIONS} iterations, not private. Sealing is done once for all "
-        f"trainings. CPU seconds of all processes, and seconds on the clock; goal: {GOALS['als']:g} times as fast.",
+        (
+            "The same ratings, the same rank, local[2], each in a Spark session of its own that"
+            " has counted the rows before. DPMF for ratings with its usual steps"
+            f" ({rows[0]['releases']} releases at rank {rows[0]['rank']}); Spark's ALS with its"
+            f" usual {SPARK_ITERATIONS} iterations, not private. Sealing is done once for all"
+            " trainings. CPU seconds of all processes, and seconds on the clock; goal:"
+            f" {GOALS['als']:g} times as fast."
+        ),
         "",
-        "| rank | DPMF: sealing | training | Spark's ALS | times as fast, sealed before | with sealing |",
+        (
+            "| rank | DPMF: sealing | training | Spark's ALS | times as fast, sealed before | with"
+            " sealing |"
+        ),
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        cells = [f"{row[name]['cpu']:.0f} CPU s, {row[name]['seconds']:.0f} s" for name in ("sealing", "train", "als")]
+        cells = [
+            f"{row[name]['cpu']:.0f} CPU s, {row[name]['seconds']:.0f} s"
+            for name in ("sealing", "train", "als")
+        ]
         for before in (False, True):
             ratios = []
             for unit in ("cpu", "seconds"):
@@ -111,44 +134,66 @@ def _show_sizes(sizes: list[dict[str, Any]]) -> list[str]:
         "",
         "### How it grows",
         "",
-        f"DPMF for ratings (rank {RANK}, {PER_USER} ratings a person), a whole training, by the size of the data; peak "
-        "memory of a process that trains and does nothing else. Writing the blocks comes before it, once.",
+        (
+            f"DPMF for ratings (rank {RANK}, {PER_USER} ratings a person), a whole training, by the"
+            " size of the data; peak memory of a process that trains and does nothing else."
+            " Writing the blocks comes before it, once."
+        ),
         "",
-        "| ratings | items | writing: CPU seconds | blocks: seconds | CPU seconds | peak GB "
-        "| memory: seconds | CPU seconds | peak GB |",
+        (
+            "| ratings | items | writing: CPU seconds | blocks: seconds | CPU seconds | peak GB "
+            "| memory: seconds | CPU seconds | peak GB |"
+        ),
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in sizes:
         cells = [_cell(row["blocks"], "writing", 1)]
-        cells += [_cell(row.get(e, {}), key, digits) for e in ("blocks", "memory") for key, digits in _CELLS]
+        cells += [
+            _cell(row.get(e, {}), key, digits)
+            for e in ("blocks", "memory")
+            for key, digits in _CELLS
+        ]
         lines.append(f"| {row['ratings']:,} | {row['items']:,} | {' | '.join(cells)} |")
     first, last = sizes[0], sizes[-1]
-    growth = np.log(last["blocks"]["cpu"] / first["blocks"]["cpu"]) / np.log(last["ratings"] / first["ratings"])
+    growth = np.log(last["blocks"]["cpu"] / first["blocks"]["cpu"]) / np.log(
+        last["ratings"] / first["ratings"]
+    )
     each = last["blocks"]["cpu"] / last["ratings"]
     lines += [
         "",
-        f"CPU seconds of the block engine grow as the number of ratings to the power {growth:.2f} from the first row "
-        f"to the last (fixed costs weigh on small data); goal for its peak memory at 10⁸ ratings: at most "
-        f"{GOALS['gigabytes']:g} GB. The last row is {1e6 * each:.2f} µs of CPU per rating and training. Taken as "
-        "proportional from there on, that says:",
+        (
+            "CPU seconds of the block engine grow as the number of ratings to the power"
+            f" {growth:.2f} from the first row to the last (fixed costs weigh on small data); goal"
+            f" for its peak memory at 10⁸ ratings: at most {GOALS['gigabytes']:g} GB. The last row"
+            f" is {1e6 * each:.2f} µs of CPU per rating and training. Taken as proportional from"
+            " there on, that says:"
+        ),
         "",
-        "| ratings | CPU seconds | blocks on 16 cores | Spark on 64 cores, at twice the CPU | sealed |",
+        (
+            "| ratings | CPU seconds | blocks on 16 cores | Spark on 64 cores, at twice the CPU |"
+            " sealed |"
+        ),
         "|---|---|---|---|---|",
     ]
     for n, name in BEYOND:
         cpu = each * n
         memory = 16 * 0.15 + 0.256
         lines.append(
-            f"| {name} | {cpu:,.0f} | {cpu / 16 / 60:.1f} minutes, {memory:.1f} GB of memory "
-            f"| {2 * cpu / 64 / 60:.1f} minutes, 0.4 GB for each worker | {SEALED_BYTES * n / 1e9:,.0f} GB |"
+            f"| {name} | {cpu:,.0f} | {cpu / 16 / 60:.1f} minutes, {memory:.1f} GB of memory |"
+            f" {2 * cpu / 64 / 60:.1f} minutes, 0.4 GB for each worker |"
+            f" {SEALED_BYTES * n / 1e9:,.0f} GB |"
         )
     return [
         *lines,
         "",
-        f"Assumed: {PER_USER} ratings a person, {last['items']:,} items, the same rank and steps; blocks of 1,500,000 "
-        "ratings, 150 MB for each that is worked on, and the cache of 256 MB (one for all cores with blocks, one for "
-        "each worker on Spark); all cores as fast as this machine's, files in the page cache or on disks of 2 GB/s, no "
-        "stragglers. Sums are small beside it: a release moves items × numbers per item × 8 bytes per task.",
+        (
+            f"Assumed: {PER_USER} ratings a person, {last['items']:,} items, the same rank and"
+            " steps; blocks of 1,500,000 ratings, 150 MB for each that is worked on, and the cache"
+            " of 256 MB (one for all cores with blocks, one for each worker on Spark); all cores"
+            " as fast as this machine's, files in the page cache or on disks of 2 GB/s, no"
+            " stragglers. Sums are small beside it: a release moves items × numbers per item × 8"
+            " bytes per task."
+        ),
     ]
 
 
@@ -163,8 +208,12 @@ _CELLS = (("seconds", 0), ("cpu", 1), ("gigabytes", 2))
 # ------------------------------------------------------------------ people
 
 
-def generated(n: int, items: int, seed: int = 0) -> Iterator[tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """(first user, indptr, items, ratings) of ten thousand people at a time, with a few popular items."""
+def generated(
+    n: int, items: int, seed: int = 0
+) -> Iterator[tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]]:
+    """(first user, indptr, items, ratings) of ten thousand people at a time, with a few popular
+    items.
+    """
     users = n // PER_USER
     for begin in range(0, users, 10_000):
         rng = np.random.default_rng([seed, begin])
@@ -185,10 +234,14 @@ def frames(n: int, items: int) -> Iterator[pa.Table]:
 def in_memory(n: int, items: int) -> Ratings:
     parts = list(generated(n, items))
     ends = np.cumsum([0, *(len(part[2]) for part in parts)])
-    indptr = np.concatenate([*(part[1][:-1] + end for part, end in zip(parts, ends[:-1], strict=True)), ends[-1:]])
+    indptr = np.concatenate(
+        [*(part[1][:-1] + end for part, end in zip(parts, ends[:-1], strict=True)), ends[-1:]]
+    )
     item = np.concatenate([part[2] for part in parts])
     rating = np.concatenate([part[3] for part in parts])
-    return Ratings.from_indices(indptr, item, rating, np.arange(len(indptr) - 1), np.arange(items), catalog=True)
+    return Ratings.from_indices(
+        indptr, item, rating, np.arange(len(indptr) - 1), np.arange(items), catalog=True
+    )
 
 
 # ------------------------------------------------------------------ what a process does
@@ -220,7 +273,9 @@ def write(n: int, items: int) -> dict[str, Any]:
     making = [0.0]
     start = time.process_time()
     made = _timed(frames(n, items), making)
-    BlockRatings.write(made, _folder() / "blocks", blocks=BLOCKS.get(n, 8), items=list(range(items)))
+    BlockRatings.write(
+        made, _folder() / "blocks", blocks=BLOCKS.get(n, 8), items=list(range(items))
+    )
     return {"writing": time.process_time() - start - making[0]}
 
 
@@ -328,8 +383,14 @@ def train_on_spark(share: float, rank: float) -> dict[str, Any]:
     watch = Stopwatch()
     people.ready()
     sealing = watch.lap()
-    model = DPMF(int(rank), epsilon=5.0, goal="rating", rating_range=SCALE, random_state=0).fit(people)
-    found = {"sealing": sealing, "train": watch.lap(), "releases": len(model.privacy_.ledger.entries)}
+    model = DPMF(int(rank), epsilon=5.0, goal="rating", rating_range=SCALE, random_state=0).fit(
+        people
+    )
+    found = {
+        "sealing": sealing,
+        "train": watch.lap(),
+        "releases": len(model.privacy_.ledger.entries),
+    }
     spark.stop()
     return found
 
@@ -343,7 +404,13 @@ def als_of_spark(share: float, rank: float) -> dict[str, Any]:
     frame = spark.read.parquet(str(_folder() / "ratings.parquet"))
     frame.count()
     watch = Stopwatch()
-    als = ALS(rank=int(rank), maxIter=SPARK_ITERATIONS, userCol="user_id", itemCol="item_id", ratingCol="rating")
+    als = ALS(
+        rank=int(rank),
+        maxIter=SPARK_ITERATIONS,
+        userCol="user_id",
+        itemCol="item_id",
+        ratingCol="rating",
+    )
     model = als.fit(frame)
     model.itemFactors.count()
     found = {"als": watch.lap()}
@@ -358,7 +425,9 @@ def _spark() -> Any:
     except ImportError:
         return None
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.memory", "6g").config("spark.ui.showConsoleProgress", "false")
+    builder = builder.config("spark.driver.memory", "6g").config(
+        "spark.ui.showConsoleProgress", "false"
+    )
     try:
         spark = builder.getOrCreate()
     except Exception:  # no Java

@@ -1,7 +1,9 @@
-"""How time grows with the data: CPU seconds over people, ratings of each, items and rank, one at a time.
+"""How time grows with the data: CPU seconds over people, ratings of each, items and rank, one at a
+time.
 
-Everything else stays at the smallest size meanwhile. The slope is that of a line through the logarithms, by least
-squares: 1 means twice the data, twice the time; what does not depend on the data makes it smaller.
+Everything else stays at the smallest size meanwhile. The slope is that of a line through the
+logarithms, by least squares: 1 means twice the data, twice the time; what does not depend on the
+data makes it smaller.
 """
 
 from __future__ import annotations
@@ -50,15 +52,18 @@ def show(result: dict[str, Any]) -> list[str]:
     lines = [
         "## Growth",
         "",
-        f"CPU seconds (best of two) as one size grows eightfold from {start}, and the slope of their logarithms. "
-        "DPMF finds its own rank, so the rank is a limit there.",
+        (
+            f"CPU seconds (best of two) as one size grows eightfold from {start}, and the slope of"
+            " their logarithms. DPMF finds its own rank, so the rank is a limit there."
+        ),
         "",
         "| | " + " | ".join(f"{name}: slope | from → to" for name in names) + " |",
         "|---|" + "---|---|" * len(names),
     ]
     for work, rows in result["growth"].items():
         cells = [
-            f"{rows[name]['slope']:.2f} | {rows[name]['seconds'][0]:.2f} → {rows[name]['seconds'][-1]:.2f} s"
+            f"{rows[name]['slope']:.2f} | {rows[name]['seconds'][0]:.2f} →"
+            f" {rows[name]['seconds'][-1]:.2f} s"
             for name in names
         ]
         lines.append(f"| {work} | " + " | ".join(cells) + " |")
@@ -80,15 +85,32 @@ def plot(result: dict[str, Any], path: Path) -> None:
             row = rows[name]
             (line,) = panel.plot(row["sizes"], row["seconds"], "o-", label=work)
             lines.append(line)
-            place = {"transform": panel.transAxes, "va": "top", "fontsize": 8, "color": line.get_color()}
+            place = {
+                "transform": panel.transAxes,
+                "va": "top",
+                "fontsize": 8,
+                "color": line.get_color(),
+            }
             panel.text(0.04, 1.03 - 0.07 * len(lines), f"slope {row['slope']:.2f}", **place)
         panel.set(xscale="log", yscale="log", xlabel=name)
-        panel.set_xticks(rows[name]["sizes"], [f"{size:,}" for size in rows[name]["sizes"]], fontsize=7, minor=False)
+        panel.set_xticks(
+            rows[name]["sizes"],
+            [f"{size:,}" for size in rows[name]["sizes"]],
+            fontsize=7,
+            minor=False,
+        )
         panel.minorticks_off()
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("CPU seconds")
     panels[0].set_ylim(top=10 * panels[0].get_ylim()[1])  # room for the slopes
-    figure.legend(lines, list(result["growth"]), loc="lower center", ncols=len(lines), fontsize=9, frameon=False)
+    figure.legend(
+        lines,
+        list(result["growth"]),
+        loc="lower center",
+        ncols=len(lines),
+        fontsize=9,
+        frameon=False,
+    )
     figure.tight_layout(rect=(0, 0.07, 1, 1))
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

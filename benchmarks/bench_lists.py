@@ -1,4 +1,6 @@
-"""A private model for lists on the twin of MovieLens 20M, at a small and at a large ε, secure noise."""
+"""A private model for lists on the twin of MovieLens 20M, at a small and at a large ε, secure
+noise.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ def benchmark(quick: bool = False) -> dict[str, Any]:
         {"epsilon": epsilon, "seconds": seconds, "factors": ranks[epsilon], "goal": GOALS[epsilon]}
         for epsilon, seconds in best.items()
     ]
-    return {"users": ratings.n_users, "items": ratings.n_items, "ratings": ratings.n_ratings, "fits": found}
+    return {
+        "users": ratings.n_users,
+        "items": ratings.n_items,
+        "ratings": ratings.n_ratings,
+        "fits": found,
+    }
 
 
 def show(result: dict[str, Any]) -> list[str]:
@@ -39,7 +46,8 @@ def show(result: dict[str, Any]) -> list[str]:
     lines = [
         "## Private lists",
         "",
-        f'`DPMF(goal="ranking")` with secure noise, {result["users"]:,} users × {result["items"]:,} items, '
+        f'`DPMF(goal="ranking")` with secure noise, {result["users"]:,} users × {result["items"]:,}'
+        " items, "
         f"{result['ratings']:,} interactions; whole trainings, best of {ROUNDS} alternating ones.",
         "",
         "| ε | seconds | goal | factors |",
@@ -47,5 +55,8 @@ def show(result: dict[str, Any]) -> list[str]:
     ]
     return [
         *lines,
-        *[f"| {x['epsilon']:g} | {x['seconds']:.1f} | {x['goal']:g} | {x['factors']} |" for x in result["fits"]],
+        *[
+            f"| {x['epsilon']:g} | {x['seconds']:.1f} | {x['goal']:g} | {x['factors']} |"
+            for x in result["fits"]
+        ],
     ]

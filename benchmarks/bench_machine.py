@@ -1,4 +1,6 @@
-"""What a measurement ran on: the machine, the code and the load, for the line above every table of benchmarks."""
+"""What a measurement ran on: the machine, the code and the load, for the line above every table
+of benchmarks.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,17 @@ def conditions(quick: bool) -> dict[str, Any]:
 
 def sentence(found: dict[str, Any]) -> str:
     """The conditions as one line of Markdown."""
-    quick = ", quick (a twentieth of the data, so the ratios are not those of the full size)" if found["quick"] else ""
+    quick = (
+        ", quick (a twentieth of the data, so the ratios are not those of the full size)"
+        if found["quick"]
+        else ""
+    )
     peak = f", peak memory {found['peak_gigabytes']:.2f} GB" if "peak_gigabytes" in found else ""
     return (
-        f"*Measured on {found['date']}{quick}: {found['code']}, load {found['load']:.1f} before it, "
-        f"{found['threads']} threads ({found['processor']}, {found['vector']} kernels), Python {found['python']}, "
-        f"numba {found['numba']}, matrix products at {found['gflops']:.0f} GFLOP/s (float32, all threads){peak}.*"
+        f"*Measured on {found['date']}{quick}: {found['code']}, load {found['load']:.1f} before it,"
+        f" {found['threads']} threads ({found['processor']}, {found['vector']} kernels), Python"
+        f" {found['python']}, numba {found['numba']}, matrix products at {found['gflops']:.0f}"
+        f" GFLOP/s (float32, all threads){peak}.*"
     )
 
 
@@ -65,7 +72,10 @@ def peak_gigabytes() -> float:
     import resource
 
     unit = 1 if sys.platform == "darwin" else 1024
-    most = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    most = max(
+        resource.getrusage(who).ru_maxrss
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     return most * unit / 1e9
 
 
@@ -79,17 +89,23 @@ def twin(quick: bool) -> Ratings:
 def _processor() -> str:
     try:
         with open("/proc/cpuinfo") as file:
-            return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+            return next(
+                line.split(":")[1].strip() for line in file if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
 
 
 def _code() -> str:
-    """The commit that is measured, and whether the code differs from it; the version where there is no repository."""
+    """The commit that is measured, and whether the code differs from it; the version where
+    there is no repository.
+    """
     folder = Path(__file__).parent
 
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, text=True, check=True
+        ).stdout.strip()
 
     try:
         commit = git("rev-parse", "--short", "HEAD")

@@ -1,6 +1,8 @@
-"""A page of benchmarks: each section stands between two comments and is replaced as a whole, the rest is kept.
+"""A page of benchmarks: each section stands between two comments and is replaced as a whole, the
+rest is kept.
 
-So sections may be measured one at a time, on whatever machine is quiet, and what people wrote around them stays.
+So sections may be measured one at a time, on whatever machine is quiet, and what people wrote
+around them stays.
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ from pathlib import Path
 from discreet.data.download import atomic_write
 from discreet.errors import ConfigError
 
-HEAD = "# Benchmarks\n\nWritten by `discreet bench --out FILE`, which replaces the sections that it measures.\n"
+HEAD = (
+    "# Benchmarks\n\nWritten by `discreet bench --out FILE`, which replaces the sections that it"
+    " measures.\n"
+)
 
 
 def write(page: Path, sections: Mapping[str, str], order: Sequence[str]) -> None:
@@ -39,7 +44,10 @@ def _replaced(text: str, name: str, body: str, order: Sequence[str]) -> str:
         before, _, rest = text.partition(_opening(name))
         _, closed, after = rest.partition(_closing(name))
         if not closed:
-            raise ConfigError(f"the page has {_opening(name)} without {_closing(name)}: mend or remove that section")
+            raise ConfigError(
+                f"the page has {_opening(name)} without {_closing(name)}: mend or remove that"
+                " section"
+            )
         return before + block + after
     for later in order[order.index(name) + 1 :]:
         if _opening(later) in text:

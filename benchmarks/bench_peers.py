@@ -1,8 +1,9 @@
 """One sweep of alternating least squares beside other libraries, in one run on the same data.
 
-Each library does a sweep as its users run it, on all cores. What is not installed is left out and named: ``cmfrec``
-compiles itself on installation, ``pyspark`` needs Java, and LensKit needs torch, which this project does without
-(`make lenskit` compares scores with it in an environment of its own).
+Each library does a sweep as its users run it, on all cores. What is not installed is left out and
+named: ``cmfrec`` compiles itself on installation, ``pyspark`` needs Java, and LensKit needs torch,
+which this project does without (`make lenskit` compares scores with it in an environment of its
+own).
 """
 
 from __future__ import annotations
@@ -37,13 +38,18 @@ def benchmark(quick: bool) -> dict[str, Any]:
                 row[rank] = min(row.get(rank, float("inf")), measure())
     spark = _spark(ratings, RANKS[:1] if quick else RANKS)
     found |= {"Spark ALS, local": spark} if spark else {}
-    for name, word in (("implicit", "implicit,"), ("cmfrec", "cmfrec,"), ("Spark with Java", "Spark")):
+    for name, word in (
+        ("implicit", "implicit,"),
+        ("cmfrec", "cmfrec,"),
+        ("Spark with Java", "Spark"),
+    ):
         if not any(row.startswith(word) for row in found):
             missing.append(name)
     shape = {"users": ratings.n_users, "items": ratings.n_items, "ratings": ratings.n_ratings}
-    return {**shape, "seconds": {name: {str(r): s for r, s in row.items()} for name, row in found.items()}} | {
-        "missing": missing
-    }
+    return {
+        **shape,
+        "seconds": {name: {str(r): s for r, s in row.items()} for name, row in found.items()},
+    } | {"missing": missing}
 
 
 def show(result: dict[str, Any]) -> list[str]:
@@ -54,9 +60,12 @@ def show(result: dict[str, Any]) -> list[str]:
     lines = [
         "## Beside other libraries",
         "",
-        f"Seconds of one sweep of alternating least squares, {result['users']:,} users × {result['items']:,} items, "
-        f"{result['ratings']:,} ratings, best of {ROUNDS} alternating rounds; and how many times as long as ours with "
-        "implicit feedback. Spark's is the difference of runs with four and with two iterations.",
+        (
+            f"Seconds of one sweep of alternating least squares, {result['users']:,} users ×"
+            f" {result['items']:,} items, {result['ratings']:,} ratings, best of {ROUNDS}"
+            " alternating rounds; and how many times as long as ours with implicit feedback."
+            " Spark's is the difference of runs with four and with two iterations."
+        ),
         "",
         "| | " + " | ".join(f"r = {r} | times ours" for r in ranks) + " |",
         "|---|" + "---|---|" * len(ranks),
@@ -69,7 +78,9 @@ def show(result: dict[str, Any]) -> list[str]:
 
 def _ours(ratings: Ratings, rank: int) -> dict[str, Callable[[], float]]:
     return {
-        "discreet, implicit feedback": lambda: sweep(ALS(rank, feedback="implicit", iterations=3), ratings),
+        "discreet, implicit feedback": lambda: sweep(
+            ALS(rank, feedback="implicit", iterations=3), ratings
+        ),
         "discreet, explicit with intercepts": lambda: sweep(ALS(rank, iterations=3), ratings),
     }
 
@@ -85,7 +96,12 @@ def _cmfrec(ratings: Ratings, rank: int) -> dict[str, Callable[[], float]]:
     def timed(cg: bool) -> float:
         def fit(iterations: int) -> float:
             model = CMF_implicit(
-                k=rank, niter=iterations, use_cg=cg, nthreads=thread_count(), use_float=True, verbose=False
+                k=rank,
+                niter=iterations,
+                use_cg=cg,
+                nthreads=thread_count(),
+                use_float=True,
+                verbose=False,
             )
             start = time.perf_counter()
             model.fit(matrix)
@@ -112,7 +128,11 @@ def _spark(ratings: Ratings, ranks: tuple[int, ...]) -> dict[int, float]:
         parquet.write_table(ratings.to_frame("pyarrow"), file)
         frame = spark.read.parquet(os.fspath(file)).cache()
         frame.count()
-        columns: dict[str, Any] = {"userCol": "user_id", "itemCol": "item_id", "ratingCol": "rating"}
+        columns: dict[str, Any] = {
+            "userCol": "user_id",
+            "itemCol": "item_id",
+            "ratingCol": "rating",
+        }
         for rank in ranks:
             seconds = []
             for iterations in (2, 4):

@@ -1,9 +1,11 @@
-"""What secure noise costs: a whole item step of DPALS with secure and with seeded noise, in turn; and its memory.
+"""What secure noise costs: a whole item step of DPALS with secure and with seeded noise, in turn;
+and its memory.
 
-An item step releases the right-hand sides and the Gram matrices of all items, projects, and solves. With seeded noise,
-sums are made in float32 and noise is drawn in float32; with secure noise, contributions are rounded to integers, summed
-exactly in float64, and noise is drawn by an exact sampler on AES. The goals: at most twice the time at rank 64, and
-less than 3 GB at rank 128, both on 20,000 items.
+An item step releases the right-hand sides and the Gram matrices of all items, projects, and solves.
+With seeded noise, sums are made in float32 and noise is drawn in float32; with secure noise,
+contributions are rounded to integers, summed exactly in float64, and noise is drawn by an exact
+sampler on AES. The goals: at most twice the time at rank 64, and less than 3 GB at rank 128, both
+on 20,000 items.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ MAX_ITEMS = 50
 
 
 def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
-    """Seconds of an item step by grade of noise, their ratio, where the time goes, and peak memory."""
+    """Seconds of an item step by grade of noise, their ratio, where the time goes, and peak
+    memory.
+    """
     n_items, n_users = (1_000, 7_000) if quick else (ITEMS, 140_000)
     users = sealed_users(n_users, n_items, 64)
     parts: dict[str, dict[str, float]] = {}
@@ -48,7 +52,10 @@ def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
             if grade not in parts or found["whole"] < parts[grade]["whole"]:
                 parts[grade] = found
     run = subprocess.run(
-        [sys.executable, "-m", __name__, str(n_items), str(n_users)], capture_output=True, text=True, check=True
+        [sys.executable, "-m", __name__, str(n_items), str(n_users)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     secure, seeded = parts["secure"], parts["seeded"]
     return {
@@ -69,8 +76,11 @@ def show(result: dict[str, Any]) -> list[str]:
     lines = [
         "## Secure noise",
         "",
-        f"One item step of DPALS, {result['items']:,} items, rank {result['rank']}, {result['users']:,} users with "
-        f"{MAX_ITEMS} items each; seconds, best of alternating runs.",
+        (
+            f"One item step of DPALS, {result['items']:,} items, rank {result['rank']},"
+            f" {result['users']:,} users with {MAX_ITEMS} items each; seconds, best of alternating"
+            " runs."
+        ),
         "",
         "| noise | whole step | " + " | ".join(names) + " |",
         "|---|---|" + "---|" * len(names),
@@ -81,15 +91,20 @@ def show(result: dict[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        f"With secure noise the step takes {result['ratio']:.2f} times as long as with seeded noise (goal: at most "
-        f"{RATIO:g}); sums and noise alone, {result['release_ratio']:.2f} times. At rank 128 the secure step peaks at "
-        f"{result['peak_gigabytes']:.2f} GB of memory (goal: below {GIGABYTES:g}), and data and program had peaked at "
-        f"{result['before_gigabytes']:.2f} GB before it.",
+        (
+            f"With secure noise the step takes {result['ratio']:.2f} times as long as with seeded"
+            f" noise (goal: at most {RATIO:g}); sums and noise alone, {result['release_ratio']:.2f}"
+            f" times. At rank 128 the secure step peaks at {result['peak_gigabytes']:.2f} GB of"
+            f" memory (goal: below {GIGABYTES:g}), and data and program had peaked at"
+            f" {result['before_gigabytes']:.2f} GB before it."
+        ),
     ]
 
 
 def sealed_users(n_users: int, n_items: int, rank: int) -> Users:
-    """Users with 60 ratings each, most of them of a few items, who have their vectors and know what they contribute."""
+    """Users with 60 ratings each, most of them of a few items, who have their vectors and know
+    what they contribute.
+    """
     rng = np.random.default_rng(0)
     each = min(60, n_items // 2)
     items = np.sort((n_items * rng.random((n_users, 2 * each)) ** 1.5).astype(np.int32), axis=1)
@@ -97,7 +112,9 @@ def sealed_users(n_users: int, n_items: int, rank: int) -> Users:
     new &= np.cumsum(new, axis=1) <= each
     values = rng.choice([-1.0, -0.5, 0.5, 1.0], int(new.sum()))
     indptr = np.concatenate([[0], np.cumsum(new.sum(axis=1))])
-    ratings = Ratings.from_indices(indptr, items[new], values, np.arange(n_users), np.arange(n_items), catalog=True)
+    ratings = Ratings.from_indices(
+        indptr, items[new], values, np.arange(n_users), np.arange(n_items), catalog=True
+    )
     users = seal(ratings, Bounds(items=MAX_ITEMS, rating=1.0))
     users.choose()
     users.solve(rng.standard_normal((n_items, rank), dtype=np.float32) * np.float32(0.3), 5.0)
@@ -107,7 +124,9 @@ def sealed_users(n_users: int, n_items: int, rank: int) -> Users:
 def item_step(users: Users, grade: str) -> np.ndarray:
     """As DPALS does it: release both sums, project, solve."""
     n, r = users.n_items, users.rank
-    plan = Plan.calibrate([Release("sum", shape=(n, r)), Release("gram", shape=(n, triangle_size(r)))], Budget(10.0))
+    plan = Plan.calibrate(
+        [Release("sum", shape=(n, r)), Release("gram", shape=(n, triangle_size(r)))], Budget(10.0)
+    )
     session = Session(plan, grade, random_state=0 if grade == "seeded" else None)  # type: ignore[arg-type]
     g = session.release("sum", users.item_sums(), np.float32)
     V = np.empty((n, r), np.float32)

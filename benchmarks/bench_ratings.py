@@ -1,7 +1,9 @@
-"""A private model for ratings at full size: 95 million ratings of a million people, secure noise, in memory.
+"""A private model for ratings at full size: 95 million ratings of a million people, secure noise,
+in memory.
 
-People have a taste that can be learned, so that every part of the algorithm is bought and runs: biases, pairs of
-residuals, and steps for factors. Everything happens in a process of its own, whose peak memory counts, data included.
+People have a taste that can be learned, so that every part of the algorithm is bought and runs:
+biases, pairs of residuals, and steps for factors. Everything happens in a process of its own, whose
+peak memory counts, data included.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def benchmark(quick: bool = False) -> dict[str, Any]:
     measured: dict[str, Any] = {}
     for size in ((people // 200, items // 100), (people, items)):
         words = [sys.executable, "-m", __name__, *map(str, (*size, each))]
-        measured = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+        measured = json.loads(
+            subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        )
     return measured
 
 
@@ -43,18 +47,25 @@ def show(result: dict[str, Any]) -> list[str]:
     return [
         "## Private ratings at full size",
         "",
-        f'`DPMF(goal="rating")` at ε = {EPSILON:g} with secure noise, {result["ratings"]:,} ratings of '
-        f"{result['people']:,} people and {result['items']:,} items, in memory: {result['seconds']:.0f} s (goal: at "
-        f"most {GOALS['seconds']:g}), {result['cpu']:.0f} CPU seconds, peak memory {result['gigabytes']:.2f} GB with "
-        f"the data (goal: at most {GOALS['gigabytes']:g}; the data alone are {result['data_gigabytes']:.2f} GB, and "
-        f"making them peaked at {result['before_gigabytes']:.2f} GB). It learned {result['factors']} factors.",
+        f'`DPMF(goal="rating")` at ε = {EPSILON:g} with secure noise, {result["ratings"]:,}'
+        " ratings of "
+        f"{result['people']:,} people and {result['items']:,} items, in memory:"
+        f" {result['seconds']:.0f} s (goal: at "
+        f"most {GOALS['seconds']:g}), {result['cpu']:.0f} CPU seconds, peak memory"
+        f" {result['gigabytes']:.2f} GB with "
+        f"the data (goal: at most {GOALS['gigabytes']:g}; the data alone are"
+        f" {result['data_gigabytes']:.2f} GB, and "
+        f"making them peaked at {result['before_gigabytes']:.2f} GB). It learned"
+        f" {result['factors']} factors.",
     ]
 
 
 def generated(people: int, items: int, each: int, seed: int = 0) -> Ratings:
-    """People with a taste of a few dimensions, who rate popular items most; about `each` ratings a person.
+    """People with a taste of a few dimensions, who rate popular items most; about `each` ratings a
+    person.
 
-    Beyond so many the same people come again, because inventing them would take longer than learning from them.
+    Beyond so many the same people come again, because inventing them would take longer than
+    learning from them.
     """
     if people > INVENTED:
         few = generated(INVENTED, items, each, seed)
@@ -64,7 +75,9 @@ def generated(people: int, items: int, each: int, seed: int = 0) -> Ratings:
         n = int(indptr[-1])
         item = np.tile(few.indices, times)[:n]
         rating = np.tile(few.values, times)[:n]
-        return Ratings.from_indices(indptr, item, rating, np.arange(people), np.arange(items), catalog=True)
+        return Ratings.from_indices(
+            indptr, item, rating, np.arange(people), np.arange(items), catalog=True
+        )
     rng = np.random.default_rng(seed)
     V = rng.standard_normal((items, TASTES)).astype(np.float32) * np.float32(0.4)
     b = rng.standard_normal(items).astype(np.float32) * np.float32(0.4)
@@ -78,13 +91,22 @@ def generated(people: int, items: int, each: int, seed: int = 0) -> Ratings:
         key = np.unique(drawn + items * np.arange(many)[:, None])
         row, j = np.divmod(key, items)
         U = rng.standard_normal((many, TASTES)).astype(np.float32)
-        stars = 3.5 + b[j] + np.einsum("er,er->e", U[row], V[j]) + 0.9 * rng.standard_normal(len(j), np.float32)
+        stars = (
+            3.5
+            + b[j]
+            + np.einsum("er,er->e", U[row], V[j])
+            + 0.9 * rng.standard_normal(len(j), np.float32)
+        )
         here = slice(indptr[begin], indptr[begin] + len(j))
         item[here] = j
         rating[here] = np.clip(np.rint(stars), 1, 5)
-        indptr[begin + 1 : begin + many + 1] = indptr[begin] + np.searchsorted(row, np.arange(1, many + 1))
+        indptr[begin + 1 : begin + many + 1] = indptr[begin] + np.searchsorted(
+            row, np.arange(1, many + 1)
+        )
     n = int(indptr[-1])
-    return Ratings.from_indices(indptr, item[:n], rating[:n], np.arange(people), np.arange(items), catalog=True)
+    return Ratings.from_indices(
+        indptr, item[:n], rating[:n], np.arange(people), np.arange(items), catalog=True
+    )
 
 
 def main(people: int, items: int, each: int) -> None:
@@ -105,7 +127,9 @@ def main(people: int, items: int, each: int) -> None:
         "cpu": time.process_time() - cpu,
         "gigabytes": peak_gigabytes(),
         "before_gigabytes": before,
-        "data_gigabytes": (ratings.indices.nbytes + ratings.values.nbytes + ratings.indptr.nbytes) / 1e9,
+        "data_gigabytes": (
+            (ratings.indices.nbytes + ratings.values.nbytes + ratings.indptr.nbytes) / 1e9
+        ),
         "factors": int(np.any(model.item_factors_ != 0, axis=0).sum()),
     }
     print(json.dumps(found))

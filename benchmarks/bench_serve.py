@@ -1,12 +1,14 @@
 """``discreet bench --only serve``: how fast the service answers, and what it bears.
 
-Speed: questions of twenty items each over one connection per client, beside the bare matrix product u Vᵀ + b and beside
-the scorer without HTTP. Clients and service share this machine's cores, so the service alone would be faster.
+Speed: questions of twenty items each over one connection per client, beside the bare matrix product
+u Vᵀ + b and beside the scorer without HTTP. Clients and service share this machine's cores, so the
+service alone would be faster.
 
-What it bears: replaced models, restarts and kills while clients ask, bodies of garbage (every answer must be 4xx, and
-nothing of them may be written), slow clients who hold connections, clients that do not read the answers to the largest
-batch, and headers without end. A client whose connection breaks asks again,
-once, as a balancer would. Only SIGKILL may break one; every answer must be 200 or a clean 503.
+What it bears: replaced models, restarts and kills while clients ask, bodies of garbage (every
+answer must be 4xx, and nothing of them may be written), slow clients who hold connections, clients
+that do not read the answers to the largest batch, and headers without end. A client whose
+connection breaks asks again, once, as a balancer would. Only SIGKILL may break one; every answer
+must be 200 or a clean 503.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ def benchmark(quick: bool) -> dict[str, Any]:
 
 
 def saved(place: Path, items: int, seed: int = 0) -> Path:
-    """A folder of a model with random factors: of the size of a real one, and trained in no time."""
+    """A folder of a model with random factors: of the size of a real one, and trained in no
+    time.
+    """
     folder = place / f"model-{items}-{seed}"
     if not folder.exists():
         rng = np.random.default_rng(seed)
@@ -77,7 +81,9 @@ def saved(place: Path, items: int, seed: int = 0) -> Path:
             }
         )
         V = rng.standard_normal((items, RANK), np.float32) / np.float32(8)
-        model.restore_items(np.arange(items), V, rng.standard_normal(items).astype(np.float32), None, None)
+        model.restore_items(
+            np.arange(items), V, rng.standard_normal(items).astype(np.float32), None, None
+        )
         model.save(folder)
     return folder
 
@@ -96,15 +102,31 @@ class Service:
 
     def start(self) -> None:
         fd = self.listening.fileno()
-        words = [sys.executable, "-m", "discreet", "serve", f"m={self.folder}", "--fd", str(fd), "--verbose"]
+        words = [
+            sys.executable,
+            "-m",
+            "discreet",
+            "serve",
+            f"m={self.folder}",
+            "--fd",
+            str(fd),
+            "--verbose",
+        ]
         words += self.options
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        self.process = subprocess.Popen(words, pass_fds=[fd], stdout=self.log, stderr=self.log, env=environment)
+        self.process = subprocess.Popen(
+            words, pass_fds=[fd], stdout=self.log, stderr=self.log, env=environment
+        )
         end = time.monotonic() + 120
         while time.monotonic() < end:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as made:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", self.port), 1) as made,
+            ):
                 made.settimeout(5)
-                made.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                made.sendall(
+                    b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+                )
                 if b" 200 " in made.recv(64):
                     return
             if self.process.poll() is not None:
@@ -117,7 +139,9 @@ class Service:
         return self.process.wait(60)
 
     def memory(self) -> dict[str, float]:
-        """Read the memory of the process in megabytes: now, and the most it had; empty where there is no /proc."""
+        """Read the memory of the process in megabytes: now, and the most it had; empty where
+        there is no /proc.
+        """
         names = {"VmRSS": "now", "VmHWM": "most"}
         try:
             lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
@@ -153,14 +177,19 @@ def _running(folder: Path, *options: str) -> Iterator[Service]:
 def request(body: bytes, close: bool = False) -> bytes:
     """A question as it goes over the wire."""
     kind = b"close" if close else b"keep-alive"
-    head = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: "
+    head = (
+        b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type:"
+        b" application/json\r\nConnection: "
+    )
     return head + kind + b"\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body
 
 
 async def answer(reader: asyncio.StreamReader) -> int:
     """The status of the next answer, which is read to its end."""
     head = await reader.readuntil(b"\r\n\r\n")
-    length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    length = next(
+        line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")
+    )
     await reader.readexactly(int(length.split(b":")[1]))
     return int(head.split(b" ", 2)[1])
 
@@ -227,7 +256,9 @@ def _speed(place: Path, items: int, quick: bool) -> dict[str, Any]:
 
 
 def _alone(folder: Path) -> dict[str, Any]:
-    """Without HTTP: `model.recommend`, and ``discreet recommend`` as a process from its start to its end."""
+    """Without HTTP: `model.recommend`, and ``discreet recommend`` as a process from its start
+    to its end.
+    """
     model = load(folder)
     history = list(range(HISTORY))
     words = [sys.executable, "-m", "discreet", "recommend", str(folder)]
@@ -259,9 +290,11 @@ def _median(work: Any, seconds: float = 1.0) -> float:
 
 
 def _soak(place: Path, seconds: float) -> dict[str, Any]:
-    """Eight clients, each with a new connection for every question, while models are replaced and the service ends.
+    """Eight clients, each with a new connection for every question, while models are replaced and
+    the service ends.
 
-    Turn by turn: the model is replaced three times, the service ends and starts again; the fourth time it is killed.
+    Turn by turn: the model is replaced three times, the service ends and starts again; the fourth
+    time it is killed.
     """
     folder = place / "soaked"
     shutil.copytree(saved(place, 2_000), folder)
@@ -375,7 +408,9 @@ CROWD = 64  # clients at once
 
 
 def _measure_unread(place: Path, seconds: float) -> dict[str, Any]:
-    """Measure other clients and memory while some ask for the largest batch, again and again, and do not read."""
+    """Measure other clients and memory while some ask for the largest batch, again and again,
+    and do not read.
+    """
     with _running(saved(place, 20_000)) as service:
         count = BATCH_ITEMS // LONGEST_LIST
         body = json.dumps({"requests": [{"history": [], "n": LONGEST_LIST}] * count}).encode()
@@ -403,7 +438,10 @@ def _measure_headers(place: Path, seconds: float) -> dict[str, Any]:
 
         def send(at: int) -> None:
             part = b"a" * (1 << 16)
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", service.port)) as made:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", service.port)) as made,
+            ):
                 made.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Endless: ")
                 for _ in range(ENDLESS_MEGABYTES * 16):
                     made.sendall(part)
@@ -417,8 +455,12 @@ def _measure_headers(place: Path, seconds: float) -> dict[str, Any]:
     return {"clients": ENDLESS, "megabytes": sum(taken) / 2**20, **found}
 
 
-def _measure_others(service: Service, items: int, seconds: float, disturb: Callable[[], None]) -> dict[str, Any]:
-    """Measure usual clients, ``/health`` over new connections, and memory: before and while something disturbs."""
+def _measure_others(
+    service: Service, items: int, seconds: float, disturb: Callable[[], None]
+) -> dict[str, Any]:
+    """Measure usual clients, ``/health`` over new connections, and memory: before and while
+    something disturbs.
+    """
     sent = questions(items)
 
     async def ask_health(end: float) -> list[float]:
@@ -437,7 +479,9 @@ def _measure_others(service: Service, items: int, seconds: float, disturb: Calla
         if disturb is not None:
             await asyncio.to_thread(disturb)
         end = time.perf_counter() + seconds
-        took, health = await asyncio.gather(_ask(service.port, sent, OTHERS, seconds), ask_health(end))
+        took, health = await asyncio.gather(
+            _ask(service.port, sent, OTHERS, seconds), ask_health(end)
+        )
         return {
             "p50": float(np.median(took)),
             "p99": float(np.percentile(took, 99)),
@@ -484,9 +528,15 @@ def show(found: dict[str, Any]) -> list[str]:
     lines = [
         "## The service",
         "",
-        f"Histories of {found['history']} items, rank {found['rank']}, lists of ten; clients run on the same cores.",
+        (
+            f"Histories of {found['history']} items, rank {found['rank']}, lists of ten; clients"
+            " run on the same cores."
+        ),
         "",
-        "| items | clients | p50 | p99 | answers a second | the scorer alone | bare product u Vᵀ + b |",
+        (
+            "| items | clients | p50 | p99 | answers a second | the scorer alone | bare product u"
+            " Vᵀ + b |"
+        ),
         "|---|---|---|---|---|---|---|",
     ]
     for row in found["speed"]:
@@ -499,21 +549,39 @@ def show(found: dict[str, Any]) -> list[str]:
     soak = found["soak"]
     garbage = found["garbage"]
     slow = found["slow"]
-    answers = ", ".join(f"{count:,} × {status}" for status, count in sorted(soak["answers"].items()))
-    refused = ", ".join(f"{count:,} × {status}" for status, count in sorted(garbage["answers"].items()))
+    answers = ", ".join(
+        f"{count:,} × {status}" for status, count in sorted(soak["answers"].items())
+    )
+    refused = ", ".join(
+        f"{count:,} × {status}" for status, count in sorted(garbage["answers"].items())
+    )
     lines += [
         "",
-        f"- Without HTTP, {alone['items']:,} items: `model.recommend` {_ms(alone['recommend'])} (goal: 0.5 ms), "
-        f"`discreet recommend` from start to end {_ms(alone['command'])} (goal: 600 ms).",
-        f"- Eight clients for {soak['seconds']:g} s while the model was replaced {soak['replaced']} times and the "
-        f"service ended and started again {soak['ended']} times: {answers}. It was killed (SIGKILL) {soak['killed']} "
-        f"times besides, which broke {soak['broken']} connections; asked again, these were answered as well.",
-        f"- {garbage['bodies']:,} bodies of garbage: {refused}; anything of them written: "
-        f"{'yes' if garbage['written'] else 'no'}.",
-        f"- Beside {slow['clients']:,} clients who send half a request and wait: {slow['answered']:,} answers in two "
-        f"seconds to one client, p50 {_ms(slow['p50'])}, p99 {_ms(slow['p99'])}.",
+        (
+            f"- Without HTTP, {alone['items']:,} items: `model.recommend` {_ms(alone['recommend'])}"
+            f" (goal: 0.5 ms), `discreet recommend` from start to end {_ms(alone['command'])}"
+            " (goal: 600 ms)."
+        ),
+        (
+            f"- Eight clients for {soak['seconds']:g} s while the model was replaced"
+            f" {soak['replaced']} times and the service ended and started again {soak['ended']}"
+            f" times: {answers}. It was killed (SIGKILL) {soak['killed']} times besides, which"
+            f" broke {soak['broken']} connections; asked again, these were answered as well."
+        ),
+        (
+            f"- {garbage['bodies']:,} bodies of garbage: {refused}; anything of them written: "
+            f"{'yes' if garbage['written'] else 'no'}."
+        ),
+        (
+            f"- Beside {slow['clients']:,} clients who send half a request and wait:"
+            f" {slow['answered']:,} answers in two seconds to one client, p50 {_ms(slow['p50'])},"
+            f" p99 {_ms(slow['p99'])}."
+        ),
         "",
-        f"Hostile clients, and what {OTHERS} others and `/health` (over new connections) see of them; 20,000 items.",
+        (
+            f"Hostile clients, and what {OTHERS} others and `/health` (over new connections) see of"
+            " them; 20,000 items."
+        ),
         "",
         "| | p50 | p99 | `/health` p50 | p99 | longest | memory |",
         "|---|---|---|---|---|---|---|",
@@ -522,7 +590,10 @@ def show(found: dict[str, Any]) -> list[str]:
     headers = found["headers"]
     for name, seen in (
         ("nothing else", unread["alone"]),
-        (f"{unread['clients']} batches of {unread['items']:,} items that are not read", unread["disturbed"]),
+        (
+            f"{unread['clients']} batches of {unread['items']:,} items that are not read",
+            unread["disturbed"],
+        ),
         ("nothing else", headers["alone"]),
         (
             f"{headers['clients']} headers without end ({headers['megabytes']:.1f} MB were sent)",

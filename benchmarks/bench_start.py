@@ -1,7 +1,8 @@
-"""How long it takes until something is there: importing, the commands on a fresh installation and later, one list.
+"""How long it takes until something is there: importing, the commands on a fresh installation and
+later, one list.
 
-A fresh installation is an empty folder for compiled code. Commands run as a person runs them, in processes of their
-own, with everything from starting Python to the saved model; best of the runs.
+A fresh installation is an empty folder for compiled code. Commands run as a person runs them, in
+processes of their own, with everything from starting Python to the saved model; best of the runs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ GOALS = {
 SHOWN = {
     "train, first": "`discreet train cinema --epsilon 1`, first after installation",
     "train": "the same, later",
-    "train for ratings, first": "`discreet train cinema --epsilon 1 --goal rating`, first after installation",
+    "train for ratings, first": (
+        "`discreet train cinema --epsilon 1 --goal rating`, first after installation"
+    ),
     "train for ratings": "the same, later",
     "recommend, first": "`discreet recommend`, first after installation",
     "recommend": "the same, later",
@@ -38,7 +41,8 @@ import discreet
 discreet.ALS
 imported = time.perf_counter() - start
 rng = np.random.default_rng(0)
-ratings = discreet.Ratings.from_arrays(rng.integers(0, 2000, 40000), rng.integers(0, 500, 40000), rng.random(40000) * 5)
+users, items = rng.integers(0, 2000, 40000), rng.integers(0, 500, 40000)
+ratings = discreet.Ratings.from_arrays(users, items, rng.random(40000) * 5)
 times = []
 for _ in range(2):
     start = time.perf_counter()
@@ -65,7 +69,9 @@ print(np.median(times))
 
 
 def benchmark(quick: bool) -> dict[str, Any]:
-    """Seconds of importing, of the first and the second fit of a process, of the commands, and of one list."""
+    """Seconds of importing, of the first and the second fit of a process, of the commands, and
+    of one list.
+    """
     best: list[float] = []
     for _ in range(3):  # the first process may still compile; later ones find the code in the cache
         now = [float(x) for x in _python(_FIRST_FIT).split()]
@@ -73,7 +79,13 @@ def benchmark(quick: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="discreet-bench-") as folder:
         commands = _commands(Path(folder), repeats=1 if quick else 3)
         one_list = float(_python(_ONE_LIST, folder))
-    return {"import": best[0], "first": best[1], "second": best[2], "commands": commands, "list": one_list}
+    return {
+        "import": best[0],
+        "first": best[1],
+        "second": best[2],
+        "commands": commands,
+        "list": one_list,
+    }
 
 
 def show(result: dict[str, Any]) -> list[str]:
@@ -81,20 +93,28 @@ def show(result: dict[str, Any]) -> list[str]:
     lines = [
         "## Starting",
         "",
-        "Whole commands, from starting Python to the result on disk or on screen; best of three, after installation "
-        "with an empty folder for compiled code.",
+        (
+            "Whole commands, from starting Python to the result on disk or on screen; best of"
+            " three, after installation with an empty folder for compiled code."
+        ),
         "",
         "| | seconds | goal |",
         "|---|---|---|",
     ]
-    lines += [f"| {SHOWN[name]} | {seconds:.2f} | {GOALS[name]:g} |" for name, seconds in result["commands"].items()]
+    lines += [
+        f"| {SHOWN[name]} | {seconds:.2f} | {GOALS[name]:g} |"
+        for name, seconds in result["commands"].items()
+    ]
     return [
         *lines,
         "",
-        f"`import discreet` with the first model takes {result['import']:.2f} s (goal: under 0.5); the first `fit` of "
-        f"a process takes {result['first'] - result['second']:.2f} s longer than the second, with compiled code cached "
-        f"(goal: at most 2). `model.recommend(history)` with 20,000 items at rank 64 and a history of 20 takes "
-        f"{1000 * result['list']:.2f} ms, median (goal: 0.5).",
+        (
+            f"`import discreet` with the first model takes {result['import']:.2f} s (goal: under"
+            f" 0.5); the first `fit` of a process takes {result['first'] - result['second']:.2f} s"
+            " longer than the second, with compiled code cached (goal: at most 2)."
+            " `model.recommend(history)` with 20,000 items at rank 64 and a history of 20 takes"
+            f" {1000 * result['list']:.2f} ms, median (goal: 0.5)."
+        ),
     ]
 
 
@@ -121,9 +141,13 @@ def _timed(words: list[str], cache: Path) -> float:
     cache.mkdir(exist_ok=True)
     settings = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "discreet", *words], capture_output=True, check=True, env=settings)
+    subprocess.run(
+        [sys.executable, "-m", "discreet", *words], capture_output=True, check=True, env=settings
+    )
     return time.perf_counter() - start
 
 
 def _python(code: str, *words: str) -> str:
-    return subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
+    ).stdout

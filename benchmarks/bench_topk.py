@@ -47,7 +47,10 @@ def show(result: dict[str, Any]) -> list[str]:
     return [
         "## The twenty best items of every user",
         "",
-        f"{result['users']:,} users × {result['items']:,} items, rank {result['rank']}, seen items left out: "
-        f"{result['seconds']:.2f} s; the matrix product of the scores alone takes {result['product']:.2f} s, so "
-        f"ranking runs at {100 * result['product'] / result['seconds']:.0f} % of its rate (goal: 50 %).",
+        (
+            f"{result['users']:,} users × {result['items']:,} items, rank {result['rank']}, seen"
+            f" items left out: {result['seconds']:.2f} s; the matrix product of the scores alone"
+            f" takes {result['product']:.2f} s, so ranking runs at"
+            f" {100 * result['product'] / result['seconds']:.0f} % of its rate (goal: 50 %)."
+        ),
     ]

@@ -1,8 +1,10 @@
-"""What privacy costs in time: a whole private training beside as many sweeps of ALS, on the twin of MovieLens 20M.
+"""What privacy costs in time: a whole private training beside as many sweeps of ALS, on the twin of
+MovieLens 20M.
 
-Three steps at rank 128, implicit feedback, seeded and secure noise, in turn with three sweeps without privacy; once
-with the default share of items that get factors, and once with all of them, which is the most that can be asked. Peak
-memory is that of a process which does nothing else, data included.
+Three steps at rank 128, implicit feedback, seeded and secure noise, in turn with three sweeps
+without privacy; once with the default share of items that get factors, and once with all of them,
+which is the most that can be asked. Peak memory is that of a process which does nothing else, data
+included.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ EPSILON = 20.0
 
 
 def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
-    """Seconds of private training by share of items and grade of noise, of as many sweeps, and peak memory."""
+    """Seconds of private training by share of items and grade of noise, of as many sweeps, and
+    peak memory.
+    """
     scale, rank = (0.05, 32) if quick else (1.0, 128)
     ratings = load_dataset("twin-ml20m", scale=scale)
     shares = (0.4, 1.0)
@@ -40,7 +44,10 @@ def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
                 name = f"{grade}, {share:g}"
                 best[name] = min(best.get(name, np.inf), _private(ratings, rank, share, grade))
     run = subprocess.run(
-        [sys.executable, "-m", __name__, str(scale), str(rank)], capture_output=True, text=True, check=True
+        [sys.executable, "-m", __name__, str(scale), str(rank)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return {
         "users": ratings.n_users,
@@ -60,9 +67,13 @@ def show(result: dict[str, Any]) -> list[str]:
     lines = [
         "## Private training",
         "",
-        f"DPALS, rank {result['rank']}, {result['steps']} steps, implicit feedback, {result['users']:,} users × "
-        f"{result['items']:,} items, {result['ratings']:,} ratings; {result['steps']} sweeps of ALS on the same data "
-        f"take {seconds['sweeps']:.1f} s. Best of alternating runs, everything from sealing to the finished model.",
+        (
+            f"DPALS, rank {result['rank']}, {result['steps']} steps, implicit feedback,"
+            f" {result['users']:,} users × {result['items']:,} items, {result['ratings']:,}"
+            f" ratings; {result['steps']} sweeps of ALS on the same data take"
+            f" {seconds['sweeps']:.1f} s. Best of alternating runs, everything from sealing to the"
+            " finished model."
+        ),
         "",
         "| noise | items with factors | seconds | times the sweeps | goal |",
         "|---|---|---|---|---|",
@@ -71,20 +82,27 @@ def show(result: dict[str, Any]) -> list[str]:
         for grade, goal in GOALS.items():
             found = seconds[f"{grade}, {share:g}"]
             lines.append(
-                f"| {grade} | {100 * share:.0f} % | {found:.1f} | {found / seconds['sweeps']:.2f} | {goal:g} |"
+                f"| {grade} | {100 * share:.0f} % | {found:.1f} | {found / seconds['sweeps']:.2f} |"
+                f" {goal:g} |"
             )
     return [
         *lines,
         "",
-        f"With secure noise and factors for all items, a process peaks at {result['peak_gigabytes']:.2f} GB "
-        f"(goal: below {GIGABYTES:g}).",
+        (
+            "With secure noise and factors for all items, a process peaks at"
+            f" {result['peak_gigabytes']:.2f} GB (goal: below {GIGABYTES:g})."
+        ),
     ]
 
 
 def _sweeps(ratings: Ratings, rank: int) -> float:
-    """Seconds of as many sweeps as the private training has steps; the first one of a fit is not like the others."""
+    """Seconds of as many sweeps as the private training has steps; the first one of a fit is
+    not like the others.
+    """
     times: list[float] = []
-    ALS(rank, feedback="implicit", iterations=STEPS + 1).fit(ratings, progress=lambda *_: times.append(_now()))
+    ALS(rank, feedback="implicit", iterations=STEPS + 1).fit(
+        ratings, progress=lambda *_: times.append(_now())
+    )
     return times[-1] - times[0]
 
 
@@ -119,7 +137,11 @@ def main(scale: float, rank: int) -> None:
 
     _private(load_dataset("twin-ml20m", scale=scale), rank, 1.0, "secure")
     unit = 1 if sys.platform == "darwin" else 1024
-    print(json.dumps({"peak_gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9}))
+    print(
+        json.dumps(
+            {"peak_gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -31,21 +31,31 @@ SECTIONS = (
 @command("discreet bench --quick", "discreet bench --only als,topk --out speed.md")
 def bench(
     out: Output,
-    quick: Annotated[bool, typer.Option("--quick", help="Measure on a twentieth of the data.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure on a twentieth of the data.")
+    ] = False,
     only: Annotated[
-        str | None, typer.Option(help=f"Some of {', '.join(SECTIONS)}, separated by commas.", metavar="SECTIONS")
+        str | None,
+        typer.Option(
+            help=f"Some of {', '.join(SECTIONS)}, separated by commas.", metavar="SECTIONS"
+        ),
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(
             "--out",
             "-o",
-            help="Also write the results as Markdown. Of a file that exists, only the sections measured are replaced.",
+            help=(
+                "Also write the results as Markdown. Of a file that exists, only the sections"
+                " measured are replaced."
+            ),
             metavar="FILE",
         ),
     ] = None,
 ) -> None:
-    """Measure the speed of training, ranking, reading and starting, each against another library."""
+    """Measure the speed of training, ranking, reading and starting, each against another
+    library.
+    """
     chosen = None if only is None else {name.strip() for name in only.split(",") if name.strip()}
     for name in chosen or ():
         if name not in SECTIONS:

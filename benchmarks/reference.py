@@ -1,7 +1,8 @@
-"""The scores of docs/results.md, written by ``make results``: references without privacy, and DPMF with it.
+"""The scores of docs/results.md, written by ``make results``: references without privacy, and DPMF
+with it.
 
-Real data come from ``../shared/data`` (or ``DISCREET_DATA``); the twins are generated. Every number is a mean over the
-seeds or folds said beside it, with the standard deviation over them.
+Real data come from ``../shared/data`` (or ``DISCREET_DATA``); the twins are generated. Every number
+is a mean over the seeds or folds said beside it, with the standard deviation over them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ Maker = Callable[[], Recommender]
 Rows = list[str]
 
 
-def scores(splits: Iterable[Split], make: Maker, metrics: list[str], prepare: Callable = lambda r: r) -> dict:
+def scores(
+    splits: Iterable[Split], make: Maker, metrics: list[str], prepare: Callable = lambda r: r
+) -> dict:
     """Mean and standard deviation of each metric over the splits, and seconds of training."""
     found = []
     seconds = []
@@ -47,15 +50,30 @@ def scores(splits: Iterable[Split], make: Maker, metrics: list[str], prepare: Ca
 
 
 def table(
-    title: str, note: str, splits: list[Split], makers: dict[str, Maker], metric: str, known: dict, **more: dict
+    title: str,
+    note: str,
+    splits: list[Split],
+    makers: dict[str, Maker],
+    metric: str,
+    known: dict,
+    **more: dict,
 ) -> Rows:
     """Markdown rows: one model each, with the score it is compared with, if any."""
-    out = [f"### {title}", "", note, "", f"| model | {metric} | reference | seconds to train |", "|---|---|---|---|"]
+    out = [
+        f"### {title}",
+        "",
+        note,
+        "",
+        f"| model | {metric} | reference | seconds to train |",
+        "|---|---|---|---|",
+    ]
     for name, make in makers.items():
         result = scores(splits, make, [metric], **more.get(name, {}))
         mean, deviation = result[metric]
         spread = f" ± {deviation:.4f}" if len(splits) > 1 else ""
-        out.append(f"| {name} | {mean:.4f}{spread} | {known.get(name, '')} | {result['seconds']:.1f} |")
+        out.append(
+            f"| {name} | {mean:.4f}{spread} | {known.get(name, '')} | {result['seconds']:.1f} |"
+        )
         print(out[-1], flush=True)
     return [*out, ""]
 
@@ -69,7 +87,11 @@ def real() -> Rows:
         [random_ratings(ml1m, (0.9, 0.1), seed=s) for s in range(3)],
         bias | {"`ALS()`, the defaults": discreet.ALS, "`ALS(16)`": lambda: discreet.ALS(16)},
         "rmse",
-        {"`ALS()`, the defaults": "goal ≤ 0.850; tuned factorizations in the literature 0.845–0.855"},
+        {
+            "`ALS()`, the defaults": (
+                "goal ≤ 0.850; tuned factorizations in the literature 0.845–0.855"
+            )
+        },
     )
     ml100k = discreet.Ratings.read(DATA / "ml-100k" / "ratings.parquet")
     rows += table(
@@ -84,7 +106,8 @@ def real() -> Rows:
     sweets = sweets.keep(sweets.values > 0)
     rows += table(
         "SweetRS",
-        'Zeros ("never tried") left out; 90/10 split at random over ratings, seeds 0, 1, 2, test RMSE.',
+        'Zeros ("never tried") left out; 90/10 split at random over ratings, seeds 0, 1, 2, test'
+        " RMSE.",
         [random_ratings(sweets, (0.9, 0.1), seed=s) for s in range(3)],
         bias | {"`ALS()`, the defaults": discreet.ALS},
         "rmse",
@@ -93,7 +116,8 @@ def real() -> Rows:
     few = ml1m.select_users(np.random.default_rng(0).permutation(ml1m.n_users)[:200], by="index")
     rows += table(
         "200 people of MovieLens 1M",
-        "90/10 split at random over ratings, seeds 0, 1, 2, test RMSE: where there is little to learn from.",
+        "90/10 split at random over ratings, seeds 0, 1, 2, test RMSE: where there is little to"
+        " learn from.",
         [random_ratings(few.filter(min_item_ratings=1), (0.9, 0.1), seed=s) for s in range(3)],
         bias | {"`ALS()`, the defaults": discreet.ALS},
         "rmse",
@@ -110,13 +134,16 @@ def twins() -> Rows:
         "item mean": lambda: discreet.Bias(0.0, users=False),
         "user mean": lambda: discreet.Bias(0.0, items=False),
         "mean, user and item biases: `Bias()`": discreet.Bias,
-        paper: lambda: discreet.ALS(128, regularization=70, user_exponent=1, item_exponent=1, intercepts=False),
+        paper: lambda: discreet.ALS(
+            128, regularization=70, user_exponent=1, item_exponent=1, intercepts=False
+        ),
         "`ALS(64)`, the defaults otherwise": lambda: discreet.ALS(64),
     }
     known = dict(zip(makers, ("1.057", "0.943", "0.976", "0.863", "0.779"), strict=False))
     rows = table(
         "Twin of MovieLens 10M",
-        "80/10/10 at random over ratings, seed 0, test RMSE; the reference is the value the twin was calibrated to.",
+        "80/10/10 at random over ratings, seed 0, test RMSE; the reference is the value the twin"
+        " was calibrated to.",
         [a],
         makers,
         "rmse",
@@ -125,7 +152,10 @@ def twins() -> Rows:
     b = strong_generalization(discreet.load_dataset("twin-ml20m"), 10_000, 10_000, seed=0)
     counts = np.bincount(b.train.indices, minlength=b.train.n_items)
     top = b.train.item_ids[np.sort(np.argsort(-counts, kind="stable")[: b.train.n_items // 10])]
-    implicit = '`ALS(64, feedback="implicit", regularization=40, unobserved_weight=0.2)`, top tenth of the items'
+    implicit = (
+        '`ALS(64, feedback="implicit", regularization=40, unobserved_weight=0.2)`, top tenth of the'
+        " items"
+    )
     makers = {
         "most popular: `Popularity()`": discreet.Popularity,
         implicit: lambda: discreet.ALS(
@@ -140,7 +170,8 @@ def twins() -> Rows:
     }
     rows += table(
         "Twin of MovieLens 20M",
-        "Strong generalization: 10,000 test users never seen in training, 80/20 fold-in, recall@20.",
+        "Strong generalization: 10,000 test users never seen in training, 80/20 fold-in,"
+        " recall@20.",
         [b],
         makers,
         "recall@20",
@@ -153,7 +184,9 @@ def twins() -> Rows:
 def private() -> Rows:
     """DPMF at several budgets, exactly accounted, beside what costs nothing."""
     out: Rows = []
-    small = discreet.Ratings.read(DATA / "ml-1m" / "ratings.parquet", items=DATA / "ml-1m" / "items.parquet")
+    small = discreet.Ratings.read(
+        DATA / "ml-1m" / "ratings.parquet", items=DATA / "ml-1m" / "items.parquet"
+    )
     cases = {
         "MovieLens 1M": (small, (0.9, 0.1), (1.0, 5.0)),
         "Twin of MovieLens 10M": (discreet.load_dataset("twin-ml10m"), (0.8, 0.1, 0.1), (0.5, 5.0)),
@@ -162,7 +195,9 @@ def private() -> Rows:
     for title, (ratings, fractions, scale) in cases.items():
         splits = [random_ratings(ratings, fractions, seed=s) for s in range(3)]
         makers: dict[str, Maker] = {
-            "user's own mean: `Bias(3, items=False)`, free": lambda: discreet.Bias(3.0, items=False),
+            "user's own mean: `Bias(3, items=False)`, free": lambda: discreet.Bias(
+                3.0, items=False
+            ),
             "`Bias()`, not private": discreet.Bias,
             "`ALS()`, not private": discreet.ALS,
         }
@@ -170,18 +205,31 @@ def private() -> Rows:
             makers[f'`DPMF(epsilon={epsilon:g}, delta=1e-5, goal="rating")`'] = partial(
                 discreet.DPMF, epsilon=epsilon, delta=1e-5, goal="rating", rating_range=scale
             )
-        note = f"Split {fractions} at random over ratings, seeds 0, 1, 2, test RMSE; secure noise, add/remove one user."
+        note = (
+            f"Split {fractions} at random over ratings, seeds 0, 1, 2, test RMSE; secure noise,"
+            " add/remove one user."
+        )
         out += table(title, note, splits, makers, "rmse", {})
     return ["## With privacy: `DPMF` with its defaults", "", *out]
 
 
 def write_readme(results: Path) -> None:
-    """Put the private scores of the results page between the markers of the README, one line per data set."""
-    head = "| test RMSE | user's own mean | `Bias` | `ALS` | `DPMF`, ε = 1 | ε = 5 | ε = 10 | ε = 20 |"
+    """Put the private scores of the results page between the markers of the README, one line
+    per data set.
+    """
+    head = (
+        "| test RMSE | user's own mean | `Bias` | `ALS` | `DPMF`, ε = 1 | ε = 5 | ε = 10 | ε = 20 |"
+    )
     lines = [head, "|---" * 8 + "|"]
     for part in "\n".join(_parts(results)["private"]).split("### ")[1:]:
-        scores = [row.split("|")[2].split("±")[0].strip() for row in part.splitlines() if "±" in row]
-        lines.append(f"| {part.splitlines()[0]} | " + " | ".join(f"{float(score):.3f}" for score in scores) + " |")
+        scores = [
+            row.split("|")[2].split("±")[0].strip() for row in part.splitlines() if "±" in row
+        ]
+        lines.append(
+            f"| {part.splitlines()[0]} | "
+            + " | ".join(f"{float(score):.3f}" for score in scores)
+            + " |"
+        )
     readme = ROOT / "README.md"
     before, rest = readme.read_text(encoding="utf-8").split("<!-- results -->")
     after = rest.split("<!-- /results -->")[1]
@@ -200,14 +248,19 @@ def main() -> int:
         if options.only in (None, name):
             start = time.perf_counter()
             parts[name] = make()
-            made = f"discreet {discreet.__version__}, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}"
+            made = (
+                f"discreet {discreet.__version__}, Python {platform.python_version()},"
+                f" {time.strftime('%Y-%m-%d')}"
+            )
             parts[name] += [f"{made}, {time.perf_counter() - start:.0f} seconds in all.", ""]
     parts = _parts(options.out) | parts
     text = [HEAD, ""]
     for name in makers:
         text += [f"<!-- {name} -->", *parts.get(name, []), f"<!-- /{name} -->", ""]
     reproduced = pages.kept(options.out)  # what `discreet reproduce docs` wrote stays
-    options.out.write_text("\n".join(text).rstrip() + f"\n\n{reproduced}".rstrip() + "\n", encoding="utf-8")
+    options.out.write_text(
+        "\n".join(text).rstrip() + f"\n\n{reproduced}".rstrip() + "\n", encoding="utf-8"
+    )
     if "private" in parts:
         write_readme(options.out)
     print(f"written to {options.out}")

@@ -1,8 +1,8 @@
 """Random damage to the files of a budget store: flipped bits, cut files, swapped and emptied pages.
 
-Stores in several states are damaged, one change at a time, and then used. No account may offer more than it had, a
-reservation may only be made in a store that verifies, and every refusal must be an error that is raised on purpose. Run
-as a program it prints the table of docs/budget.md::
+Stores in several states are damaged, one change at a time, and then used. No account may offer more
+than it had, a reservation may only be made in a store that verifies, and every refusal must be an
+error that is raised on purpose. Run as a program it prints the table of docs/budget.md::
 
     python -m benchmarks.store_damage 5000
 """
@@ -33,7 +33,8 @@ NAME = "people.sqlite"
 PAGE = 4096
 #: Smaller than what any state has left, so that an undamaged store grants it.
 SMALL = 0.01
-#: What one damaged store can come to; all but the first two are faults, of which there may be several.
+#: What one damaged store can come to; all but the first two are faults, of which there may be
+#: several.
 OUTCOMES = (
     "as before",
     "refused",
@@ -81,7 +82,9 @@ def _make_long(folder: Path) -> None:
 
 
 def _make_killed(folder: Path) -> None:
-    """As a process leaves it that is killed while it commits: the file is half written, with its journal or log."""
+    """As a process leaves it that is killed while it commits: the file is half written, with
+    its journal or log.
+    """
     whole = folder.with_name("before")
     whole.mkdir()
     _make_used(whole)
@@ -198,7 +201,9 @@ def run(number: int, seed: int = 0) -> dict[str, Counter[str]]:
 
 
 def found_left(state: Path, copy: Path) -> dict[str, float]:
-    """What every account of an undamaged store has left; asked of a copy, because asking repairs a killed one."""
+    """What every account of an undamaged store has left; asked of a copy, because asking
+    repairs a killed one.
+    """
     shutil.copytree(state, copy)
     left = {account.name: account.balance.left for account in BudgetStore(copy / NAME).accounts()}
     shutil.rmtree(copy)

@@ -1,9 +1,10 @@
 """Many processes that spend from one store of budgets, and are killed at random moments.
 
-Each worker makes reservations, writes down the ones that it was given, settles some of them and leaves the others. The
-parent kills workers with SIGKILL, whatever they are doing, and starts them again. Afterwards the store is compared with
-what the workers had written down: nothing that was given may be missing, nothing may be overspent, and the log has to
-verify. Run as a program it prints the table of docs/budget.md::
+Each worker makes reservations, writes down the ones that it was given, settles some of them and
+leaves the others. The parent kills workers with SIGKILL, whatever they are doing, and starts them
+again. Afterwards the store is compared with what the workers had written down: nothing that was
+given may be missing, nothing may be overspent, and the log has to verify. Run as a program it
+prints the table of docs/budget.md::
 
     python -m benchmarks.store_stress
 """
@@ -35,9 +36,9 @@ EPSILONS = (0.05, 0.1, 0.2)
 class Stressed:
     """What was found in the store after everybody was done.
 
-    ``given`` reservations were returned to a worker, ``unsaid`` are in the log of a worker killed before it could write
-    them down, ``missing`` were given and are not in the log: there must be none. ``largest_use`` is the largest share
-    of its limit that any account came to.
+    ``given`` reservations were returned to a worker, ``unsaid`` are in the log of a worker killed
+    before it could write them down, ``missing`` were given and are not in the log: there must be
+    none. ``largest_use`` is the largest share of its limit that any account came to.
     """
 
     processes: int
@@ -54,9 +55,16 @@ class Stressed:
 
 
 def stress(
-    folder: Path, processes: int = 8, reservations: int = 200, accounts: int = 1, kills: int = 60, seed: int = 0
+    folder: Path,
+    processes: int = 8,
+    reservations: int = 200,
+    accounts: int = 1,
+    kills: int = 60,
+    seed: int = 0,
 ) -> Stressed:
-    """Run the workers in a new store in `folder`, and compare. Raises `PrivacyError` if the log does not verify."""
+    """Run the workers in a new store in `folder`, and compare. Raises `PrivacyError` if the log
+    does not verify.
+    """
     store = BudgetStore(folder / "people.sqlite")
     names = [f"population {at}" for at in range(accounts)]
     for name in names:
@@ -66,7 +74,8 @@ def stress(
     context.set_forkserver_preload([__name__])
     begun = time.perf_counter()
     workers: dict[int, Any] = {}
-    moments = sorted(rng.randrange(processes * reservations) for _ in range(kills))  # by the number of attempts so far
+    # by the number of attempts so far
+    moments = sorted(rng.randrange(processes * reservations) for _ in range(kills))
     while True:
         for at in range(processes):
             alive = at in workers and workers[at].is_alive()
@@ -75,17 +84,25 @@ def stress(
                 workers[at] = context.Process(target=_work, args=arguments, daemon=True)
                 workers[at].start()
         running = [worker for worker in workers.values() if worker.is_alive()]
-        if not running and all(_lines(folder, at, "tried") >= reservations for at in range(processes)):
+        if not running and all(
+            _lines(folder, at, "tried") >= reservations for at in range(processes)
+        ):
             break
         time.sleep(rng.uniform(0.0, 0.02))
-        if moments and running and sum(_lines(folder, at, "tried") for at in range(processes)) > moments[0]:
+        if (
+            moments
+            and running
+            and sum(_lines(folder, at, "tried") for at in range(processes)) > moments[0]
+        ):
             rng.choice(running).kill()
             moments.pop(0)
     seconds = time.perf_counter() - begun
     return _compared(store, folder, processes, accounts, kills - len(moments), seconds)
 
 
-def _compared(store: BudgetStore, folder: Path, processes: int, accounts: int, kills: int, seconds: float) -> Stressed:
+def _compared(
+    store: BudgetStore, folder: Path, processes: int, accounts: int, kills: int, seconds: float
+) -> Stressed:
     store.verify()
     said = Counter(line for at in range(processes) for line in _read(folder, at, "given"))
     settled = [line for at in range(processes) for line in _read(folder, at, "settled")]
@@ -108,8 +125,12 @@ def _compared(store: BudgetStore, folder: Path, processes: int, accounts: int, k
     )
 
 
-def _work(path: Path, folder: Path, at: int, names: list[str], reservations: int, seed: int) -> None:
-    """Reserve and settle until there were enough attempts, also by the workers before that were killed."""
+def _work(
+    path: Path, folder: Path, at: int, names: list[str], reservations: int, seed: int
+) -> None:
+    """Reserve and settle until there were enough attempts, also by the workers before that were
+    killed.
+    """
     rng = random.Random(seed)
     store = BudgetStore(path)
     while _lines(folder, at, "tried") < reservations:
@@ -176,7 +197,17 @@ def main() -> None:
     for accounts in (1, 2):
         with tempfile.TemporaryDirectory() as folder:
             f = stress(Path(folder), accounts=accounts, seed=accounts)
-        counts = [f.processes, f.accounts, f.attempts, f.kills, f.given, f.refused, f.settled, f.unsaid, f.missing]
+        counts = [
+            f.processes,
+            f.accounts,
+            f.attempts,
+            f.kills,
+            f.given,
+            f.refused,
+            f.settled,
+            f.unsaid,
+            f.missing,
+        ]
         print(f"| {' | '.join(map(str, counts))} | {f.largest_use:.2%} | {f.seconds:.0f} |")
 
 

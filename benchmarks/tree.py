@@ -3,8 +3,8 @@
     python benchmarks/tree.py                 (this clone)
     python benchmarks/tree.py --src OTHER/src (another checkout, by the same rules)
 
-Counts are of the installed package only. A function is *named by a participle* if the first word of its name is one
-(`PARTICIPLE`) or its whole name is a preposition or a pronoun (`FRAGMENTS`).
+Counts are of the installed package only. A function is *named by a participle* if the first word of
+its name is one (`PARTICIPLE`) or its whole name is a preposition or a pronoun (`FRAGMENTS`).
 """
 
 from __future__ import annotations
@@ -207,20 +207,31 @@ def find_delta_defaults(src: Path) -> list[str]:
             pairs: list[tuple[str, ast.expr | None]] = []
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 named = [*node.args.posonlyargs, *node.args.args]
-                defaults = [None] * (len(named) - len(node.args.defaults)) + list(node.args.defaults)
+                defaults = [None] * (len(named) - len(node.args.defaults)) + list(
+                    node.args.defaults
+                )
                 pairs += [(a.arg, d) for a, d in zip(named, defaults, strict=True)]
-                pairs += [(a.arg, d) for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]
+                pairs += [
+                    (a.arg, d)
+                    for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+                ]
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 pairs.append((node.target.id, node.value))
             for name, value in pairs:
                 number = value.value if isinstance(value, ast.Constant) else None
-                if name.lower().endswith("delta") and isinstance(number, float) and 0 < number < 1e-3:
+                if (
+                    name.lower().endswith("delta")
+                    and isinstance(number, float)
+                    and 0 < number < 1e-3
+                ):
                     found.append(f"{file.relative_to(src)}: {name}")
     return found
 
 
 def find_cycles(src: Path) -> list[str]:
-    """Sub-packages of `privacy`, and packages of the whole, that import each other (at module level)."""
+    """Sub-packages of `privacy`, and packages of the whole, that import each other (at module
+    level).
+    """
     edges: set[tuple[str, str]] = set()
     for file in modules(src):
         own = file.relative_to(src).with_suffix("").parts
@@ -259,9 +270,10 @@ try:
 except SystemExit as left:
     sys.setprofile(None)
     assert not left.code, left.code
-seen = {(c.co_filename, c.co_qualname, c.co_firstlineno) for c in codes if c.co_filename.startswith(root)}
-named = {s for s in seen if s[1] != "<module>" and "<genexpr>" not in s[1] and "<lambda>" not in s[1]
-         and "comp>" not in s[1]}
+inside = [c for c in codes if c.co_filename.startswith(root)]
+seen = {(c.co_filename, c.co_qualname, c.co_firstlineno) for c in inside}
+unnamed = ("<module>", "<genexpr>", "<lambda>", "comp>")
+named = {s for s in seen if not any(part in s[1] for part in unnamed)}
 files = {s[0] for s in named}
 print(json.dumps({"files": len(files), "functions": len(named)}))
 """
@@ -270,11 +282,23 @@ print(json.dumps({"files": len(files), "functions": len(named)}))
 def walk(src: Path, goal: str) -> dict[str, int]:
     """Files and functions that one ``discreet train cinema`` enters."""
     out = Path(os.environ.get("TMPDIR", "/tmp")) / f"walk-{os.getpid()}-{goal}"
-    words = ["train", "cinema", "--scale", "0.1", "--epsilon", "5", "--goal", goal, "--out", str(out)]
+    words = [
+        "train",
+        "cinema",
+        "--scale",
+        "0.1",
+        "--epsilon",
+        "5",
+        "--goal",
+        goal,
+        "--out",
+        str(out),
+    ]
     call = [sys.executable, "-c", WALK, str(src / "discreet"), *words]
     env = os.environ | {"PYTHONPATH": str(src)}
     warm = [sys.executable, "-m", "discreet", *words[:-1], str(out) + "-warm"]
-    subprocess.run(warm, capture_output=True, env=env, cwd="/tmp", check=True)  # what numba compiles is no walk
+    # what numba compiles is no walk
+    subprocess.run(warm, capture_output=True, env=env, cwd="/tmp", check=True)
     done = subprocess.run(call, capture_output=True, text=True, env=env, cwd="/tmp")
     if done.returncode:
         raise SystemExit(done.stderr[-2000:])
@@ -283,7 +307,9 @@ def walk(src: Path, goal: str) -> dict[str, int]:
 
 
 def measure(src: Path, walks: bool) -> dict[str, object]:
-    lines = [line for file in modules(src) for line in file.read_text(encoding="utf-8").splitlines()]
+    lines = [
+        line for file in modules(src) for line in file.read_text(encoding="utf-8").splitlines()
+    ]
     found: dict[str, object] = {"modules": len(modules(src)), "lines": len(lines)}
     found["lines over 100"] = sum(len(line) > 100 for line in lines)
     found |= count_names(src)
@@ -299,7 +325,9 @@ def measure(src: Path, walks: bool) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--src", type=Path, default=ROOT / "src")
-    parser.add_argument("--names", action="store_true", help="list functions that are named by a participle")
+    parser.add_argument(
+        "--names", action="store_true", help="list functions that are named by a participle"
+    )
     parser.add_argument("--no-walk", action="store_true")
     given = parser.parse_args()
     src = given.src.resolve()

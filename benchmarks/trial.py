@@ -1,6 +1,7 @@
 """One pass over people whose result is thrown away: how benchmarks compare engines.
 
-Only engines hold the key to private data, so this is here and not with the benchmarks. What is computed is never shown.
+Only engines hold the key to private data, so this is here and not with the benchmarks. What is
+computed is never shown.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _GRIDS = (2.0**-40, 2.0**-30)
 
 
 def trial_pass(people: Any, n_items: int, rank: int) -> Callable[[int], None]:
-    """A function that runs a pass: every user solves and looks; a Gram matrix and a gradient are added up."""
+    """A function that runs a pass: every user solves and looks; a Gram matrix and a gradient
+    are added up.
+    """
     users = seal(people, Bounds(items=10**9, rating=1.0, center=3.0))
     walk = Descent(users)
     walk.weigh(np.ones(n_items))
@@ -28,7 +31,9 @@ def trial_pass(people: Any, n_items: int, rank: int) -> Callable[[int], None]:
     x = np.hstack([np.zeros((n_items, 1), np.float32), V])
 
     def step(number: int) -> None:
-        walk.solve(V + np.float32(0.01 * number), ridge=8.0, center=0.1, stretch=True, intercept=0.5)
+        walk.solve(
+            V + np.float32(0.01 * number), ridge=8.0, center=0.1, stretch=True, intercept=0.5
+        )
         walk.look(x, 1.0, own=False)
         sums = (walk.gram(), walk.gradient())
         look_together(KEY, list(zip(sums, _GRIDS, strict=True)))

@@ -1,7 +1,8 @@
-"""The baselines beside DPALS and DPMF: Figures 3a and 4 of the DPALS paper, and one table of all private models.
+"""The baselines beside DPALS and DPMF: Figures 3a and 4 of the DPALS paper, and one table of all
+private models.
 
-A cell trains one model and scores it on held-out ratings. All are priced the same way, exactly, by what they really
-release, for adding or removing one user.
+A cell trains one model and scores it on held-out ratings. All are priced the same way, exactly, by
+what they really release, for adding or removing one user.
 """
 
 from __future__ import annotations
@@ -28,31 +29,46 @@ HALVES = (0.5, 5.0)
 
 
 def movielens(settings: Settings, sources: Sources) -> Record | list[Record]:
-    """``data``, ``replica``, ``fractions``, ``top`` (most rated items), ``scale``; ``model``, ``epsilon``, ``seed``.
+    """``data``, ``replica``, ``fractions``, ``top`` (most rated items), ``scale``; ``model``,
+    ``epsilon``, ``seed``.
 
-    ``model`` (or ``kind``, where the row has a name of its own) is a name of `discreet.models.MODELS`, or "mean" or
-    "user mean"; ``parameters`` are its own or its algorithm's. The replica is that of a twin, and the number of the
-    split; the seed is that of noise and start, on the same split for all. A row with ``table4`` and ``reading`` is the
-    paper's DPALS (`dpals_movielens`), and its ``epsilon`` the label. ``tune`` has values of parameters to choose from,
-    on the validation part (`tuned`).
+    ``model`` (or ``kind``, where the row has a name of its own) is a name of
+    `discreet.models.MODELS`, or "mean" or "user mean"; ``parameters`` are its own or its
+    algorithm's. The replica is that of a twin, and the number of the split; the seed is that of
+    noise and start, on the same split for all. A row with ``table4`` and ``reading`` is the paper's
+    DPALS (`dpals_movielens`), and its ``epsilon`` the label. ``tune`` has values of parameters to
+    choose from, on the validation part (`tuned`).
     """
     data = settings["data"]
     replica = settings.get("replica", 0)
     options = {"scale": settings["scale"]} if settings["scale"] != 1 else {}
-    split = sources.random(data, tuple(settings["fractions"]), replica, settings.get("top"), replica, **options)
+    split = sources.random(
+        data, tuple(settings["fractions"]), replica, settings.get("top"), replica, **options
+    )
     if "table4" in settings:
         return _score(dpals_movielens.table_4(settings, "explicit"), split)
     stars = STARS.get(data, HALVES)
     if "tune" not in settings:
         return _score(_model(settings, stars), split)
-    found = choose(settings["tune"], lambda some, seed: _model(_tried(settings, some, seed), stars), split, "rmse")
-    return trials(settings, found, lambda some, seed: _score(_model(_tried(settings, some, seed), stars), split))
+    found = choose(
+        settings["tune"],
+        lambda some, seed: _model(_tried(settings, some, seed), stars),
+        split,
+        "rmse",
+    )
+    return trials(
+        settings,
+        found,
+        lambda some, seed: _score(_model(_tried(settings, some, seed), stars), split),
+    )
 
 
 def synthetic(settings: Settings, sources: Sources) -> Record | list[Record]:
-    """``users``, ``items`` and ``task_seed`` of the task of §6.1; ``model``, ``epsilon``, ``seed``, ``parameters``.
+    """``users``, ``items`` and ``task_seed`` of the task of §6.1; ``model``, ``epsilon``, ``seed``,
+    ``parameters``.
 
-    ``tune`` has values of parameters to choose from, on the validation part of task 0 with ``tune_users`` users.
+    ``tune`` has values of parameters to choose from, on the validation part of task 0 with
+    ``tune_users`` users.
     """
     users = settings["users"]
     items = settings["items"]
@@ -60,8 +76,17 @@ def synthetic(settings: Settings, sources: Sources) -> Record | list[Record]:
     if "tune" not in settings:
         return _score(_model(settings, None), task.split)
     other = _task(settings.get("tune_users", users), items, 0)
-    found = choose(settings["tune"], lambda some, seed: _model(_tried(settings, some, seed), None), other.split, "rmse")
-    return trials(settings, found, lambda some, seed: _score(_model(_tried(settings, some, seed), None), task.split))
+    found = choose(
+        settings["tune"],
+        lambda some, seed: _model(_tried(settings, some, seed), None),
+        other.split,
+        "rmse",
+    )
+    return trials(
+        settings,
+        found,
+        lambda some, seed: _score(_model(_tried(settings, some, seed), None), task.split),
+    )
 
 
 def _tried(settings: Settings, candidate: Candidate, seed: int) -> Settings:
@@ -79,7 +104,12 @@ def _model(settings: Settings, stars: tuple[float, float] | None) -> Recommender
     if name in ("mean", "user mean"):
         return Bias(3.0, users=name == "user mean", items=False)
     kind = model_class(name)
-    usual: dict[str, Any] = {"delta": DELTA, "goal": "rating", "noise": "seeded", "random_state": settings["seed"]}
+    usual: dict[str, Any] = {
+        "delta": DELTA,
+        "goal": "rating",
+        "noise": "seeded",
+        "random_state": settings["seed"],
+    }
     if "epsilon" in settings:
         usual["epsilon"] = float(settings["epsilon"])
     if stars is not None:

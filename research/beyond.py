@@ -1,8 +1,9 @@
 """From the DPALS paper's algorithm to DPMF, one lever after the other, and beyond (docs/beyond.md).
 
-Of `run`, every row has all levers of the rows above it, up to where the algorithm changes; `features` compares priors
-for the item factors, `floor` what DPMF must not be worse than, `unseen` what it does on data that
-no rule was chosen on. True (ε, δ), δ = 1e-5 by default, add or remove one user, exactly accounted.
+Of `run`, every row has all levers of the rows above it, up to where the algorithm changes;
+`features` compares priors for the item factors, `floor` what DPMF must not be worse than, `unseen`
+what it does on data that no rule was chosen on. True (ε, δ), δ = 1e-5 by default, add or remove one
+user, exactly accounted.
 """
 
 from __future__ import annotations
@@ -42,8 +43,18 @@ STARS = {
     "synthetic": (-3.0, 3.0),
     **{f"family: {one.name}": SCALES[one.scale][:2] for one in FAMILIES},
 }
-PAPER = dict(factors=16, iterations=2, centering="global", rating_bound=5.0, intercept=0.0, noise_ridge=0.0)
-PLAIN = dict(factors=0, attenuation=False, likely=False, popularity=False, prior_count=3.0, slope=0.0, taste=0.0)
+PAPER = dict(
+    factors=16, iterations=2, centering="global", rating_bound=5.0, intercept=0.0, noise_ridge=0.0
+)
+PLAIN = dict(
+    factors=0,
+    attenuation=False,
+    likely=False,
+    popularity=False,
+    prior_count=3.0,
+    slope=0.0,
+    taste=0.0,
+)
 Lever = tuple[type[PrivateRecommender], dict[str, Any]]
 
 
@@ -51,7 +62,8 @@ def _without(given: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name not in names}
 
 
-# the model and its parameters; each line has one lever more than the line above, up to where the algorithm changes
+# the model and its parameters; each line has one lever more than the line above, up to where the
+# algorithm changes
 LEVERS: dict[str, dict[str, Lever]] = {
     "explicit": {
         "the paper's algorithm": (DPALS, PAPER),
@@ -66,7 +78,10 @@ LEVERS: dict[str, dict[str, Lever]] = {
         "+ taste from pairs: DPMF": (DPMF, {}),
     },
     "implicit": {
-        "the paper's algorithm": (DPALS, dict(factors=16, iterations=2, regularization=0.5, noise_ridge=0.0)),
+        "the paper's algorithm": (
+            DPALS,
+            dict(factors=16, iterations=2, regularization=0.5, noise_ridge=0.0),
+        ),
         "+ ridge for the noise": (DPALS, dict(factors=16, iterations=2, regularization=0.5)),
         "+ rank 32": (DPALS, dict(iterations=2, regularization=0.5)),
         "+ λ by the released counts": (DPALS, dict(iterations=2)),
@@ -76,12 +91,20 @@ LEVERS: dict[str, dict[str, Lever]] = {
 
 
 def run(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``replica`` (seed of a twin), ``feedback``, ``lever``, ``epsilon``, ``seed`` (of noise and start)."""
+    """``data``, ``replica`` (seed of a twin), ``feedback``, ``lever``, ``epsilon``, ``seed``
+    (of noise and start).
+    """
     feedback = settings["feedback"]
     name = settings["data"]
-    split = split_of(name, settings["replica"], settings["scale"], feedback, settings.get("held", 0), sources)
+    split = split_of(
+        name, settings["replica"], settings["scale"], feedback, settings.get("held", 0), sources
+    )
     metric = "rmse" if feedback == "explicit" else "recall@20"
-    baselines = {"user's own mean": Bias(3.0, items=False), "bias, not private": Bias(), "popular": Popularity()}
+    baselines = {
+        "user's own mean": Bias(3.0, items=False),
+        "bias, not private": Bias(),
+        "popular": Popularity(),
+    }
     if settings["lever"] in baselines:
         model = baselines[settings["lever"]].fit(split.train)
         return {metric: evaluate(model, split, metric, slices=None)[metric]}
@@ -90,7 +113,10 @@ def run(settings: Settings, sources: Sources) -> Record:
         given = given | {"rating_range": STARS.get(name, (0.5, 5.0))}
     model = _private(kind, settings, given | {"delta": settings.get("delta", 1e-5)}, feedback)
     model.fit(split.train)
-    return {metric: evaluate(model, split, metric, slices=None)[metric], "true_epsilon": model.privacy_.epsilon}
+    return {
+        metric: evaluate(model, split, metric, slices=None)[metric],
+        "true_epsilon": model.privacy_.epsilon,
+    }
 
 
 PRIORS: dict[str, dict[str, Any]] = {
@@ -107,29 +133,45 @@ FLOORS: dict[str, dict[str, Any]] = {
 
 
 def features(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``prior`` (one of `PRIORS`), ``epsilon``, ``scale``, ``seed`` (of split, noise and start)."""
+    """``data``, ``prior`` (one of `PRIORS`), ``epsilon``, ``scale``, ``seed`` (of split, noise
+    and start).
+    """
     name, prior = settings["data"], settings["prior"]
     split = split_of(name, settings["seed"], settings["scale"], "explicit", 0, sources)
     given = dict(PRIORS[prior])
     if prior == "with features at random":
-        given["item_features"] = np.random.default_rng(settings["seed"]).random((split.train.n_items, 20))
+        given["item_features"] = np.random.default_rng(settings["seed"]).random(
+            (split.train.n_items, 20)
+        )
     elif "features" in prior:
         given["item_features"] = genres_and_years(name, sources)
     return score(settings, split, given)
 
 
 def floor(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``model`` (one of `FLOORS`, or the user's own mean), ``epsilon``, ``scale``, ``seed`` (of all)."""
+    """``data``, ``model`` (one of `FLOORS`, or the user's own mean), ``epsilon``, ``scale``,
+    ``seed`` (of all).
+    """
     split = split_of(settings["data"], settings["seed"], settings["scale"], "explicit", 0, sources)
     if settings["model"] == "user's own mean":
-        return {"rmse": evaluate(Bias(3.0, items=False).fit(split.train), split, "rmse", slices=None)["rmse"]}
+        return {
+            "rmse": evaluate(Bias(3.0, items=False).fit(split.train), split, "rmse", slices=None)[
+                "rmse"
+            ]
+        }
     return score(settings | {"noise": "secure"}, split, FLOORS[settings["model"]])
 
 
 def unseen(settings: Settings, sources: Sources) -> Record:
-    """``users``, ``items`` of the DPALS paper's synthetic task; ``model``, ``epsilon``; ``seed`` (of all)."""
+    """``users``, ``items`` of the DPALS paper's synthetic task; ``model``, ``epsilon``;
+    ``seed`` (of all).
+    """
     split = _synthetic(settings["users"], settings["items"], settings["seed"])
-    baselines = {"user's own mean": Bias(3.0, items=False), "bias, not private": Bias(), "ALS, not private": ALS(5)}
+    baselines = {
+        "user's own mean": Bias(3.0, items=False),
+        "bias, not private": Bias(),
+        "ALS, not private": ALS(5),
+    }
     if settings["model"] in baselines:
         model = baselines[settings["model"]].fit(split.train)
         return {"rmse": evaluate(model, split, "rmse", slices=None)["rmse"]}
@@ -147,11 +189,16 @@ def _synthetic(users: int, items: int, seed: int) -> Split:
     return dpals_task(users, items, seed=seed).split
 
 
-def score(settings: Settings, split: Split, given: dict[str, Any], kind: type[PrivateRecommender] = DPMF) -> Record:
+def score(
+    settings: Settings, split: Split, given: dict[str, Any], kind: type[PrivateRecommender] = DPMF
+) -> Record:
     """Test RMSE of a private model with these parameters, and its true ε."""
     usual = {"delta": 1e-5, "rating_range": STARS.get(settings["data"], (0.5, 5.0))}
     model = _private(kind, settings, usual | given, "explicit").fit(split.train)
-    return {"rmse": evaluate(model, split, "rmse", slices=None)["rmse"], "true_epsilon": model.privacy_.epsilon}
+    return {
+        "rmse": evaluate(model, split, "rmse", slices=None)["rmse"],
+        "true_epsilon": model.privacy_.epsilon,
+    }
 
 
 def _private(
@@ -170,7 +217,10 @@ def genres_and_years(name: str, sources: Sources) -> Any:
         from discreet.data.cinema import films
 
         kinds = sorted({genre for film in films() for genre in film.genres})
-        return {film.id: [*(float(kind in film.genres) for kind in kinds), float(film.year)] for film in films()}
+        return {
+            film.id: [*(float(kind in film.genres) for kind in kinds), float(film.year)]
+            for film in films()
+        }
     place = sources.place(name)
     folders = [place, *place.iterdir()] if place is not None and place.is_dir() else [place]
     for path in folders:
@@ -178,23 +228,36 @@ def genres_and_years(name: str, sources: Sources) -> Any:
             return read_features(path)
         if path is not None and path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
-                found = [member for member in archive.namelist() if member.rsplit("/", 1)[-1] in ITEM_FILES]
+                found = [
+                    member
+                    for member in archive.namelist()
+                    if member.rsplit("/", 1)[-1] in ITEM_FILES
+                ]
                 if found:
                     return read_features(archive.extract(found[0], folder))
-    raise DataError(f"no genres of {name} are at hand: give the place of its archive with --data {name}=PATH")
+    raise DataError(
+        f"no genres of {name} are at hand: give the place of its archive with --data {name}=PATH"
+    )
 
 
 def _at_hand(name: str) -> Ratings:
     """Of a set that is no part of the library's list."""
     file = Path(os.environ.get("DISCREET_DATA", "."), name, "ratings.parquet")
     if not file.exists():
-        raise DataError(f"{name} is not on this machine: put its ratings.parquet in a folder {name} of DISCREET_DATA")
+        raise DataError(
+            f"{name} is not on this machine: put its ratings.parquet in a folder {name} of"
+            " DISCREET_DATA"
+        )
     return Ratings.read(file)
 
 
 @lru_cache(maxsize=1)
-def split_of(name: str, replica: int, scale: float, feedback: str, held: int, sources: Sources) -> Split:
-    """Of a data set, a replica of a twin or a member of a family; `replica` is the seed of what is drawn."""
+def split_of(
+    name: str, replica: int, scale: float, feedback: str, held: int, sources: Sources
+) -> Split:
+    """Of a data set, a replica of a twin or a member of a family; `replica` is the seed of what
+    is drawn.
+    """
     from discreet.data.splits import random_ratings, strong_generalization
 
     if name.startswith("twin"):

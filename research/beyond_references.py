@@ -1,9 +1,10 @@
-"""DPMF beside factorizations without privacy, and how far the rules for their λ are from the best λ (docs/beyond.md).
+"""DPMF beside factorizations without privacy, and how far the rules for their λ are from the best λ
+(docs/beyond.md).
 
-`reached` is DPMF by default on ML-1M and on fresh replicas of the twin of ML-10M, beside goals that were set before;
-`dense` compares it at ε = 20 with the best of many non-private factorizations, where people are many and each has rated
-a good part of all items; `ridge` scans λ of `ALS` and `Bias`. The best is the best *of the test part*, so that nobody
-can say that the reference was weak.
+`reached` is DPMF by default on ML-1M and on fresh replicas of the twin of ML-10M, beside goals that
+were set before; `dense` compares it at ε = 20 with the best of many non-private factorizations,
+where people are many and each has rated a good part of all items; `ridge` scans λ of `ALS` and
+`Bias`. The best is the best *of the test part*, so that nobody can say that the reference was weak.
 """
 
 from __future__ import annotations
@@ -28,7 +29,17 @@ DENSE = {
     one.name: one
     for one in (
         family("jokes"),
-        Family("sketches", 25_000, 100, 40, skew=0.3, rank=6, taste=0.5, strength=1.0, scale="-10 to 10"),
+        Family(
+            "sketches",
+            25_000,
+            100,
+            40,
+            skew=0.3,
+            rank=6,
+            taste=0.5,
+            strength=1.0,
+            scale="-10 to 10",
+        ),
         Family("courses", 20_000, 400, 60, skew=0.8, rank=10, taste=1.0, scale="0 to 10"),
         Family("votes", 30_000, 150, 40, skew=0.5, rank=5, taste=0.0, strength=1.2, scale="0 to 1"),
         Family("party games", 25_000, 60, 15, skew=0.3, rank=3, strength=1.2, scale="-10 to 10"),
@@ -41,7 +52,9 @@ COUNTS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0)  # λ of `Bias`
 
 
 def reached(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``epsilon``, ``scale``, ``seed`` (of the split of ML-1M, and of the replica of the twin)."""
+    """``data``, ``epsilon``, ``scale``, ``seed`` (of the split of ML-1M, and of the replica of
+    the twin).
+    """
     name = settings["data"]
     if name.startswith("twin"):
         ratings = load_dataset(name, seed=settings["seed"], scale=settings["scale"])
@@ -64,7 +77,9 @@ def dense(settings: Settings, sources: Sources) -> Record:
         found[rank, 1.0] = _score(usual, split)
         for factor in FACTORS[1:-1]:
             if factor != 1:
-                found[rank, factor] = _score(ALS(rank, regularization=factor * usual.regularization_), split)
+                found[rank, factor] = _score(
+                    ALS(rank, regularization=factor * usual.regularization_), split
+                )
     best = min(found.values())
     ours = _private(split, 20.0, SCALES[kind.scale][:2])
     return {

@@ -1,8 +1,8 @@
 """Which numbers of a results page are no longer what they were: two pages, cell by cell.
 
-A cell has changed if its mean is more than two standard deviations away, by the larger of both; one without a
-deviation, if it is more than half a per cent away. Rows that only one page has are told as well: somebody renamed them,
-or they are new.
+A cell has changed if its mean is more than two standard deviations away, by the larger of both; one
+without a deviation, if it is more than half a per cent away. Rows that only one page has are told
+as well: somebody renamed them, or they are new.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class Change:
 
 
 def compare(old: Path, new: Path) -> list[Change]:
-    """Cells of entries that both pages have and whose text differs: those that moved, and those that one page lacks."""
+    """Cells of entries that both pages have and whose text differs: those that moved, and those
+    that one page lacks.
+    """
     before, after = _cells(old), _cells(new)
     shared = {place[0] for place in before} & {place[0] for place in after}
     places = [place for place in dict.fromkeys([*before, *after]) if place[0] in shared]
@@ -66,13 +68,18 @@ def markdown(changes: list[Change]) -> str:
             if getattr(change, missing) is None:
                 rows.setdefault(change.entry, {})[change.row] = None
         lines += ["", f"{title}:", ""] if rows else []
-        lines += [f"- {entry}: {'; '.join(' · '.join(row) for row in of_it)}" for entry, of_it in rows.items()]
+        lines += [
+            f"- {entry}: {'; '.join(' · '.join(row) for row in of_it)}"
+            for entry, of_it in rows.items()
+        ]
     return "\n".join(lines) + "\n"
 
 
 def _cells(page: Path) -> dict[tuple[str, Key, str], Cell]:
     if not page.is_file():
-        raise ConfigError(f"{page} does not exist: name a results page, such as an older docs/results.md")
+        raise ConfigError(
+            f"{page} does not exist: name a results page, such as an older docs/results.md"
+        )
     found = {}
     for entry, text in _ENTRY.findall(page.read_text(encoding="utf-8")):
         for table in _tables(text):
@@ -92,9 +99,14 @@ def _tables(text: str) -> Iterator[list[list[str]]]:
 
 
 def _values(table: list[list[str]]) -> Iterator[tuple[Key, str, Cell]]:
-    """Numbers are in columns whose head has "=", or that show a spread, and in those right of the first of these."""
+    """Numbers are in columns whose head has "=", or that show a spread, and in those right of
+    the first of these.
+    """
     head, _, *rows = table
-    spread = [any(at < len(row) and re.search(r" ± | \(.*–", row[at]) for row in rows) for at in range(len(head))]
+    spread = [
+        any(at < len(row) and re.search(r" ± | \(.*–", row[at]) for row in rows)
+        for at in range(len(head))
+    ]
     first = next((at for at, name in enumerate(head) if " = " in name or spread[at]), len(head))
     for row in rows:
         key = tuple(row[:first])

@@ -29,32 +29,50 @@ def reproduce(
     out: Output,
     names: Annotated[
         list[str],
-        typer.Argument(help="Entries to run, or: list, show ENTRY, all, docs, changes OLD_PAGE.", metavar="NAME..."),
+        typer.Argument(
+            help="Entries to run, or: list, show ENTRY, all, docs, changes OLD_PAGE.",
+            metavar="NAME...",
+        ),
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="Run a small version, for a first look.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run a small version, for a first look.")
+    ] = False,
     folder: Annotated[
-        str, typer.Option("--out", "-o", help="Folder for the results; cells that finished there are not run again.")
+        str,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder for the results; cells that finished there are not run again.",
+        ),
     ] = "out/reproduce",
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Number of processes.")] = 1,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Rerun finished cells that were computed by different code.")
+        bool,
+        typer.Option("--fresh", help="Rerun finished cells that were computed by different code."),
     ] = False,
     data: Annotated[
-        list[str] | None, typer.Option("--data", help="Where official data are, as NAME=PATH; may be repeated.")
+        list[str] | None,
+        typer.Option("--data", help="Where official data are, as NAME=PATH; may be repeated."),
     ] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="With docs, also write entries that have begun and not finished.")
+        bool,
+        typer.Option(
+            "--partial", help="With docs, also write entries that have begun and not finished."
+        ),
     ] = False,
     to: Annotated[
-        str, typer.Option(help="With docs, the page to write the finished entries to; with changes, the new page.")
+        str,
+        typer.Option(
+            help="With docs, the page to write the finished entries to; with changes, the new page."
+        ),
     ] = "docs/results.md",
 ) -> None:
     """Rerun the experiments of the papers, and show the results next to the published ones.
 
-    A run that was stopped resumes where it left off. Official data are used if they are at hand, otherwise their
-    simulated twins; the results say which. Each entry's folder gets results.json, results.csv, a plot and a README with
-    the conditions. discreet reproduce show NAME says what an entry is, which data and seeds it uses and how long it
-    takes.
+    A run that was stopped resumes where it left off. Official data are used if they are at hand,
+    otherwise their simulated twins; the results say which. Each entry's folder gets results.json,
+    results.csv, a plot and a README with the conditions. discreet reproduce show NAME says what an
+    entry is, which data and seeds it uses and how long it takes.
     """
     from research import entry as entries
     from research import pages
@@ -65,40 +83,68 @@ def reproduce(
     if first in ("list", "docs") and rest:
         raise ConfigError(f"{first} stands alone, and {rest[0]!r} was given with it")
     if first == "show" and not rest:
-        raise ConfigError("show takes the name of an entry, such as dpals-figure4: see discreet reproduce list")
+        raise ConfigError(
+            "show takes the name of an entry, such as dpals-figure4: see discreet reproduce list"
+        )
     if first == "changes" and len(rest) != 1:
-        raise ConfigError("changes takes one page to compare with, such as an older copy of docs/results.md")
+        raise ConfigError(
+            "changes takes one page to compare with, such as an older copy of docs/results.md"
+        )
     if first == "list":
         _list(out, sources)
     elif first == "changes":
         _changes(out, Path(rest[0]), Path(to))
     elif first == "docs":
         written = pages.write(Path(to), Path(folder), entries.names(), sources, partial)
-        out.say(f"{len(written)} entries written to {to}: {', '.join(written) or 'none has finished'}")
+        out.say(
+            f"{len(written)} entries written to {to}: {', '.join(written) or 'none has finished'}"
+        )
         out.result({"command": "reproduce", "page": to, "entries": written})
     elif first == "show":
         chosen = [entries.load(known) for known in entries.meant(rest)]
-        out.result({"command": "reproduce", "entries": [_about(out, one, Path(folder), sources) for one in chosen]})
+        out.result(
+            {
+                "command": "reproduce",
+                "entries": [_about(out, one, Path(folder), sources) for one in chosen],
+            }
+        )
     else:
         chosen = [entries.load(known) for known in entries.meant(names)]
         _run(out, chosen, Path(folder), sources, quick=quick, jobs=jobs, fresh=fresh)
 
 
 def _run(
-    out: Output, chosen: list[Entry], folder: Path, sources: Sources, *, quick: bool, jobs: int, fresh: bool
+    out: Output,
+    chosen: list[Entry],
+    folder: Path,
+    sources: Sources,
+    *,
+    quick: bool,
+    jobs: int,
+    fresh: bool,
 ) -> None:
-    """One entry after the other; of several, what cannot be run is told, and the others are run all the same."""
+    """One entry after the other; of several, what cannot be run is told, and the others are run
+    all the same.
+    """
     from research import reproduce as runs
 
     results = []
     failed = []
     for one in chosen:
-        if not fresh and (words := _other_code(*runs.others(one, folder, quick=quick, sources=sources))):
+        if not fresh and (
+            words := _other_code(*runs.others(one, folder, quick=quick, sources=sources))
+        ):
             out.note(f"{one.name}: {words}")
         try:
             with out.progress("Reproducing") as progress:
                 finished = runs.run(
-                    one, folder, quick=quick, jobs=jobs, sources=sources, fresh=fresh, progress=progress
+                    one,
+                    folder,
+                    quick=quick,
+                    jobs=jobs,
+                    sources=sources,
+                    fresh=fresh,
+                    progress=progress,
                 )
         except DiscreetError as problem:
             if len(chosen) == 1:
@@ -108,9 +154,13 @@ def _run(
             continue
         _show(out, finished)
         results.append(_document(finished))
-    out.result({"command": "reproduce", "entries": results, **({"failed": failed} if failed else {})})
+    out.result(
+        {"command": "reproduce", "entries": results, **({"failed": failed} if failed else {})}
+    )
     if failed:
-        raise ConfigError(f"{len(failed)} of {len(chosen)} entries could not be run: {', '.join(failed)}")
+        raise ConfigError(
+            f"{len(failed)} of {len(chosen)} entries could not be run: {', '.join(failed)}"
+        )
 
 
 def _other_code(other: int, unknown: int) -> str:
@@ -134,7 +184,10 @@ def _changes(out: Output, old: Path, new: Path) -> None:
     moved = [change for change in found if change.moved]
     out.say(changes.markdown(found))
     out.say(f"{format_count(len(moved), 'cell')} moved by more than two standard deviations")
-    cells = [{"entry": c.entry, "row": c.row, "column": c.column, "old": c.old, "new": c.new} for c in moved]
+    cells = [
+        {"entry": c.entry, "row": c.row, "column": c.column, "old": c.old, "new": c.new}
+        for c in moved
+    ]
     out.result({"command": "reproduce", "changed": cells})
 
 
@@ -142,17 +195,24 @@ def _list(out: Output, sources: Sources) -> None:
     from research import entry as entries
 
     known = [entries.load(name) for name in entries.names()]
-    cells = {e.name: (len(e.settings(sources)), len(e.settings(sources, quick=True))) for e in known}
+    cells = {
+        e.name: (len(e.settings(sources)), len(e.settings(sources, quick=True))) for e in known
+    }
     rows = [(e.name, *cells[e.name], e.title) for e in known]
     both = [sum(cells[part][at] for part in entries.PARTS[entries.PARTED]) for at in range(2)]
     shown = [[name, str(whole), str(quick), title] for name, whole, quick, title in rows]
-    shown.insert(1 + entries.names().index("dpals-figure2"), [entries.PARTED, *map(str, both), entries.PARTED_TITLE])
+    shown.insert(
+        1 + entries.names().index("dpals-figure2"),
+        [entries.PARTED, *map(str, both), entries.PARTED_TITLE],
+    )
     out.table(["name", "cells", "quick", "what"], shown, flush_left=(0, 3))
     out.say("discreet reproduce show NAME tells more about one.")
     out.result(
         {
             "command": "reproduce",
-            "entries": [{"name": n, "cells": c, "quick_cells": q, "title": t} for n, c, q, t in rows],
+            "entries": [
+                {"name": n, "cells": c, "quick_cells": q, "title": t} for n, c, q, t in rows
+            ],
             "parts": {name: list(of) for name, of in entries.PARTS.items()},
         }
     )
@@ -168,7 +228,10 @@ def _about(out: Output, one: Entry, folder: Path, sources: Sources) -> dict[str,
     seeds = one.seeds(sources)
     minutes = entries.minutes(one.name)
     used = one.sets(sources)
-    there = sum((runs.place(folder, one.name, False) / "cells" / f"{entries.key(s)}.json").is_file() for s in cells)
+    there = sum(
+        (runs.place(folder, one.name, False) / "cells" / f"{entries.key(s)}.json").is_file()
+        for s in cells
+    )
     stands = {name: instead for name, instead in one.data.items() if instead in used}
     facts = [
         ("paper", one.paper or "none: this library's own"),
@@ -180,7 +243,14 @@ def _about(out: Output, one: Entry, folder: Path, sources: Sources) -> dict[str,
         ],
         ("seeds", ", ".join(map(str, seeds)) or "none: nothing is random"),
         ("cells", f"{len(cells):,}, and {len(small):,} with --quick"),
-        ("time", "not measured" if minutes is None else f"about {runs.duration(60 * minutes)} with two cores"),
+        (
+            "time",
+            (
+                "not measured"
+                if minutes is None
+                else f"about {runs.duration(60 * minutes)} with two cores"
+            ),
+        ),
         ("finished", f"{there:,} of {len(cells):,} cells in {folder / one.name}"),
         ("published", _published(one)),
         ("run", f"discreet reproduce {one.name}"),

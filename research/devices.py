@@ -1,18 +1,21 @@
-"""Server and users as processes that send messages: Figure 1 of Chien et al. (2021), for simulations.
+"""Server and users as processes that send messages: Figure 1 of Chien et al. (2021), for
+simulations.
 
-One process is the server. It holds the plan, the ledger and the noise, and never a rating. The others are full of
-devices, one for each user, who keep their history and whatever they have computed from it. Two kinds of messages go
-down to all devices, and both hold public values only:
+One process is the server. It holds the plan, the ledger and the noise, and never a rating. The
+others are full of devices, one for each user, who keep their history and whatever they have
+computed from it. Two kinds of messages go down to all devices, and both hold public values only:
 
-    step   what every user is to do by itself, such as solving for its vector with the item factors that were released
-    sum    which statistic is wanted; every device answers with its own contribution, already cut and in whole numbers
+    step what every user is to do by itself, such as solving for its vector with the item factors
+    that were released sum which statistic is wanted; every device answers with its own
+    contribution, already cut and in whole numbers
 
-Answers go up, one from each device, in as few bytes as its contribution needs: the rows that are not zero. The server
-adds them, which is exact, adds noise and releases. So what is learned has the same bits as in one process. The server
-is trusted, as in the papers: it sees contributions. Secure aggregation would hide them from it and change no sum.
+Answers go up, one from each device, in as few bytes as its contribution needs: the rows that are
+not zero. The server adds them, which is exact, adds noise and releases. So what is learned has the
+same bits as in one process. The server is trusted, as in the papers: it sees contributions. Secure
+aggregation would hide them from it and change no sum.
 
-`traffic` is what was sent, round by round. The size of an answer depends on its user's ratings, so that it is private:
-look at it for generated people only.
+`traffic` is what was sent, round by round. The size of an answer depends on its user's ratings, so
+that it is private: look at it for generated people only.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ _SIZE = struct.Struct("<q")
 
 @dataclass(frozen=True)
 class Round:
-    """One sum: what went down to every device since the last one, and what each device sent up, in bytes."""
+    """One sum: what went down to every device since the last one, and what each device sent up,
+    in bytes.
+    """
 
     what: str
     down: int
@@ -68,7 +73,9 @@ class Devices(RatingsSourceMixin):
 
     def __init__(self, ratings: Ratings, processes: int = 2) -> None:
         if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
-            raise ConfigError(f"processes is {processes!r}, but must be a whole number of at least 1")
+            raise ConfigError(
+                f"processes is {processes!r}, but must be a whole number of at least 1"
+            )
         self._ratings = ratings
         self.processes = processes
         self._server: Server | None = None
@@ -97,7 +104,12 @@ class Devices(RatingsSourceMixin):
     def _part(self, begin: int, end: int, keys: NDArray[np.uint64]) -> tuple[NDArray[Any], ...]:
         indptr = self._ratings.indptr[begin : end + 1]
         entries = slice(indptr[0], indptr[-1])
-        return indptr - indptr[0], self._ratings.indices[entries], self._ratings.values[entries], keys[begin:end]
+        return (
+            indptr - indptr[0],
+            self._ratings.indices[entries],
+            self._ratings.values[entries],
+            keys[begin:end],
+        )
 
     def close(self) -> None:
         """Let the processes end."""
@@ -169,7 +181,9 @@ class Server:
         self._tell(("step", state, after, step, public))
         return after
 
-    def add_up(self, state: int, statistic: Statistic, public: Public, grid: float) -> NDArray[np.int64]:
+    def add_up(
+        self, state: int, statistic: Statistic, public: Public, grid: float
+    ) -> NDArray[np.int64]:
         self._tell(("sum", state, statistic, public, grid))
         total = np.zeros(statistic.shape(public), np.int64)
         sizes: list[int] = []
@@ -217,7 +231,9 @@ class Server:
 
 
 def _be_devices(connection: Connection, part: tuple[NDArray[Any], ...], bounds: Bounds) -> None:
-    """The life of a process: one block for each user, led from state to state until the server hangs up."""
+    """The life of a process: one block for each user, led from state to state until the server
+    hangs up.
+    """
     from discreet.kernels.threads import set_threads
 
     set_threads(1)
@@ -246,7 +262,9 @@ def _blocks(part: tuple[NDArray[Any], ...], bounds: Bounds) -> list[Block]:
     found = []
     for user, (begin, end) in enumerate(itertools.pairwise(indptr.tolist())):
         own = np.array([0, end - begin], np.int64)
-        found.append(sealed_block(own, indices[begin:end], values[begin:end], keys[user : user + 1], bounds))
+        found.append(
+            sealed_block(own, indices[begin:end], values[begin:end], keys[user : user + 1], bounds)
+        )
     return found
 
 

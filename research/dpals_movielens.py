@@ -1,13 +1,17 @@
-"""DPALS on MovieLens (Figures 3, 5, 8 to 12 and Table 5): a cell trains one model of Table 4 and scores it.
+"""DPALS on MovieLens (Figures 3, 5, 8 to 12 and Table 5): a cell trains one model of Table 4 and
+scores it.
 
-Two readings of the noise on the right-hand sides of explicit ratings are kept apart (docs/errata.md, 8):
+Two readings of the noise on the right-hand sides of explicit ratings are kept apart
+(docs/errata.md, 8):
 
     "as Algorithm 1 says"   σ_g · Γ_u · Γ_M, which is what the ε of the label asks for
-    "as published"          σ_g · Γ_u, with which the published scores come out, and which is private at a larger ε only
+    "as published"          σ_g · Γ_u, with which the published scores come out, and which is
+                            private at a larger ε only
 
 Either way the ledger prices what was done: ``true_epsilon`` is exact, for the δ of the paper.
 
-Where the paper says that it tuned other parameters anew, ``tune`` names them with the values to try (`tuned`).
+Where the paper says that it tuned other parameters anew, ``tune`` names them with the values to try
+(`tuned`).
 """
 
 from __future__ import annotations
@@ -34,16 +38,37 @@ from research.tuned import choose, trials
 DELTA = 1e-5
 METRIC = {"explicit": "rmse", "implicit": "recall@20"}
 STARS = (0.5, 5.0)
-PRICED_BY_SIGMAS = 1e9  # a budget that says nothing: the noise is that of Table 4, and the ε what it costs
+# a budget that says nothing: the noise is that of Table 4, and the ε what it costs
+PRICED_BY_SIGMAS = 1e9
 # replace a number of Table 4
 VARIED = {"beta": "beta", "rank": "r", "nu": "nu", "mu": "mu", "lambda": "lambda", "steps": "T"}
-# Z of the users' weights, by ν and by the share of items, for a user's c ratings of those items; of the published shape
-# of ML-10M (its twin's, 80 %), known before any training, hence public. Over ratings: such that Σ c (c/Z)^ν = Σ c.
+# Z of the users' weights, by ν and by the share of items, for a user's c ratings of those items; of
+# the published shape of ML-10M (its twin's, 80 %), known before any training, hence public. Over
+# ratings: such that Σ c (c/Z)^ν = Σ c.
 NORMALIZERS = {
-    1.0: {0.05: 111.6, 0.1: 180.2, 0.2: 279.8, 0.25: 318.4, 0.4: 406.6, 0.5: 447.2, 0.6: 476.4, 1.0: 512.9},
-    0.5: {0.05: 95.7, 0.1: 147.7, 0.2: 216.5, 0.25: 241.0, 0.4: 291.9, 0.5: 312.6, 0.6: 326.1, 1.0: 340.7},
+    1.0: {
+        0.05: 111.6,
+        0.1: 180.2,
+        0.2: 279.8,
+        0.25: 318.4,
+        0.4: 406.6,
+        0.5: 447.2,
+        0.6: 476.4,
+        1.0: 512.9,
+    },
+    0.5: {
+        0.05: 95.7,
+        0.1: 147.7,
+        0.2: 216.5,
+        0.25: 241.0,
+        0.4: 291.9,
+        0.5: 312.6,
+        0.6: 326.1,
+        1.0: 340.7,
+    },
 }
-# As the supplement prints it, for ν = 1: the mean over users of c; of the 400 most rated items it is that of 98 %.
+# As the supplement prints it, for ν = 1: the mean over users of c; of the 400 most rated items it
+# is that of 98 %.
 PRINTED_NORMALIZERS: dict[str, dict[float, float]] = {
     "ml10m": {0.05: 57.5, 0.4: 110.1, 0.5: 112.4, 0.6: 113.6, 1.0: 114.5},
     "top400": {1.0: 61.0},
@@ -53,12 +78,13 @@ PRINTED_NORMALIZERS: dict[str, dict[float, float]] = {
 def run(settings: Settings, sources: Sources) -> Record | list[Record]:
     """One model on one task, or, with ``tune``, one search and then so many ``trials``.
 
-    Settings: ``task`` ("ml10m", "top400" or "ml20m"), ``data``, ``scale``, ``users`` (a part of them), ``model``,
-    ``seed`` (of the noise and the start, never of the split); for DPALS also ``reading``, ``table4`` (the numbers of
-    Table 4 by the paper's names, and Z), those of `VARIED` that replace one of them, ``normalizers`` ("as printed": Z
-    and Z′ averaged over users and items), and ``change``, parameters of the model that an ablation sets otherwise; for
-    other models ``parameters``. ``tune`` has lists: of ``steps``, of ``times``, by which λ is multiplied, and of
-    parameters of other models.
+    Settings: ``task`` ("ml10m", "top400" or "ml20m"), ``data``, ``scale``, ``users`` (a part of
+    them), ``model``, ``seed`` (of the noise and the start, never of the split); for DPALS also
+    ``reading``, ``table4`` (the numbers of Table 4 by the paper's names, and Z), those of `VARIED`
+    that replace one of them, ``normalizers`` ("as printed": Z and Z′ averaged over users and
+    items), and ``change``, parameters of the model that an ablation sets otherwise; for other
+    models ``parameters``. ``tune`` has lists: of ``steps``, of ``times``, by which λ is multiplied,
+    and of parameters of other models.
     """
     split = _split(settings, sources)
     if "users" in settings:
@@ -66,12 +92,16 @@ def run(settings: Settings, sources: Sources) -> Record | list[Record]:
     if "tune" not in settings:
         return _scored(settings, split)
     metric = METRIC[_feedback(settings)]
-    found = choose(settings["tune"], lambda some, seed: _model(_tried(settings, some, seed)), split, metric)
+    found = choose(
+        settings["tune"], lambda some, seed: _model(_tried(settings, some, seed)), split, metric
+    )
     return trials(settings, found, lambda some, seed: _scored(_tried(settings, some, seed), split))
 
 
 def _tried(settings: Settings, candidate: Candidate, seed: int) -> Settings:
-    """The settings with what is tried in them; σ_G and σ_g grow with √T, so that the steps cost the same together."""
+    """The settings with what is tried in them; σ_G and σ_g grow with √T, so that the steps cost
+    the same together.
+    """
     settings = settings | {"seed": seed}
     if settings["model"] != "DPALS":
         return settings | {"parameters": settings.get("parameters", {}) | candidate}
@@ -79,7 +109,9 @@ def _tried(settings: Settings, candidate: Candidate, seed: int) -> Settings:
     t["lambda"] *= candidate.get("times", 1.0)
     steps = candidate.get("steps", t["T"])
     more = math.sqrt(steps / t["T"])
-    return settings | {"table4": t | {"T": steps, "sigma_G": more * t["sigma_G"], "sigma_g": more * t["sigma_g"]}}
+    return settings | {
+        "table4": t | {"T": steps, "sigma_G": more * t["sigma_G"], "sigma_g": more * t["sigma_g"]}
+    }
 
 
 def _scored(settings: Settings, split: Split) -> Record:
@@ -90,7 +122,9 @@ def _scored(settings: Settings, split: Split) -> Record:
         found["true_epsilon"] = model.privacy_.epsilon
     if isinstance(model, DPALS):
         counts = np.bincount(split.train.indices, minlength=split.train.n_items)
-        found["data_fraction"] = round(float(counts[model.details_["frequent"]].sum() / counts.sum()), 2)
+        found["data_fraction"] = round(
+            float(counts[model.details_["frequent"]].sum() / counts.sum()), 2
+        )
     return found
 
 
@@ -100,7 +134,9 @@ def _feedback(settings: Settings) -> str:
 
 def _model(settings: Settings) -> Any:
     feedback = _feedback(settings)
-    return table_4(settings, feedback) if settings["model"] == "DPALS" else _other(settings, feedback)
+    return (
+        table_4(settings, feedback) if settings["model"] == "DPALS" else _other(settings, feedback)
+    )
 
 
 def _split(settings: Settings, sources: Sources) -> Split:
@@ -115,7 +151,9 @@ def _split(settings: Settings, sources: Sources) -> Split:
 def table_4(settings: Settings, feedback: str) -> DPALS:
     """Table 4 in this library's words; σ_p, σ_G and σ_g are in the paper's units."""
     explicit = feedback == "explicit"
-    t: dict[str, Any] = settings["table4"] | {VARIED[name]: settings[name] for name in VARIED if name in settings}
+    t: dict[str, Any] = settings["table4"] | {
+        VARIED[name]: settings[name] for name in VARIED if name in settings
+    }
     printed = settings.get("normalizers") == "as printed"
     if explicit and printed:
         t["Z"] = PRINTED_NORMALIZERS[settings["task"]][t["beta"]]
@@ -158,7 +196,9 @@ def _other(settings: Settings, feedback: str) -> Recommender:
             plain = {"user_exponent": 0.0, "item_exponent": 0.0}
         if "rank" in settings:
             plain["factors"] = settings["rank"]
-        return ALS(feedback=feedback, random_state=settings["seed"], **(plain | settings["parameters"]))
+        return ALS(
+            feedback=feedback, random_state=settings["seed"], **(plain | settings["parameters"])
+        )
     if name.startswith("DPFW"):
         private = dict(epsilon=float(settings["epsilon"]), delta=DELTA, rating_range=STARS)
         private |= dict(noise="seeded", random_state=settings["seed"])

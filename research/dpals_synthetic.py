@@ -1,4 +1,6 @@
-"""DPALS on its synthetic task (§6.1, Figures 4 and 7): a cell is the error of one model on held-out entries."""
+"""DPALS on its synthetic task (§6.1, Figures 4 and 7): a cell is the error of one model on
+held-out entries.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,29 @@ PRICED_BY_SIGMAS = 1e4  # a budget that says nothing: the ε is what the noise c
 
 
 def run(settings: Settings, sources: Sources) -> Record | list[Record]:
-    """``model``: "DPALS", "DPFW", "FW", "ALS" or "mean"; ``users``, ``items``; ``epsilon`` or ``sigma``; ``steps``.
+    """``model``: "DPALS", "DPFW", "FW", "ALS" or "mean"; ``users``, ``items``; ``epsilon`` or
+    ``sigma``; ``steps``.
 
-    ``parameters`` are those of the model. ``seed`` is that of the noise and of the start. With ``sigma``,
-    a step of "DPFW" costs as much as a step of DPALS with that σ and ``k`` items of a user, 2k/σ² of μ², so that both
-    have the same ε after as many steps. "FW" has next to no noise. ``tune`` has values of parameters to choose from,
-    on the validation part of the same task (`tuned`).
+    ``parameters`` are those of the model. ``seed`` is that of the noise and of the start. With
+    ``sigma``, a step of "DPFW" costs as much as a step of DPALS with that σ and ``k`` items of a
+    user, 2k/σ² of μ², so that both have the same ε after as many steps. "FW" has next to no noise.
+    ``tune`` has values of parameters to choose from, on the validation part of the same task
+    (`tuned`).
     """
-    task = _task(settings["users"], settings["items"], settings.get("task_seed", 0), settings.get("condition", 1.0))
+    task = _task(
+        settings["users"],
+        settings["items"],
+        settings.get("task_seed", 0),
+        settings.get("condition", 1.0),
+    )
     if "tune" not in settings:
         return _scored(settings, task)
-    found = choose(settings["tune"], lambda some, seed: _model(_tried(settings, some, seed)), task.split, "rmse")
+    found = choose(
+        settings["tune"],
+        lambda some, seed: _model(_tried(settings, some, seed)),
+        task.split,
+        "rmse",
+    )
     return trials(settings, found, lambda some, seed: _scored(_tried(settings, some, seed), task))
 
 
@@ -68,7 +82,9 @@ def _model(settings: Settings) -> Recommender:
     if settings["model"] in ("FW", "DPFW"):
         private |= {"factors": steps, "epsilon": PRICED_BY_SIGMAS}
         if settings["model"] == "DPFW":
-            private["epsilon"] = gdp.epsilon(math.sqrt(2 * settings["k"] * steps) / settings["sigma"], DELTA)
+            private["epsilon"] = gdp.epsilon(
+                math.sqrt(2 * settings["k"] * steps) / settings["sigma"], DELTA
+            )
         return DPFrankWolfe.configure(**(private | given))
     private |= {"factors": rank, "iterations": steps}
     if "sigma" in settings:

@@ -1,4 +1,6 @@
-"""DPLMC and DPALS, the papers' algorithms, beside DPMF and what is free or not private, on MovieLens shapes."""
+"""DPLMC and DPALS, the papers' algorithms, beside DPMF and what is free or not private, on
+MovieLens shapes.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,13 @@ _RANGES = {"ml-1m": (1.0, 5.0), "ml-100k": (1.0, 5.0)}  # half stars elsewhere
 
 
 def run(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``parts`` and ``seed`` of the split (of ratings at random); ``model``, ``epsilon``: test RMSE."""
+    """``data``, ``parts`` and ``seed`` of the split (of ratings at random); ``model``,
+    ``epsilon``: test RMSE.
+    """
     name = settings["data"]
-    split = sources.random(name, tuple(settings["parts"]), seed=settings["seed"], scale=settings["scale"])
+    split = sources.random(
+        name, tuple(settings["parts"]), seed=settings["seed"], scale=settings["scale"]
+    )
     model = _model(settings, name).fit(split.train)
     found: Record = {"rmse": evaluate(model, split, "rmse", slices=None)["rmse"]}
     if hasattr(model, "privacy_"):

@@ -3,17 +3,20 @@
 A file says which function runs a *cell* and which cells there are:
 
     title, paper, about   text for the reader
-    run = "module:function"      ``function(settings, sources)`` gives a dict of numbers, or a list of them
+    run = "module:function"
+                          ``function(settings, sources)`` gives a dict of numbers, or a list
     [data]                data set of the paper = what stands for it where that is not at hand
     [common]              settings of every cell
-    [[cells]]             settings of some; a list stands for each of its values, and all lists are crossed; a table
-                          inside is passed on as it is; ``quick = false`` leaves the block out of quick runs
+    [[cells]]             settings of some; a list stands for each of its values, and all lists
+                          are crossed; a table inside is passed on as it is; ``quick = false``
+                          leaves the block out of quick runs
     [quick]               what replaces the settings of these names in quick runs
     references, published the papers' own values, and which settings each belongs to
     [[tables]], [[plots]] how the results are laid out (`research.layout`, `research.figures`)
 
-The setting ``seed`` is what results are averaged over. A cell with ``trials`` instead runs the seeds 0, 1, … by itself,
-because what comes before them (a search for parameters) is the same for all.
+The setting ``seed`` is what results are averaged over. A cell with ``trials`` instead runs the
+seeds 0, 1, … by itself, because what comes before them (a search for parameters) is the same for
+all.
 """
 
 from __future__ import annotations
@@ -66,7 +69,9 @@ class Entry:
     plots: tuple[dict[str, Any], ...] = ()
 
     def settings(self, sources: Sources, *, quick: bool = False) -> list[Settings]:
-        """The settings of every cell, in the order of the file; ``data`` names what is really used."""
+        """The settings of every cell, in the order of the file; ``data`` names what is really
+        used.
+        """
         found: list[Settings] = []
         for block in self.cells or ({},):
             block = dict(block)
@@ -90,8 +95,12 @@ class Entry:
         return bool(self.quick) or not all(block.get("quick", True) for block in self.cells)
 
     def sets(self, sources: Sources, *, quick: bool = False) -> list[str]:
-        """The data sets that are really used; none where a run generates what it needs by itself."""
-        return sorted({str(one["data"]) for one in self.settings(sources, quick=quick) if "data" in one})
+        """The data sets that are really used; none where a run generates what it needs by
+        itself.
+        """
+        return sorted(
+            {str(one["data"]) for one in self.settings(sources, quick=quick) if "data" in one}
+        )
 
     def seeds(self, sources: Sources, *, quick: bool = False) -> list[Any]:
         cells = self.settings(sources, quick=quick)
@@ -106,13 +115,21 @@ class Entry:
 
 def names() -> list[str]:
     """All entries, paper by paper."""
-    found = [file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml")]
+    found = [
+        file.name.removesuffix(".toml")
+        for file in _folder().iterdir()
+        if file.name.endswith(".toml")
+    ]
     papers = {paper: at for at, paper in enumerate(ORDER)}
-    return sorted(found, key=lambda name: (papers.get(name.split("-")[0], len(ORDER)), _natural(name)))
+    return sorted(
+        found, key=lambda name: (papers.get(name.split("-")[0], len(ORDER)), _natural(name))
+    )
 
 
 def meant(words: Iterable[str]) -> list[str]:
-    """Names of entries, once each, from what somebody asked for: a name, a figure in several parts, or ``all``."""
+    """Names of entries, once each, from what somebody asked for: a name, a figure in several
+    parts, or ``all``.
+    """
     found: list[str] = []
     for word in words:
         found += names() if word == "all" else PARTS.get(word, (word,))
@@ -125,7 +142,9 @@ def load(name: str) -> Entry:
     if name not in known:
         near = difflib.get_close_matches(name, [*known, *PARTS], n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}? There are" if near else "there are"
-        raise ConfigError(f"there is nothing called {name!r} to reproduce: {hint} {', '.join(known)}")
+        raise ConfigError(
+            f"there is nothing called {name!r} to reproduce: {hint} {', '.join(known)}"
+        )
     text = (_folder() / f"{name}.toml").read_text(encoding="utf-8")
     return parse(name, text)
 
@@ -134,7 +153,10 @@ def parse(name: str, text: str) -> Entry:
     """An entry from the text of its file."""
     try:
         document = tomllib.loads(text)
-        lists = {key: tuple(document.get(key, ())) for key in ("cells", "references", "published", "tables", "plots")}
+        lists = {
+            key: tuple(document.get(key, ()))
+            for key in ("cells", "references", "published", "tables", "plots")
+        }
         return Entry(name=name, **(document | lists))
     except (tomllib.TOMLDecodeError, TypeError) as problem:
         raise ConfigError(f"the file of {name} cannot be used: {problem}") from None

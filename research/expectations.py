@@ -1,10 +1,12 @@
-"""What can be expected of lists: people × ratings × ε, on generated data. Writes the table of docs/choose-epsilon.md.
+"""What can be expected of lists: people × ratings × ε, on generated data. Writes the table of
+docs/choose-epsilon.md.
 
     python -m research.expectations docs/choose-epsilon.md
 
-A cell says how far DPMF comes on the way from popularity to a factorization without privacy, in recall@20 of people
-whom training did not see: 0 % is the list that everybody gets, 100 % is what could be learned without privacy. One data
-set of each shape, one draw of the noise: cells are off by a few percent.
+A cell says how far DPMF comes on the way from popularity to a factorization without privacy, in
+recall@20 of people whom training did not see: 0 % is the list that everybody gets, 100 % is what
+could be learned without privacy. One data set of each shape, one draw of the noise: cells are off
+by a few percent.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def shares(people: int, ratings: int) -> list[float]:
 
     low = recall(Popularity())
     high = recall(ALS(feedback="implicit"))
-    found = [recall(DPMF.configure(epsilon=epsilon, like_threshold="everything")) for epsilon in EPSILONS]
+    found = [
+        recall(DPMF.configure(epsilon=epsilon, like_threshold="everything")) for epsilon in EPSILONS
+    ]
     return [(one - low) / (high - low) for one in found]
 
 

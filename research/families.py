@@ -1,4 +1,5 @@
-"""Families of generated data, on which rules for defaults are chosen: many shapes and scales, and none of them real.
+"""Families of generated data, on which rules for defaults are chosen: many shapes and scales, and
+none of them real.
 
 One member is made like this, from a `Family` and a seed; everything is a function of these two:
 
@@ -6,10 +7,13 @@ One member is made like this, from a `Family` and a seed; everything is a functi
     (2)  p_j ∝ (j + 1 + items/300)^−skew                              how likely i is to meet item j
     (3)  u_i ~ N(0, I), v_jf ~ N(0, f^−2·decay), scaled so that       taste: a power-law spectrum
          u_i · v_j has variance 1
-    (4)  i meets 8 n_i items by (2) and takes the n_i with the largest θ u_i · v_j + b_j/2 + Gumbel noise, θ = `taste`
-    (5)  b_i + b_j + a u_i · v_j + noise, a = `strength`, onto the scale of the ratings; popular items are a bit better
+    (4)  i meets 8 n_i items by (2) and takes the n_i with the largest θ u_i · v_j + b_j/2 + Gumbel
+         noise, θ = `taste`
+    (5)  b_i + b_j + a u_i · v_j + noise, a = `strength`, onto the scale of the ratings; popular
+         items are a bit better
 
-The time is linear in the number of ratings, about 1.5 s for a million, so that a million users are no obstacle.
+The time is linear in the number of ratings, about 1.5 s for a million, so that a million users are
+no obstacle.
 """
 
 from __future__ import annotations
@@ -102,11 +106,16 @@ def family(name: str) -> Family:
     for one in FAMILIES:
         if one.name == name:
             return one
-    raise ConfigError(f"there is no family {name!r}: there are {', '.join(one.name for one in FAMILIES)}, invented 0 …")
+    raise ConfigError(
+        f"there is no family {name!r}: there are {', '.join(one.name for one in FAMILIES)},"
+        " invented 0 …"
+    )
 
 
 def invented(seed: int, most_ratings: float = 5e6) -> Family:
-    """A family drawn at random: 10³ to 10⁶ users, 10² to 10⁵ items, 3 to 300 ratings each, but not too many in all."""
+    """A family drawn at random: 10³ to 10⁶ users, 10² to 10⁵ items, 3 to 300 ratings each, but
+    not too many in all.
+    """
     rng = np.random.default_rng([17, seed])
     users = round(10 ** rng.uniform(3, 6))
     items = round(10 ** rng.uniform(2, 5))
@@ -138,7 +147,9 @@ def made(kind: Family, seed: int = 0) -> Ratings:
     met = np.cumsum(weight / weight.sum())
     indptr, indices = _pick(counts, U, V, bias, met, kind.taste, rng)
     values = rated(kind, U, V, bias, indptr, indices, rng)
-    return Ratings.from_indices(indptr, indices, values, np.arange(kind.users), np.arange(kind.items), catalog=True)
+    return Ratings.from_indices(
+        indptr, indices, values, np.arange(kind.users), np.arange(kind.items), catalog=True
+    )
 
 
 def item_vectors(kind: Family, seed: int = 0) -> NDArray[np.float32]:
@@ -148,7 +159,9 @@ def item_vectors(kind: Family, seed: int = 0) -> NDArray[np.float32]:
     return _vectors(kind, rng)[1]
 
 
-def _vectors(kind: Family, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _vectors(
+    kind: Family, rng: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """(3)."""
     spectrum = np.arange(1.0, kind.rank + 1) ** -kind.decay
     spectrum /= np.linalg.norm(spectrum)
@@ -177,7 +190,9 @@ def rated(
     """(5), aligned with `indices`."""
     low, high, step = SCALES[kind.scale]
     row = np.repeat(np.arange(kind.users), np.diff(indptr))
-    score = 0.5 * rng.standard_normal(kind.users, dtype=np.float32)[row] + bias[indices].astype(np.float32)
+    score = 0.5 * rng.standard_normal(kind.users, dtype=np.float32)[row] + bias[indices].astype(
+        np.float32
+    )
     score += rng.standard_normal(len(indices), dtype=np.float32)
     for f in range(kind.rank):  # one at a time keeps the memory small
         score += np.float32(kind.strength) * U[row, f] * V[indices, f]

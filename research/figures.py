@@ -1,4 +1,5 @@
-"""Results as a picture: lines over a number, bars over words, the spread over seeds, published values marked.
+"""Results as a picture: lines over a number, bars over words, the spread over seeds, published
+values marked.
 
 A plot of an entry's file is one panel:
 
@@ -7,17 +8,20 @@ A plot of an entry's file is one panel:
     line          settings that tell the lines apart
     where         optional: only records with these settings
     log_x, log_y  optional
-    statistic     optional: "mean" with the standard deviation by default, "median" with the quartiles
+    statistic   optional: "mean" with the standard deviation by default, "median" with the quartiles
     reference     optional: the published value to mark with crosses (the first one by default)
-    levels        optional: numbers by name, each a dashed line across, such as what predicting 0 gives
-    slopes        optional: exponents by method, each a dotted line through its first point on two logarithmic axes
-    names         optional: what words on x and in names of lines are called in the picture, beside `NAMES`
-    value         optional: a number to show as color, over two counts that double; with ``minus``, against the records
+    levels     optional: numbers by name, each a dashed line across, such as what predicting 0 gives
+    slopes     optional: exponents by method, each a dotted line through its first point on two
+               logarithmic axes
+    names      optional: labels for words on x and in names of lines, in addition to `NAMES`
+    value      optional: a number to show as color, over two counts that double; with ``minus``,
+                  against the records
                   that have those settings; ``value_label`` names it
 
-Records without an x, such as models without privacy, become dashed lines across. A method has the same color in all
-pictures (`METHODS`); where it has several lines they differ by shade, dashes and marks. More than eight lines become
-several panels, and names stand below a panel, never on the data.
+Records without an x, such as models without privacy, become dashed lines across. A method has the
+same color in all pictures (`METHODS`); where it has several lines they differ by shade, dashes and
+marks. More than eight lines become several panels, and names stand below a panel, never on the
+data.
 """
 
 from __future__ import annotations
@@ -129,7 +133,10 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
     across = 2 if len(panels) == 4 else min(3, len(panels))
     down = -(-len(panels) // across)
     extra = ("levels", "slopes")
-    lines = max((len(lines) + sum(len(panel.get(name, {})) for name in extra) for panel, lines in panels), default=0)
+    lines = max(
+        (len(lines) + sum(len(panel.get(name, {})) for name in extra) for panel, lines in panels),
+        default=0,
+    )
     lines += bool(entry.references)
     size = (WIDTH * across, (HEIGHT + LEGEND * lines) * down + 0.5)
     figure = Figure(figsize=size, dpi=110, facecolor="white", layout="constrained")
@@ -147,12 +154,18 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
         figure.savefig(aside, format="png")
 
 
-def split(records: list[Record], panel: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[Group]]]:
-    """The panel with its lines; as several if there are too many, each with those that go across."""
+def split(
+    records: list[Record], panel: Mapping[str, Any]
+) -> list[tuple[Mapping[str, Any], list[Group]]]:
+    """The panel with its lines; as several if there are too many, each with those that go
+    across.
+    """
     if "value" in panel:
         return [(panel, [])]
     x, y = panel["x"], panel["y"]
-    groups = [line for line in group(records, panel.get("line", []), panel.get("where")) if line.values(y)]
+    groups = [
+        line for line in group(records, panel.get("line", []), panel.get("where")) if line.values(y)
+    ]
     across = [line for line in groups if not any(x in record for record in line.records)]
     along = [line for line in groups if line not in across]
     room = max(1, MOST_LINES - len(across))
@@ -162,7 +175,10 @@ def split(records: list[Record], panel: Mapping[str, Any]) -> list[tuple[Mapping
     each = -(-len(along) // parts)
     title = panel.get("title", "")
     return [
-        ({**panel, "title": f"{title} ({at + 1} of {parts})".strip()}, along[at * each : (at + 1) * each] + across)
+        (
+            {**panel, "title": f"{title} ({at + 1} of {parts})".strip()},
+            along[at * each : (at + 1) * each] + across,
+        )
         for at in range(parts)
     ]
 
@@ -171,14 +187,20 @@ def method(keys: Mapping[str, Any]) -> str | None:
     """The method that a line is of: the longest name that one of its settings begins with."""
     for value in keys.values():
         text = str(value).removeprefix("as printed: ")
-        known = [name for name in METHODS if text == name or text.startswith(tuple(f"{name}{end}" for end in ", '-"))]
+        known = [
+            name
+            for name in METHODS
+            if text == name or text.startswith(tuple(f"{name}{end}" for end in ", '-"))
+        ]
         if known:
             return max(known, key=len)
     return None
 
 
 def styles(lines: Sequence[Mapping[str, Any]]) -> list[Style]:
-    """Of the lines of a panel. Several of one method: the first is strongest (of numbers the last), others lighter."""
+    """Of the lines of a panel. Several of one method: the first is strongest (of numbers the
+    last), others lighter.
+    """
     names = [method(keys) for keys in lines]
     free = iter(color for at in range(len(lines)) for color in [OTHERS[at % len(OTHERS)]])
     found: list[Style] = []
@@ -187,7 +209,11 @@ def styles(lines: Sequence[Mapping[str, Any]]) -> list[Style]:
         if name is None:
             found.append(Style(next(free), "-", mark))
             continue
-        of_it = [other for other, known in enumerate(names) if known is not None and METHODS[known] == METHODS[name]]
+        of_it = [
+            other
+            for other, known in enumerate(names)
+            if known is not None and METHODS[known] == METHODS[name]
+        ]
         ends = [list(lines[other].values())[-1] for other in of_it]
         if all(isinstance(end, int | float) for end in ends):
             of_it.reverse()
@@ -198,19 +224,27 @@ def styles(lines: Sequence[Mapping[str, Any]]) -> list[Style]:
 
 
 def _colored_by(line: Group) -> Mapping[str, Any]:
-    """The settings that tell a line from others, and the model that all its records have where those name none."""
+    """The settings that tell a line from others, and the model that all its records have where
+    those name none.
+    """
     models = {record.get("model") for record in line.records}
-    return line.keys if method(line.keys) or len(models) > 1 else {"model": models.pop(), **line.keys}
+    return (
+        line.keys if method(line.keys) or len(models) > 1 else {"model": models.pop(), **line.keys}
+    )
 
 
 def label(keys: Mapping[str, Any]) -> str:
     """A line's name: its settings, numbers with what they are."""
-    words = [_spoken(name, value) for name, value in keys.items() if (name, value) != ("start", "none")]
+    words = [
+        _spoken(name, value) for name, value in keys.items() if (name, value) != ("start", "none")
+    ]
     return textwrap.shorten(", ".join(words), 58, placeholder=" …")
 
 
 def places(lines: Sequence[Sequence[str]]) -> tuple[list[dict[str, float]], float]:
-    """Where the bars of each line stand over its words, and how wide they are: those over one word side by side."""
+    """Where the bars of each line stand over its words, and how wide they are: those over one
+    word side by side.
+    """
     words = list(dict.fromkeys(word for line in lines for word in line))
     over = {word: [at for at, line in enumerate(lines) if word in line] for word in words}
     width = 0.8 / max(map(len, over.values()), default=1)
@@ -225,15 +259,22 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
     x, y = panel["x"], panel["y"]
     name = panel.get("reference", entry.references[0] if entry.references else "")
     names = NAMES | panel.get("names", {})
-    words = [list(dict.fromkeys(r[x] for r in line.records if isinstance(r.get(x), str))) for line in lines]
+    words = [
+        list(dict.fromkeys(r[x] for r in line.records if isinstance(r.get(x), str)))
+        for line in lines
+    ]
     bars, width = places(words)
     marked = False
-    for line, style, of_it in zip(lines, styles([_colored_by(line) for line in lines]), bars, strict=True):
+    for line, style, of_it in zip(
+        lines, styles([_colored_by(line) for line in lines]), bars, strict=True
+    ):
         text = label({key: names.get(value, value) for key, value in line.keys.items()})
         flat = Group({}, [record for record in line.records if x not in record])
         if flat.values(y):
             level = flat.median(y) if panel.get("statistic") == "median" else flat.mean(y)
-            axis.axhline(level, color=style.color, linestyle="--", linewidth=1.4, label=text, zorder=2)
+            axis.axhline(
+                level, color=style.color, linestyle="--", linewidth=1.4, label=text, zorder=2
+            )
         points = [p for p in group([r for r in line.records if x in r], [x]) if p.values(y)]
         if not points:
             continue
@@ -244,17 +285,28 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
             start = points[0].mean(y)
             ends = [start, start * (at[-1] / at[0]) ** slope]
             bound = f"slope of the bound of {text}"
-            axis.plot([at[0], at[-1]], ends, ":", color=style.color, linewidth=1.2, label=bound, zorder=2)
+            axis.plot(
+                [at[0], at[-1]], ends, ":", color=style.color, linewidth=1.2, label=bound, zorder=2
+            )
         known = [(place, reference(entry, p, name)) for place, p in zip(at, points, strict=True)]
         known = [(place, value) for place, value in known if value is not None]
         if known:
             cross = INK if of_it else style.color  # on a bar of its own color it would not be seen
-            axis.plot(*zip(*known, strict=True), "x", color=cross, markersize=9, markeredgewidth=2, zorder=5)
+            axis.plot(
+                *zip(*known, strict=True),
+                "x",
+                color=cross,
+                markersize=9,
+                markeredgewidth=2,
+                zorder=5,
+            )
             marked = True
     for text, level in panel.get("levels", {}).items():
         axis.axhline(level, color=GRAY, linestyle="--", linewidth=1.4, label=text, zorder=2)
     if marked:
-        axis.plot([], [], "x", color=INK, markersize=8, markeredgewidth=2, label=f"published ({name})")
+        axis.plot(
+            [], [], "x", color=INK, markersize=8, markeredgewidth=2, label=f"published ({name})"
+        )
     _dress(axis, panel, lines, list(dict.fromkeys(word for line in words for word in line)))
 
 
@@ -266,12 +318,18 @@ def _heat(axis: Any, records: list[Record], panel: Mapping[str, Any]) -> None:
         for one in group(records, [x, y], where) if where is not None else []:
             if one.values(value):
                 place = (int(math.log2(one.keys[x])), int(math.log2(one.keys[y])))
-                seeds = len({record.get("seed") for record in records if matches(record, where or {})})
+                seeds = len(
+                    {record.get("seed") for record in records if matches(record, where or {})}
+                )
                 parts[place] = parts.get(place, 0.0) + sign * sum(one.values(value)) / max(seeds, 1)
     spans = [range(min(p[at] for p in parts), max(p[at] for p in parts) + 1) for at in (0, 1)]
     grid = [[parts.get((column, row), 0.0) for column in spans[0]] for row in spans[1]]
     most = max(abs(part) for part in parts.values())
-    look = {"cmap": "RdBu_r", "vmin": -most, "vmax": most} if "minus" in panel else {"cmap": "BuGn", "vmin": 0.0}
+    look = (
+        {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
+        if "minus" in panel
+        else {"cmap": "BuGn", "vmin": 0.0}
+    )
     edges = [[2**power for power in (*span, span.stop)] for span in spans]
     shown = axis.pcolormesh(edges[0], edges[1], grid, **look)
     axis.figure.colorbar(shown, ax=axis, label=panel.get("value_label", value), format="%.3g")
@@ -308,14 +366,20 @@ def _one(
     )
 
 
-def _spread(points: list[Group], panel: Mapping[str, Any]) -> tuple[list[float], list[float], list[float]]:
+def _spread(
+    points: list[Group], panel: Mapping[str, Any]
+) -> tuple[list[float], list[float], list[float]]:
     """The middle of every point, and how far it reaches below and above."""
     y = panel["y"]
     if panel.get("statistic") == "median":
         middles = [p.median(y) for p in points]
         ends = [p.quartiles(y) for p in points]
         below = [middle - low for middle, (low, _) in zip(middles, ends, strict=True)]
-        return middles, below, [high - middle for middle, (_, high) in zip(middles, ends, strict=True)]
+        return (
+            middles,
+            below,
+            [high - middle for middle, (_, high) in zip(middles, ends, strict=True)],
+        )
     middles = [p.mean(y) for p in points]
     above = [p.spread(y) for p in points]
     if not panel.get("log_y"):
@@ -327,7 +391,9 @@ def _spread(points: list[Group], panel: Mapping[str, Any]) -> tuple[list[float],
 
 def _dress(axis: Any, panel: Mapping[str, Any], lines: list[Group], words: list[str]) -> None:
     x = panel["x"]
-    ticks = sorted({r[x] for line in lines for r in line.records if isinstance(r.get(x), int | float)})
+    ticks = sorted(
+        {r[x] for line in lines for r in line.records if isinstance(r.get(x), int | float)}
+    )
     shown: list[str] = []
     if panel.get("log_x"):
         axis.set_xscale("log")
@@ -336,8 +402,12 @@ def _dress(axis: Any, panel: Mapping[str, Any], lines: list[Group], words: list[
         names = NAMES | panel.get("names", {})
         shown = [_wrapped(names.get(word, word)) for word in words]
         axis.set_xticks(range(len(words)), shown)
-    elif 1 < len(ticks) <= 8 and _apart([math.log(tick) for tick in ticks] if panel.get("log_x") else ticks):
-        axis.set_xticks(ticks, [f"{tick:,}" if isinstance(tick, int) else f"{tick:.3g}" for tick in ticks])
+    elif 1 < len(ticks) <= 8 and _apart(
+        [math.log(tick) for tick in ticks] if panel.get("log_x") else ticks
+    ):
+        axis.set_xticks(
+            ticks, [f"{tick:,}" if isinstance(tick, int) else f"{tick:.3g}" for tick in ticks]
+        )
         axis.minorticks_off()
     if panel.get("log_y"):
         axis.set_yscale("log")

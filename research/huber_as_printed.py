@@ -1,12 +1,14 @@
-"""The Huber paper to the letter, and **not private**: no bounds, no centering, noise on right-hand sides alone.
+"""The Huber paper to the letter, and **not private**: no bounds, no centering, noise on right-hand
+sides alone.
 
-Algorithms 1 to 3 of "Introducing the Huber mechanism for differentially private low-rank matrix completion" (Gowtham et
-al., 2022): what they compute, and what they let out. Gram matrices leave without noise, one user may move a right-hand
-side without bound, and no step is charged, so there is no finite ε (erratum 12), and the statement says so.
-`robust_solve` holds the sound version. T times, with noise of a fixed variance on the right-hand sides:
+Algorithms 1 to 3 of "Introducing the Huber mechanism for differentially private low-rank matrix
+completion" (Gowtham et al., 2022): what they compute, and what they let out. Gram matrices leave
+without noise, one user may move a right-hand side without bound, and no step is charged, so there
+is no finite ε (erratum 12), and the statement says so. `robust_solve` holds the sound version. T
+times, with noise of a fixed variance on the right-hand sides:
 
-    u_i = (Σ_{j ∈ Ω_i} v_j v_jᵀ + λ I)⁻¹ Σ_{j ∈ Ω_i} y_ij v_j                                                 (1)
-    v_j = (Σ_i w_ij u_i u_iᵀ + λ I)⁻¹ (Σ_i w_ij y_ij u_i + noise),   w as in `robust_solve`                    (2)
+    u_i = (Σ_{j ∈ Ω_i} v_j v_jᵀ + λ I)⁻¹ Σ_{j ∈ Ω_i} y_ij v_j                                    (1)
+    v_j = (Σ_i w_ij u_i u_iᵀ + λ I)⁻¹ (Σ_i w_ij y_ij u_i + noise),   w as in `robust_solve`      (2)
 """
 
 from __future__ import annotations
@@ -22,7 +24,13 @@ from discreet.kernels import solve_psd
 from discreet.models.algorithm import EVERY_ITEM, Algorithm, Learned, Progress, Range
 from discreet.models.fold_in import FoldIn, LeastSquaresFoldIn
 from discreet.models.huber_als import MECHANISMS, SOLVERS, HuberALS
-from discreet.models.parameters import MOST_SWEEPS, check_choice, check_int, check_number, check_positive
+from discreet.models.parameters import (
+    MOST_SWEEPS,
+    check_choice,
+    check_int,
+    check_number,
+    check_positive,
+)
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism
 from discreet.privacy.release.ledger import Ledger
@@ -106,13 +114,21 @@ class HuberAsPrinted(Algorithm):
     # ------------------------------------------------------------ learning
 
     def learn(
-        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+        self,
+        users: Users,
+        session: Session,
+        *,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress,
     ) -> Learned:
         assert self.transition is not None
         rng = np.random.default_rng(seed if session.ledger.noise == "seeded" else None)
         noise = self._noise()
         users.choose()
-        V = self.initial_scale * np.random.default_rng(seed).standard_normal((users.n_items, self.factors))
+        V = self.initial_scale * np.random.default_rng(seed).standard_normal(
+            (users.n_items, self.factors)
+        )
         before = V
         for step in range(self.iterations):
             before = V  # the paper's Z = U Vᵀ takes the users from before the last item step
@@ -136,7 +152,11 @@ class HuberAsPrinted(Algorithm):
             return Gaussian(math.sqrt(self.variance))
         if self.mechanism == "laplace":
             return Laplace(math.sqrt(self.variance / 2))
-        return Huber.with_variance(self.variance) if self.variance > 1 else Huber(3.0, math.sqrt(self.variance))
+        return (
+            Huber.with_variance(self.variance)
+            if self.variance > 1
+            else Huber(3.0, math.sqrt(self.variance))
+        )
 
     # ------------------------------------------------------------ reading out
 
@@ -149,9 +169,9 @@ class PrintedStatement(PrivacyStatement):
 
     def _refusal(self) -> str:
         return (
-            "NOT PRIVATE: ε is infinite, because as printed the Gram matrices leave without noise, one user may move "
-            "the noisy right-hand sides without bound, and no step is charged. "
-            "The result must be handled like the ratings themselves."
+            "NOT PRIVATE: ε is infinite, because as printed the Gram matrices leave without noise,"
+            " one user may move the noisy right-hand sides without bound, and no step is charged."
+            " The result must be handled like the ratings themselves."
         )
 
     def _noise(self) -> str:

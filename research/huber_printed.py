@@ -1,13 +1,15 @@
 """The Huber paper's Tables 1 and 3 to 7 as printed: no privacy, only its noise.
 
-Tables 3, 6 and 7 are millions of small least-squares problems. `printed` is Algorithms 1 to 3 without the ledger; a
-test holds it against ``HuberALSAsPrinted(method=HuberAsPrinted(...))``, which Tables 4 and 5 use.
+Tables 3, 6 and 7 are millions of small least-squares problems. `printed` is Algorithms 1 to 3
+without the ledger; a test holds it against ``HuberALSAsPrinted(method=HuberAsPrinted(...))``, which
+Tables 4 and 5 use.
 
-What the paper leaves open, and the reading that came closest to its numbers: matrices of 100 users and 500 items whose
-factors are uniform on [0, 1] (it gives neither size nor law; docs/huber.md says what was tried); item factors start
-from a standard normal; Z = U Vᵀ takes the users from before the last item step, as Algorithm 1 says; Tables 4 and 5
-have noise of variance 1 and the RMSE of what is not visible; SweetRS keeps its zeros ("never tried") as ratings,
-because only with them are "40 %" of its entries there.
+What the paper leaves open, and the reading that came closest to its numbers: matrices of 100 users
+and 500 items whose factors are uniform on [0, 1] (it gives neither size nor law; docs/huber.md says
+what was tried); item factors start from a standard normal; Z = U Vᵀ takes the users from before the
+last item step, as Algorithm 1 says; Tables 4 and 5 have noise of variance 1 and the RMSE of what is
+not visible; SweetRS keeps its zeros ("never tried") as ratings, because only with them are "40 %"
+of its entries there.
 """
 
 from __future__ import annotations
@@ -38,17 +40,23 @@ ITEMS = "items"
 
 
 def table_1(settings: Settings, sources: Sources) -> Record:
-    """One cell of Table 1: the ε at which noise of that variance hides a sensitivity of 5, as printed and right."""
+    """One cell of Table 1: the ε at which noise of that variance hides a sensitivity of 5, as
+    printed and right.
+    """
     variance = float(settings["variance"])
     kind = settings["mechanism"]
     right = papers.huber_table_1(variance)[kind]
-    printed = papers.gaussian_classic(variance, 5.0, math.log10(1.25e5)) if kind == "gaussian" else right
+    printed = (
+        papers.gaussian_classic(variance, 5.0, math.log10(1.25e5)) if kind == "gaussian" else right
+    )
     exact = of_variance(kind, variance).epsilon(5.0, 1e-5)
     return {"as printed": printed, "corrected": right, "exact at 1e-5": exact}
 
 
 def of_variance(kind: str, variance: float) -> Mechanism:
-    """The paper's noise of that variance; α = 3 stands for Huber noise of variance 1, which no α has."""
+    """The paper's noise of that variance; α = 3 stands for Huber noise of variance 1, which no
+    α has.
+    """
     if kind == "gaussian":
         return Gaussian(math.sqrt(variance))
     if kind == "laplace":
@@ -68,7 +76,11 @@ def synthetic(settings: Settings, sources: Sources) -> Record:
     noise = None if kind == "vanilla" else of_variance(kind, variance)
     inner = settings["inner"] if settings["solver"] == "irls" else 0
     rng = np.random.default_rng([seed, 71])
-    options: dict[str, Any] = {"steps": settings["steps"], "inner": inner, "alpha": of_alpha(variance)}
+    options: dict[str, Any] = {
+        "steps": settings["steps"],
+        "inner": inner,
+        "alpha": of_alpha(variance),
+    }
     start = time.process_time()
     U, V = printed(task.ratings, rank, noise, rng, where=settings.get("where", ITEMS), **options)
     seconds = time.process_time() - start
@@ -99,8 +111,9 @@ def printed(
     V : (m, rank), optional
         Where to start.
     where : {"items", "both sides", "output"}
-        On the right-hand sides of the items, as printed; on those of users as well, which the paper speaks of and does
-        not do; or on the item factors themselves, with which it says that nothing converges.
+        On the right-hand sides of the items, as printed; on those of users as well, which the paper
+        speaks of and does not do; or on the item factors themselves, with which it says that
+        nothing converges.
     """
     n, m = ratings.n_users, ratings.n_items
     turned = ratings.to_csr().T.tocsr()
@@ -117,7 +130,9 @@ def printed(
         if inner:
             V = rng.standard_normal((m, rank))
         for _ in range(max(inner, 1)):
-            weights = huber_weights(item, turned.indices, turned.data, U, V, alpha) if inner else None
+            weights = (
+                huber_weights(item, turned.indices, turned.data, U, V, alpha) if inner else None
+            )
             V = items.solve(U, None if where == "output" else noise, rng, weights)
             if where == "output" and noise is not None:
                 V = V + noise.sample(V.size, rng).reshape(V.shape)
@@ -127,12 +142,19 @@ def printed(
 class _HalfStep:
     """All ridge regressions of one side, with noise on their right-hand sides.
 
-    A right-hand side b + t with the ridge λ is that of r more observations: of t_k/√λ by √λ e_k, for each k. So one
-    call of the least-squares kernel does the whole half-step.
+    A right-hand side b + t with the ridge λ is that of r more observations: of t_k/√λ by √λ e_k,
+    for each k. So one call of the least-squares kernel does the whole half-step.
     """
 
     def __init__(
-        self, indptr: Any, indices: Any, values: Floats, rank: int, rows: int, columns: int, ridge: float
+        self,
+        indptr: Any,
+        indices: Any,
+        values: Floats,
+        rank: int,
+        rows: int,
+        columns: int,
+        ridge: float,
     ) -> None:
         self.rank = rank
         self.rows = rows
@@ -147,7 +169,11 @@ class _HalfStep:
         self.values[self.real] = values
 
     def solve(
-        self, other: Floats, noise: Mechanism | None, rng: np.random.Generator, weights: Floats | None = None
+        self,
+        other: Floats,
+        noise: Mechanism | None,
+        rng: np.random.Generator,
+        weights: Floats | None = None,
     ) -> Floats:
         self.values[self.extra] = 0.0
         if noise is not None:
@@ -156,7 +182,9 @@ class _HalfStep:
         every = np.ones(len(self.values))
         if weights is not None:
             every[self.real] = weights
-        found: Floats = solve_rows(self.indptr, self.indices, self.values, known, np.zeros(self.rows), None, every)
+        found: Floats = solve_rows(
+            self.indptr, self.indices, self.values, known, np.zeros(self.rows), None, every
+        )
         return found
 
 
@@ -167,7 +195,9 @@ def real(settings: Settings, sources: Sources) -> Record:
     """RMSE of the ratings that are not visible; ``visible`` is a fraction of the whole matrix."""
     data = sources.ratings(settings["data"])
     if settings.get("zeros") == "kept" and settings["data"] == "sweetrs":
-        folder = sources.paths.get("sweetrs") or Path(os.environ.get("DISCREET_DATA", ""), "sweetrs")
+        folder = sources.paths.get("sweetrs") or Path(
+            os.environ.get("DISCREET_DATA", ""), "sweetrs"
+        )
         data = load_dataset("sweetrs", path=folder, drop_zeros=False, download=False)
     part = settings["visible"] * data.n_users * data.n_items / data.n_ratings
     split = random_ratings(data, (part, 1 - part), seed=settings["seed"])
@@ -198,7 +228,10 @@ def of_alpha(variance: float) -> float:
 def held_out_rmse(model: Any, train: Ratings, held: Ratings) -> float:
     """As the paper: U from before the last item step, and no cut to the range."""
     V = np.asarray(model.details_["previous_factors"])
-    U = solve_rows(train.indptr, train.indices, train.values.astype(V.dtype), V, np.full(train.n_users, 0.5))
-    row = np.repeat(np.arange(held.n_users), np.diff(held.indptr))  # the same users, in the same order
+    U = solve_rows(
+        train.indptr, train.indices, train.values.astype(V.dtype), V, np.full(train.n_users, 0.5)
+    )
+    # the same users, in the same order
+    row = np.repeat(np.arange(held.n_users), np.diff(held.indptr))
     predicted = np.einsum("nr,nr->n", U[row], model.item_factors_[held.indices])
     return float(np.sqrt(np.mean((predicted - held.values) ** 2)))

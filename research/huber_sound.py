@@ -58,7 +58,9 @@ def run(settings: Settings, sources: Sources) -> Record:
 def _split(settings: Settings, sources: Sources) -> Split:
     if settings["data"] == "synthetic":
         return _synthetic(settings["seed"])
-    return sources.random(settings["data"], (0.8, 0.2), seed=settings["seed"], scale=settings.get("scale", 1.0))
+    return sources.random(
+        settings["data"], (0.8, 0.2), seed=settings["seed"], scale=settings.get("scale", 1.0)
+    )
 
 
 @lru_cache(maxsize=4)
@@ -70,7 +72,9 @@ def _synthetic(seed: int) -> Split:
 
 
 def curves(settings: Settings, sources: Sources) -> list[Record]:
-    """Densities of noise of variance 2; ε over variance for a sensitivity of 1; variance over the number of them."""
+    """Densities of noise of variance 2; ε over variance for a sensitivity of 1; variance over
+    the number of them.
+    """
     noise, what = settings["noise"], settings["what"]
     if what == "density":
         made = of_variance(noise, 2.0)
@@ -78,7 +82,11 @@ def curves(settings: Settings, sources: Sources) -> list[Record]:
     if what == "price":
         variances = np.geomspace(1.05, 50, 40)
         return [
-            {"variance": float(v), "pure ε": _pure(noise, float(v)), "ε at 1e-5": _at_delta(noise, float(v))}
+            {
+                "variance": float(v),
+                "pure ε": _pure(noise, float(v)),
+                "ε at 1e-5": _at_delta(noise, float(v)),
+            }
             for v in variances
         ]
     counts = [2**k for k in range(9) if 2**k <= settings["most"]]
@@ -94,9 +102,13 @@ def _at_delta(noise: str, variance: float) -> float:
 
 
 def _needed(noise: str, releases: int) -> float:
-    """The least variance with which that many releases of sensitivity 1 cost (1, 1e-5), by the best accountant."""
+    """The least variance with which that many releases of sensitivity 1 cost (1, 1e-5), by the
+    best accountant.
+    """
     best = math.inf
     for alpha in (0.25, 0.5, 1.0, 2.0, 4.0) if noise == "huber" else (None,):
         for accountant in ("gdp",) if noise == "gaussian" else ("gdp", "pld"):
-            best = min(best, calibrate([Event(noise, 1.0, releases, alpha)], 1.0, DELTA, accountant) ** 2)
+            best = min(
+                best, calibrate([Event(noise, 1.0, releases, alpha)], 1.0, DELTA, accountant) ** 2
+            )
     return best

@@ -1,4 +1,5 @@
-"""Results as text: tables of means over seeds with the papers' values beside them, and the page of an entry.
+"""Results as text: tables of means over seeds with the papers' values beside them, and the page of
+an entry.
 
 A table of an entry's file has
 
@@ -9,8 +10,8 @@ A table of an entry's file has
     over     settings that means are taken over, besides the seed; the title says so
     where    optional: only records with these settings
     digits   4 by default
-    statistic  "mean" ± standard deviation (n − 1) over the seeds by default; "median" with the lowest and the highest,
-               where one run that diverges would hide the others
+    statistic  "mean" ± standard deviation (n − 1) over the seeds by default; "median" with the
+               lowest and the highest, where one run that diverges would hide the others
     references  which published values to show; all by default
 """
 
@@ -38,7 +39,9 @@ class Group:
     records: list[Record]
 
     def values(self, name: str) -> list[float]:
-        found = [record[name] for record in self.records if isinstance(record.get(name), int | float)]
+        found = [
+            record[name] for record in self.records if isinstance(record.get(name), int | float)
+        ]
         return [float(value) for value in found if math.isfinite(value)]
 
     def mean(self, name: str) -> float:
@@ -58,15 +61,24 @@ class Group:
         return low, high
 
     def shown(self, name: str, digits: int, statistic: str = "mean") -> str:
-        """Mean ± standard deviation over the seeds, or the median with the lowest and the highest."""
+        """Mean ± standard deviation over the seeds, or the median with the lowest and the
+        highest.
+        """
         if not (values := self.values(name)):
             texts = [record[name] for record in self.records if isinstance(record.get(name), str)]
             nothing = "refused" if any("refused" in record for record in self.records) else "–"
             return texts[0] if texts else nothing
         if statistic == "median" and len(set(values)) > 1:
-            return f"{self.median(name):.{digits}f} ({_brief(min(values), digits)}–{_brief(max(values), digits)})"
+            return (
+                f"{self.median(name):.{digits}f}"
+                f" ({_brief(min(values), digits)}–{_brief(max(values), digits)})"
+            )
         spread = f" ± {self.spread(name):.{digits}f}" if len(set(values)) > 1 else ""
-        lost = f" ({len(self.records) - len(values)} refused)" if any("refused" in r for r in self.records) else ""
+        lost = (
+            f" ({len(self.records) - len(values)} refused)"
+            if any("refused" in r for r in self.records)
+            else ""
+        )
         return f"{self.mean(name):.{digits}f}{spread}{lost}"
 
 
@@ -78,7 +90,9 @@ def matches(record: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
     )
 
 
-def group(records: Iterable[Record], by: Sequence[str], where: Mapping[str, Any] | None = None) -> list[Group]:
+def group(
+    records: Iterable[Record], by: Sequence[str], where: Mapping[str, Any] | None = None
+) -> list[Group]:
     """Records by the values of some settings, in the order they come."""
     found: dict[tuple[Any, ...], Group] = {}
     for record in records:
@@ -132,10 +146,14 @@ def _crossed(entry: Entry, records: list[Record], form: Mapping[str, Any]) -> li
     lines = [[*form["rows"], *(f"{column} = {_text(c)}" for c in columns)]]
     for row in group(records, form["rows"], form.get("where")):
         cells = {g.keys.get(column): g for g in groups if matches(g.keys, row.keys)}
-        if not any(c in cells for c in columns):  # it does not depend on the column, so it stands in all of them
+        # it does not depend on the column, so it stands in all of them
+        if not any(c in cells for c in columns):
             cells = dict.fromkeys(columns, next(iter(cells.values())))
         head = [_text(row.keys.get(name, "–")) for name in form["rows"]]
-        told = [cells[c].shown(value, digits, form.get("statistic", "mean")) if c in cells else "" for c in columns]
+        told = [
+            cells[c].shown(value, digits, form.get("statistic", "mean")) if c in cells else ""
+            for c in columns
+        ]
         lines.append([*head, *told])
         for name in form.get("references", entry.references):
             known = [reference(entry, cells[c], name) if c in cells else None for c in columns]
@@ -150,8 +168,16 @@ def markdown(lines: list[list[str]]) -> str:
     return "\n".join([head, "|---" * len(lines[0]) + "|", *rest])
 
 
-def section(entry: Entry, records: list[Record], conditions: list[dict[str, Any]], seconds: float, quick: bool) -> str:
-    """The entry as a part of a page: what it is, the tables, and under which conditions they were measured."""
+def section(
+    entry: Entry,
+    records: list[Record],
+    conditions: list[dict[str, Any]],
+    seconds: float,
+    quick: bool,
+) -> str:
+    """The entry as a part of a page: what it is, the tables, and under which conditions they
+    were measured.
+    """
     parts = [f"### {entry.title}", _facts(entry)]
     for form in entry.tables:
         parts += [f"**{form['title']}**"] if "title" in form else []
@@ -160,7 +186,13 @@ def section(entry: Entry, records: list[Record], conditions: list[dict[str, Any]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def page(entry: Entry, records: list[Record], conditions: list[dict[str, Any]], seconds: float, quick: bool) -> str:
+def page(
+    entry: Entry,
+    records: list[Record],
+    conditions: list[dict[str, Any]],
+    seconds: float,
+    quick: bool,
+) -> str:
     """The README of an entry's folder."""
     text = section(entry, records, conditions, seconds, quick).replace("### ", "# ", 1)
     return text + ("\n![plot](plot.png)\n" if entry.plots else "")
@@ -182,7 +214,11 @@ def data_used(records: list[Record]) -> str:
     parts = []
     for name, scales in sorted(found.items()):
         generated = name == "cinema" or name.startswith("twin-")
-        part = f" ({', '.join(f'{scale:.3g}' for scale in sorted(scales))} of its users)" if scales != {1.0} else ""
+        part = (
+            f" ({', '.join(f'{scale:.3g}' for scale in sorted(scales))} of its users)"
+            if scales != {1.0}
+            else ""
+        )
         parts.append(name + (part if generated else ""))
     return f"Data: {', '.join(parts)}."
 
@@ -193,13 +229,23 @@ def codes(conditions: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def _conditions(
-    entry: Entry, records: list[Record], conditions: list[dict[str, Any]], seconds: float, quick: bool
+    entry: Entry,
+    records: list[Record],
+    conditions: list[dict[str, Any]],
+    seconds: float,
+    quick: bool,
 ) -> str:
     seeds = sorted({record[SEED] for record in records if SEED in record})
     last = conditions[-1]
-    libraries = ", ".join(f"{name} {last[name]}" for name in ("numpy", "scipy", "numba") if name in last)
+    libraries = ", ".join(
+        f"{name} {last[name]}" for name in ("numpy", "scipy", "numba") if name in last
+    )
     found = codes(conditions)
-    known = [f"`{code}`" + (f" ({n} cells)" if len(found) > 1 else "") for code, n in found.items() if code != UNKNOWN]
+    known = [
+        f"`{code}`" + (f" ({n} cells)" if len(found) > 1 else "")
+        for code, n in found.items()
+        if code != UNKNOWN
+    ]
     how_many = f" ({found[UNKNOWN]} cells)" if known and UNKNOWN in found else ""
     lost = f"not recorded{how_many}" if UNKNOWN in found else None
     drawn = "One seed." if seeds else "Nothing in it is random."
@@ -212,9 +258,18 @@ def _conditions(
         f"*{QUICK}*" if quick else "",
         data_used(records),
         drawn,
-        f"{len(conditions)} cells, {seconds:.0f} seconds in all, which on a shared machine only indicate size;",
-        f"discreet {last['discreet']}, Python {last['python']}, {libraries}, {last['system']} {last['machine']} with",
-        f"{last['cores']} cores, {last['date']}. Code: {', '.join([*known, *([lost] if lost else [])])}.",
+        (
+            f"{len(conditions)} cells, {seconds:.0f} seconds in all, which on a shared machine only"
+            " indicate size;"
+        ),
+        (
+            f"discreet {last['discreet']}, Python {last['python']}, {libraries}, {last['system']}"
+            f" {last['machine']} with"
+        ),
+        (
+            f"{last['cores']} cores, {last['date']}. Code:"
+            f" {', '.join([*known, *([lost] if lost else [])])}."
+        ),
     ]
     return " ".join(part for part in parts if part)
 

@@ -1,4 +1,5 @@
-"""Figure 1 of the DPALS paper: a training as messages between a server and its users, and how many bytes they are.
+"""Figure 1 of the DPALS paper: a training as messages between a server and its users, and how many
+bytes they are.
 
 People are invented (the cinema), because the size of a user's messages depends on its ratings.
 """
@@ -17,10 +18,16 @@ DELTA = 1e-5
 
 
 def run(settings: Settings, sources: Sources) -> Record:
-    """``model``, ``epsilon``, ``parameters``, ``scale`` (of the people), ``processes``; bytes per user and round."""
+    """``model``, ``epsilon``, ``parameters``, ``scale`` (of the people), ``processes``; bytes
+    per user and round.
+    """
     ratings = sources.ratings("cinema", scale=settings["scale"])
     model = model_class(settings["model"]).configure(
-        epsilon=settings["epsilon"], delta=DELTA, rating_range=STARS, random_state=0, **settings.get("parameters", {})
+        epsilon=settings["epsilon"],
+        delta=DELTA,
+        rating_range=STARS,
+        random_state=0,
+        **settings.get("parameters", {}),
     )
     with Devices(ratings, settings["processes"]) as devices:
         model.fit(devices)

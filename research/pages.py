@@ -1,7 +1,8 @@
-"""docs/results.md, written from finished entries: each has a block between two comments, replaced as a whole.
+"""docs/results.md, written from finished entries: each has a block between two comments, replaced
+as a whole.
 
-What stands above the first block belongs to ``make results`` (benchmarks/reference.py), which in turn leaves the blocks
-alone. Pictures go to ``plots/`` beside the page.
+What stands above the first block belongs to ``make results`` (benchmarks/reference.py), which in
+turn leaves the blocks alone. Pictures go to ``plots/`` beside the page.
 """
 
 from __future__ import annotations
@@ -18,10 +19,15 @@ from research.reproduce import collect
 from research.sources import Sources
 
 START = "<!-- reproduced -->"
-HEAD = "## The papers' tables and figures\n\nWritten by `discreet reproduce docs` from finished runs; do not edit.\n"
+HEAD = (
+    "## The papers' tables and figures\n\nWritten by `discreet reproduce docs` from finished runs;"
+    " do not edit.\n"
+)
 
 
-def write(page: Path, out: Path, names: Iterable[str], sources: Sources, partial: bool = False) -> list[str]:
+def write(
+    page: Path, out: Path, names: Iterable[str], sources: Sources, partial: bool = False
+) -> list[str]:
     """Put every entry that has finished in `out` into the page; returns their names.
 
     With `partial` also those that have begun, with a sentence on how many cells are missing.
@@ -37,7 +43,9 @@ def write(page: Path, out: Path, names: Iterable[str], sources: Sources, partial
             blocks[name] = block
             written.append(name)
     order = [name for name in entries.names() if name in blocks]
-    body = "\n".join(f"{_mark(name)}\n{_anchor(name)}{blocks[name]}<!-- /entry -->\n" for name in order)
+    body = "\n".join(
+        f"{_mark(name)}\n{_anchor(name)}{blocks[name]}<!-- /entry -->\n" for name in order
+    )
     with atomic_write(page) as aside:
         aside.write_text(f"{before.rstrip()}\n\n{START}\n\n{HEAD}\n{body}", encoding="utf-8")
     return written
@@ -50,7 +58,9 @@ def kept(page: Path) -> str:
 
 
 def _render(name: str, out: Path, sources: Sources, plots: Path, partial: bool) -> str | None:
-    """The section of an entry, or None unless all its cells are there, or some and that is enough."""
+    """The section of an entry, or None unless all its cells are there, or some and that is
+    enough.
+    """
     entry = entries.load(name)
     found = collect(entry, out, sources=sources)
     if found.missing and not (partial and found.records):

@@ -1,16 +1,17 @@
 """What the papers' tables cost: their settings as events, priced by any accountant.
 
-DPALS, Algorithm 1 with the pre-processing of Algorithm 2, for users with at most k ratings and Γ_u = 1. In units of the
-L2 sensitivity, the noise that the paper adds is
+DPALS, Algorithm 1 with the pre-processing of Algorithm 2, for users with at most k ratings and Γ_u
+= 1. In units of the L2 sensitivity, the noise that the paper adds is
 
 1. T times the item Gram matrices, √k·Γ_u² apart:                     z = σ_G / √k
 2. T times the item right-hand sides, √k·Γ_u·Γ_M apart:               z = σ_g / √k
 3. twice the item counts, √k apart (Algorithm 2 makes two):           z = σ_p / √k
 4. the sum and the number of ratings for centering, as priced there:   z = σ_p each
 
-so that μ² = kT(1/σ_G² + 1/σ_g²) + (2k + 2)/σ_p². Under the papers' conversion this gives the labels of Table 4; the
-printed Theorem 1 forgets one of the first two. Two caveats that the numbers do not show: a user moves sum and number by
-k rather than √k (line 4 is charged too little), and K̃, the noisy Σuuᵀ of the last block, is not in Table 4 at all.
+so that μ² = kT(1/σ_G² + 1/σ_g²) + (2k + 2)/σ_p². Under the papers' conversion this gives the labels
+of Table 4; the printed Theorem 1 forgets one of the first two. Two caveats that the numbers do not
+show: a user moves sum and number by k rather than √k (line 4 is charged too little), and K̃, the
+noisy Σuuᵀ of the last block, is not in Table 4 at all.
 
 Huber, Table 1: the ε at which noise of a given variance hides a sensitivity of 5.
 """
@@ -72,7 +73,9 @@ DPALS_TABLE_4 = (
 )
 
 
-def huber_table_1(variance: float, sensitivity: float = 5.0, delta: float = 1e-5) -> dict[str, float]:
+def huber_table_1(
+    variance: float, sensitivity: float = 5.0, delta: float = 1e-5
+) -> dict[str, float]:
     """One row of Table 1 with the logarithm of the Gaussian column corrected to the natural one.
 
     Variance 1 has no finite α; the paper takes α = 3, whose variance is 1.004.
@@ -86,5 +89,7 @@ def huber_table_1(variance: float, sensitivity: float = 5.0, delta: float = 1e-5
 
 
 def gaussian_classic(variance: float, sensitivity: float, logarithm: float) -> float:
-    """The textbook bound ε = Δ₂ √(2 ln(1.25/δ)) / σ of that column; outside ε ≤ 1 it is not even a theorem."""
+    """The textbook bound ε = Δ₂ √(2 ln(1.25/δ)) / σ of that column; outside ε ≤ 1 it is not
+    even a theorem.
+    """
     return sensitivity * math.sqrt(2 * logarithm / variance)

@@ -1,16 +1,19 @@
-"""Drawing items without replacement, fast: an exponential race between all items, run once per user.
+"""Drawing items without replacement, fast: an exponential race between all items, run once per
+user.
 
 User i picks item j with weight w_ij = exp(s_ij). Give every item an arrival time
 
     (1)  t_ij = E_ij / w_ij,   E_ij ~ Exponential(1) independent;
 
-the first k_i arrivals are k_i draws without replacement, each with probability proportional to the weights that are
-left (the same law as the largest s_ij + Gumbel noise). With V uniform and E = -log(1 - V) ≥ V,
+the first k_i arrivals are k_i draws without replacement, each with probability proportional to the
+weights that are left (the same law as the largest s_ij + Gumbel noise). With V uniform and E =
+-log(1 - V) ≥ V,
 
     (2)  t_ij ≥ V_ij · exp(-s_ij) =: r_ij,
 
-so (1) is needed only for the few items with r_ij below a horizon that holds k_i arrivals. V is a hash of (seed, user,
-item), hence the picks do not depend on the number of threads or on the order in which users are visited.
+so (1) is needed only for the few items with r_ij below a horizon that holds k_i arrivals. V is a
+hash of (seed, user, item), hence the picks do not depend on the number of threads or on the order
+in which users are visited.
 """
 
 from __future__ import annotations
@@ -77,7 +80,8 @@ def draw_items(
         return stop - start
 
     done = 0
-    # one BLAS thread per worker: two products side by side scale better than one product over two threads
+    # one BLAS thread per worker: two products side by side scale better than one product over two
+    # threads
     with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(_workers()) as pool:
         for size in _window(pool, work, range(0, n_users, BLOCK)):
             done += size
@@ -87,7 +91,9 @@ def draw_items(
 
 
 def _window(pool: ThreadPoolExecutor, work: Callable[[int], int], starts: range) -> Iterator[int]:
-    """Results in order; stops handing out work when the consumer raises (Ctrl-C in a progress callback)."""
+    """Results in order; stops handing out work when the consumer raises (Ctrl-C in a progress
+    callback).
+    """
     futures = [pool.submit(work, start) for start in starts]
     try:
         for future in futures:
@@ -98,21 +104,32 @@ def _window(pool: ThreadPoolExecutor, work: Callable[[int], int], starts: range)
 
 
 def _workers() -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    )
     limit = os.environ.get("NUMBA_NUM_THREADS", "")
     return min(cores, int(limit)) if limit.isdigit() and int(limit) > 0 else cores
 
 
 def user_keys(seed: int, n_users: int) -> NDArray[np.uint32]:
-    """Two 32-bit words per user, (n_users, 2), from a stream that numpy promises never to change."""
+    """Two 32-bit words per user, (n_users, 2), from a stream that numpy promises never to
+    change.
+    """
     words = np.random.Philox(np.random.SeedSequence(seed)).random_raw(n_users)
-    return np.stack([words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)], axis=1).astype(np.uint32)
+    return np.stack([words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)], axis=1).astype(
+        np.uint32
+    )
 
 
 def draw_items_reference(
-    counts: NDArray[np.int64], user_side: NDArray[np.float32], item_side: NDArray[np.float32], seed: int
+    counts: NDArray[np.int64],
+    user_side: NDArray[np.float32],
+    item_side: NDArray[np.float32],
+    seed: int,
 ) -> list[NDArray[np.intp]]:
-    """What :func:`draw_items` computes, as the specification: all arrival times of all users, sorted."""
+    """What :func:`draw_items` computes, as the specification: all arrival times of all users,
+    sorted.
+    """
     item = np.arange(len(item_side), dtype=np.uint32)[None, :]
     low, high = (user_keys(seed, len(user_side))[:, column, None] for column in (0, 1))
     x = item * np.uint32(0x9E3779B9) + low
@@ -147,9 +164,11 @@ def _lower_bounds(scores, low, high, out):  # type: ignore[no-untyped-def]
         v += (np.float32(np.int32(x & np.uint32(0xFFFF))) + np.float32(0.5)) * np.float32(2.0**-32)
         y = -scores[j] * np.float32(1.4426950408889634)
         y = min(max(y, np.float32(-126.0)), np.float32(126.0))
-        i = np.int32(np.int32(y + np.float32(1024.0)) - np.int32(1024))  # floor, by truncation of a positive number
+        # floor, by truncation of a positive number
+        i = np.int32(np.int32(y + np.float32(1024.0)) - np.int32(1024))
         f = y - np.float32(i)
-        p = np.float32(1.877541e-3)  # 2^f on [0, 1): polynomial of degree 5, relative error below 2e-7
+        # 2^f on [0, 1): polynomial of degree 5, relative error below 2e-7
+        p = np.float32(1.877541e-3)
         p = p * f + np.float32(8.9894263e-3)
         p = p * f + np.float32(5.5826246e-2)
         p = p * f + np.float32(2.4015364e-1)
@@ -168,7 +187,9 @@ def _count_below(values, limit):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _horizon(values, least, most, guess):  # type: ignore[no-untyped-def]
-    """A limit with ``least`` to ``most`` values below it (more, if equal values leave no choice), by bisection."""
+    """A limit with ``least`` to ``most`` values below it (more, if equal values leave no
+    choice), by bisection.
+    """
     if least >= len(values):
         return np.inf
     low = 0.0
@@ -189,7 +210,9 @@ def _horizon(values, least, most, guess):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _race_block(scores, keys, indptr, indices):  # type: ignore[no-untyped-def]
-    """Fill ``indices[indptr[u]:indptr[u + 1]]`` with the first arrivals of every user of the block."""
+    """Fill ``indices[indptr[u]:indptr[u + 1]]`` with the first arrivals of every user of the
+    block.
+    """
     n_users, n_items = scores.shape
     bounds = np.empty(n_items, np.float32)
     candidate = np.empty(n_items, np.int32)

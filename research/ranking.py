@@ -1,8 +1,9 @@
 """Lists from private and other models: recall, coverage, and recall by popularity (docs/beyond.md).
 
-Whoever likes five items or more takes part (two where generated people have few ratings). A tenth of them is held out;
-of what these like, 80 % is shown, with its ratings, and the rest must be guessed. DPMF learns from all ratings of the
-others; models of plain choices learn from what the others like, as in the literature.
+Whoever likes five items or more takes part (two where generated people have few ratings). A tenth
+of them is held out; of what these like, 80 % is shown, with its ratings, and the rest must be
+guessed. DPMF learns from all ratings of the others; models of plain choices learn from what the
+others like, as in the literature.
 """
 
 from __future__ import annotations
@@ -52,8 +53,12 @@ class People:
 
 
 def run(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``model``, ``epsilon``, ``held`` (part of the users), ``scale``, ``seed`` (of split and noise)."""
-    people = held_out(settings["data"], settings["held"], settings["scale"], settings["seed"], sources)
+    """``data``, ``model``, ``epsilon``, ``held`` (part of the users), ``scale``, ``seed`` (of
+    split and noise).
+    """
+    people = held_out(
+        settings["data"], settings["held"], settings["scale"], settings["seed"], sources
+    )
     model = _model(settings, people, sources)
     graded = isinstance(model, DPMF | DPSVD)
     model.fit(people.everything if graded else people.split.train)
@@ -80,14 +85,24 @@ def measured(model: Recommender, people: People, part: Literal["test", "valid"] 
 
 @dataclass(frozen=True, repr=False)
 class CutSpectrum(PairRanking):
-    """The ancestor's way with the same pairs: eigenvectors beyond the edge of the noise, and nothing estimated."""
+    """The ancestor's way with the same pairs: eigenvectors beyond the edge of the noise, and
+    nothing estimated.
+    """
 
     name = "pairs with a cut spectrum"
 
     def estimate(
-        self, G: NDArray[Any], t: float, c: NDArray[Any], size: float, seed: int, features: NDArray[Any] | None
+        self,
+        G: NDArray[Any],
+        t: float,
+        c: NDArray[Any],
+        size: float,
+        seed: int,
+        features: NDArray[Any] | None,
     ) -> FittedFactors:
-        values, vectors, edge = leading_eigenpairs((G / t).astype(np.float32), min(self.factors, len(c) - 2), seed)
+        values, vectors, edge = leading_eigenpairs(
+            (G / t).astype(np.float32), min(self.factors, len(c) - 2), seed
+        )
         kept = max(int((values > edge).sum()), 1)
         V = vectors[:, :kept] * np.sqrt(np.maximum(t * values[:kept], 1e-12)) / c[:, None]
         return FittedFactors(V, V.mean(axis=0)[None], 0.0, np.inf, kept - 1)
@@ -105,10 +120,17 @@ def _model(settings: Settings, people: People, sources: Sources) -> Recommender:
         return DPALS(feedback="implicit", **promise)
     if name == "McSherry & Mironov, by ratings":
         return DPSVD(rating_range=people.rating_range, **promise)
-    return ours(name, people, promise, genres_and_years(settings["data"], sources) if "genres" in name else None)
+    return ours(
+        name,
+        people,
+        promise,
+        genres_and_years(settings["data"], sources) if "genres" in name else None,
+    )
 
 
-def ours(name: str, people: People, promise: dict[str, Any], features: Any = None, **knobs: Any) -> DPMF:
+def ours(
+    name: str, people: People, promise: dict[str, Any], features: Any = None, **knobs: Any
+) -> DPMF:
     """DPMF by the name of a row."""
     if people.rating_range is None:
         knobs |= {"like_threshold": "everything"}
@@ -125,15 +147,22 @@ def ours(name: str, people: People, promise: dict[str, Any], features: Any = Non
 
 
 @lru_cache(maxsize=2)
-def held_out(name: str, held: float, scale: float, seed: int, sources: Sources, valid: bool = False) -> People:
-    """Whole users held out, of those who like five items; `valid` holds out as many again for choosing."""
+def held_out(
+    name: str, held: float, scale: float, seed: int, sources: Sources, valid: bool = False
+) -> People:
+    """Whole users held out, of those who like five items; `valid` holds out as many again for
+    choosing.
+    """
     ratings, like_threshold, rating_range = _ratings(name, scale, seed, sources)
     liked = ratings if like_threshold is None else ratings.keep(ratings.values >= like_threshold)
     sparse = name.startswith(FAMILY) and families.family(name.removeprefix(FAMILY)).per_user < 10
-    liked = liked.filter(min_user_ratings=2 if sparse else 5, min_item_ratings=1)  # else few would be left
+    # else few would be left
+    liked = liked.filter(min_user_ratings=2 if sparse else 5, min_item_ratings=1)
     many = min(int(held * liked.n_users), MOST_HELD)
     split = strong_generalization(liked, many if valid else 0, many, seed=seed)
-    others = ratings.select_users(split.train.user_ids, by="id").with_items(liked.item_ids, unknown="drop", public=True)
+    others = ratings.select_users(split.train.user_ids, by="id").with_items(
+        liked.item_ids, unknown="drop", public=True
+    )
     plain = split.train if like_threshold is None else split.train.binarize(like_threshold)
     return People(Split(split.name, seed, plain, split.test, split.valid), others, rating_range)
 
@@ -141,7 +170,8 @@ def held_out(name: str, held: float, scale: float, seed: int, sources: Sources, 
 def _ratings(
     name: str, scale: float, seed: int, sources: Sources
 ) -> tuple[Ratings, float | None, tuple[float, float] | None]:
-    """The ratings, from which on an item is liked, and the range; None for both where only choices are known.
+    """The ratings, from which on an item is liked, and the range; None for both where only choices
+    are known.
 
     Generated data are another replica for every seed.
     """
@@ -157,5 +187,8 @@ def _ratings(
         return sources.ratings(name, scale=scale), like_threshold, rating_range
     file = Path(os.environ.get("DISCREET_DATA", "."), name, "ratings.parquet")
     if not file.exists():
-        raise DataError(f"{name} is not on this machine: put its ratings.parquet in a folder {name} of DISCREET_DATA")
+        raise DataError(
+            f"{name} is not on this machine: put its ratings.parquet in a folder {name} of"
+            " DISCREET_DATA"
+        )
     return Ratings.read(file), like_threshold, rating_range

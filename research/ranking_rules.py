@@ -1,11 +1,14 @@
-"""Choosing the rules of private ranking: any settings, on validation parts and on generated data, beside popularity.
+"""Choosing the rules of private ranking: any settings, on validation parts and on generated data,
+beside popularity.
 
-    python -m research.ranking_rules --data ml-1m "family: sparse" --epsilon 1 5 --try gate=2 --try gate=5
+    python -m research.ranking_rules --data ml-1m "family: sparse" --epsilon 1 5 --try gate=2 --try
+    gate=5
 
-prints, for each data set and ε, recall@20 of private popularity with the whole budget, of the defaults, and of every
-setting tried: means over the seeds, each of which is another split, another draw of the noise and, of generated data,
-another replica. Only validation parts are looked at. Beside it: the released signal, the share of the twenty most liked
-items, and the size of the core. docs/beyond.md says what was chosen with it, and how many settings were looked at.
+prints, for each data set and ε, recall@20 of private popularity with the whole budget, of the
+defaults, and of every setting tried: means over the seeds, each of which is another split, another
+draw of the noise and, of generated data, another replica. Only validation parts are looked at.
+Beside it: the released signal, the share of the twenty most liked items, and the size of the core.
+docs/beyond.md says what was chosen with it, and how many settings were looked at.
 """
 
 from __future__ import annotations
@@ -48,11 +51,15 @@ def lines(
                 for knobs in ({"gate": NEVER}, {}, *settings):
                     model = ours("DPMF", people, promise, **knobs).fit(people.everything)
                     label = "popularity" if knobs == {"gate": NEVER} else json.dumps(knobs)
-                    found.setdefault(label, []).append(measured(model, people, "valid")["recall@20"])
+                    found.setdefault(label, []).append(
+                        measured(model, people, "valid")["recall@20"]
+                    )
                     for detail in ("signal", "top"):
                         found.setdefault(detail, []).append(float(model.details_[detail]))
                     found.setdefault("core", []).append(float(len(model.details_["core"])))
-            yield {"data": name, "epsilon": epsilon} | {label: float(np.mean(all_)) for label, all_ in found.items()}
+            yield {"data": name, "epsilon": epsilon} | {
+                label: float(np.mean(all_)) for label, all_ in found.items()
+            }
 
 
 def setting(text: str) -> dict[str, Any]:
@@ -63,17 +70,34 @@ def setting(text: str) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Choose the rules of private ranking on validation parts.")
-    parser.add_argument("--data", nargs="+", default=DATA, help="data sets, or 'family: NAME' for generated ones")
+    parser = argparse.ArgumentParser(
+        description="Choose the rules of private ranking on validation parts."
+    )
+    parser.add_argument(
+        "--data", nargs="+", default=DATA, help="data sets, or 'family: NAME' for generated ones"
+    )
     parser.add_argument("--epsilon", nargs="+", type=float, default=EPSILONS)
-    parser.add_argument("--try", dest="settings", action="append", type=setting, default=[], metavar="NAME=VALUE,...")
+    parser.add_argument(
+        "--try",
+        dest="settings",
+        action="append",
+        type=setting,
+        default=[],
+        metavar="NAME=VALUE,...",
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--most-users", type=int, default=20_000, help="of generated data")
     given = parser.parse_args(arguments)
     for line in lines(given.data, given.epsilon, given.settings, given.seeds, given.most_users):
-        print("  ".join(f"{name} {value:.4g}" if name != "data" else value for name, value in line.items()), flush=True)
+        print(
+            "  ".join(
+                f"{name} {value:.4g}" if name != "data" else value for name, value in line.items()
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
-    logging.getLogger("discreet").setLevel(logging.ERROR)  # what is taken from the data is said once too often here
+    # what is taken from the data is said once too often here
+    logging.getLogger("discreet").setLevel(logging.ERROR)
     main()

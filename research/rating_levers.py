@@ -1,9 +1,9 @@
 """DPMF for ratings with one lever changed, on data that no lever was chosen on (docs/beyond.md).
 
-Most levers are parameters of the algorithm. The others are parts of it that nobody but this comparison wants to change:
-a constant, or a class with another method. They are exchanged while a model is trained (`Change.parts`), and saved
-models know nothing of it. A row is how much worse than DPMF by default a change is, on the same split with the same
-seed of the noise.
+Most levers are parameters of the algorithm. The others are parts of it that nobody but this
+comparison wants to change: a constant, or a class with another method. They are exchanged while a
+model is trained (`Change.parts`), and saved models know nothing of it. A row is how much worse than
+DPMF by default a change is, on the same split with the same seed of the noise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from research.entry import Record, Settings
 from research.families import SCALES, Family, item_vectors, made
 from research.sources import Sources
 
-#: Generated data of other shapes than those that rules were chosen on; named and fixed before any of it was looked at.
+#: Generated data of other shapes than those that rules were chosen on; named and fixed before any
+#: of it was looked at.
 FRESH = {
     one.name: one
     for one in (
@@ -40,7 +41,9 @@ FRESH = {
         Family("book club", 8_000, 5_000, 7, skew=0.9, rank=5),
         Family("canteen", 5_000, 80, 12, skew=0.5, rank=3, taste=1.0, scale="0.5 to 5"),
         Family("village", 1_500, 1_000, 15, skew=0.4, rank=10, strength=0.6, scale="-10 to 10"),
-        Family("songs", 15_000, 120, 35, skew=0.4, rank=5, taste=2.0, strength=1.3, scale="-10 to 10"),
+        Family(
+            "songs", 15_000, 120, 35, skew=0.4, rank=5, taste=2.0, strength=1.3, scale="-10 to 10"
+        ),
         Family("apps", 20_000, 3_000, 20, skew=1.5, taste=0.8, scale="0 to 1"),
         Family("forms", 15_000, 70, 9, skew=0.4, rank=5),
         Family("wines", 15_000, 60, 14, skew=0.4, rank=2, taste=1.0, strength=1.2, scale="0 to 10"),
@@ -64,14 +67,18 @@ class CutAsDeviation(UserEffects):
 
 
 class Believed(FeaturePrior):
-    """How much features explain, popularity among them, stays what it is before anything is known."""
+    """How much features explain, popularity among them, stays what it is before anything is
+    known.
+    """
 
     def explain(self, sums: Sums, T: float, usual: float) -> NDArray[np.float64]:
         return likelihood(sums, self.F, T, self.explained * usual)[1]
 
 
 class PairsAlone(FactorStage):
-    """The lines of the steps buy pairs as well, or biases where pairs cost too much; factors come at the end."""
+    """The lines of the steps buy pairs as well, or biases where pairs cost too much; factors
+    come at the end.
+    """
 
     lines_left = 7  # pairs, and six steps
     found: Steps | None = None
@@ -91,7 +98,9 @@ class PairsAlone(FactorStage):
 
 
 class StepsAlone(FactorStage):
-    """Factors begin at random, with a prior that is the same for all items; the line of the pairs buys biases."""
+    """Factors begin at random, with a prior that is the same for all items; the line of the
+    pairs buys biases.
+    """
 
     def is_affordable(self, names: Sequence[str | Line]) -> bool:
         if super().is_affordable(names) and self.steps is None:
@@ -101,7 +110,9 @@ class StepsAlone(FactorStage):
             nothing = np.zeros((M, RANK))
             found = FactorPosterior(nothing, B, np.ones((M, RANK)), B**2, nothing[:0], 0.0, 0)
             self.steps = Steps(self.core, found, None, self.state.counts)
-            self.steps.V[self.core] = deviation * np.random.default_rng(0).standard_normal((M, RANK))
+            self.steps.V[self.core] = deviation * np.random.default_rng(0).standard_normal(
+                (M, RANK)
+            )
             self.check_gain(rating.WORTH)
         return False
 
@@ -113,7 +124,8 @@ class StepsAlone(FactorStage):
 class Change:
     """Parameters of DPMF, and parts of its algorithm: (where, name, what stands there instead).
 
-    `features` are "public", "random" or none, and `beside` is the row that this one is compared with.
+    `features` are "public", "random" or none, and `beside` is the row that this one is compared
+    with.
     """
 
     given: dict[str, Any] = field(default_factory=dict)
@@ -146,18 +158,23 @@ LEVERS: dict[str, Change] = {
     "no gate at all": Change(dict(gate=1e9), parts=HOWEVER_FEW + NEVER_GIVEN_UP + NEVER_BACK),
     "biases alone": Change(dict(largest_core=0)),
     "pairs alone": Change(parts=((rating, "FactorStage", PairsAlone),)),
-    "steps alone": Change(parts=((rating, "FactorStage", StepsAlone), *NEVER_GIVEN_UP, *NEVER_BACK)),
+    "steps alone": Change(
+        parts=((rating, "FactorStage", StepsAlone), *NEVER_GIVEN_UP, *NEVER_BACK)
+    ),
     "ranks are not compared": Change(parts=NOT_COMPARED),
     "rank 8": Change(dict(factors=8), parts=((rating_factors, "MARGIN", 8), *NOT_COMPARED)),
     "4 steps": Change(dict(iterations=4)),
     "rank 8, λ = 8, 4 steps": Change(
-        dict(factors=8, regularization=8.0, iterations=4), parts=((rating_factors, "MARGIN", 8), *NOT_COMPARED)
+        dict(factors=8, regularization=8.0, iterations=4),
+        parts=((rating_factors, "MARGIN", 8), *NOT_COMPARED),
     ),
 }
 #: Where there are public features.
 FEATURES: dict[str, Change] = {
     "with features": Change(features="public"),
-    "features believed as they are": Change(parts=AS_THEY_ARE, features="public", beside="with features"),
+    "features believed as they are": Change(
+        parts=AS_THEY_ARE, features="public", beside="with features"
+    ),
     "with features at random": Change(features="random"),
     "random features believed as they are": Change(
         parts=AS_THEY_ARE, features="random", beside="with features at random"
@@ -186,7 +203,9 @@ PAPER_CHANGES: dict[str, dict[str, Any]] = {
 
 
 def change(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``scale``; ``change`` (of `CHANGES` or `PAPER_CHANGES`), ``epsilon``, ``seed`` (of all)."""
+    """``data``, ``scale``; ``change`` (of `CHANGES` or `PAPER_CHANGES`), ``epsilon``, ``seed``
+    (of all).
+    """
     name = settings["change"]
     place = (settings["data"], settings["scale"], settings["seed"], sources)
     if name in PAPER_CHANGES:
@@ -221,7 +240,9 @@ def _split(name: str, scale: float, seed: int, sources: Sources) -> Split:
 
 
 def _features(kind: str, data: str, seed: int, n_items: int, sources: Sources) -> Any:
-    """Genres and years; of generated items, three of their dimensions and as much noise; or nothing but noise."""
+    """Genres and years; of generated items, three of their dimensions and as much noise; or
+    nothing but noise.
+    """
     rng = np.random.default_rng([41, seed])
     if kind == "random":
         return rng.standard_normal((n_items, 20))

@@ -1,11 +1,13 @@
-"""How the rules for ratings were chosen: settings of DPMF compared on validation parts of data that nobody quotes.
+"""How the rules for ratings were chosen: settings of DPMF compared on validation parts of data that
+nobody quotes.
 
     python -m research.rating_rules --people 3000 --out rules.md
 
-Sets are split 7 of cinema, members 0 of the generated families (`families`) with at most so many people, and real sets
-that are added by name and place (``ml-1m=ratings.parquet``). A cell of the table is how much larger validation RMSE is
-than by default, in percent: the mean over all sets, and in brackets the set that lost the most. λ of `ALS` and `Bias`
-has an entry of its own, ``discreet reproduce beyond-ridge``.
+Sets are split 7 of cinema, members 0 of the generated families (`families`) with at most so many
+people, and real sets that are added by name and place (``ml-1m=ratings.parquet``). A cell of the
+table is how much larger validation RMSE is than by default, in percent: the mean over all sets, and
+in brackets the set that lost the most. λ of `ALS` and `Bias` has an entry of its own, ``discreet
+reproduce beyond-ridge``.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ def score(split: Split, scale: Scale, epsilon: float, draws: int, given: dict[st
     """Validation RMSE, the mean over draws of the noise that do not refuse."""
     assert split.valid is not None
     part = Split("valid", 0, split.train, split.valid)
-    same: dict[str, Any] = dict(epsilon=epsilon, delta=1e-5, goal="rating", rating_range=scale, noise="seeded")
+    same: dict[str, Any] = dict(
+        epsilon=epsilon, delta=1e-5, goal="rating", rating_range=scale, noise="seeded"
+    )
     found = []
     for seed in range(draws):
         model: Recommender = DPMF.configure(**same, random_state=seed, **given)
@@ -81,7 +85,9 @@ def score(split: Split, scale: Scale, epsilon: float, draws: int, given: dict[st
 def table(epsilons: list[float], people: int, draws: int, given: list[str]) -> str:
     """All settings on all sets, as Markdown."""
     names: list[str] = []
-    losses: dict[tuple[str, float], list[float]] = {(name, epsilon): [] for name in SETTINGS for epsilon in epsilons}
+    losses: dict[tuple[str, float], list[float]] = {
+        (name, epsilon): [] for name in SETTINGS for epsilon in epsilons
+    }
     for name, ratings, scale in sets(people, given):
         names.append(name)
         split = random_ratings(ratings, (0.8, 0.1, 0.1), seed=7)
@@ -91,7 +97,10 @@ def table(epsilons: list[float], people: int, draws: int, given: list[str]) -> s
                 loss = 100 * (score(split, scale, epsilon, draws, change) / usual - 1)
                 losses[setting, epsilon].append(loss)
         print(f"{name}: done", flush=True)
-    lines = [["setting", *(f"ε = {epsilon:g}" for epsilon in epsilons)], ["---"] * (1 + len(epsilons))]
+    lines = [
+        ["setting", *(f"ε = {epsilon:g}" for epsilon in epsilons)],
+        ["---"] * (1 + len(epsilons)),
+    ]
     for setting in SETTINGS:
         cells = []
         for epsilon in epsilons:
@@ -105,11 +114,19 @@ def table(epsilons: list[float], people: int, draws: int, given: list[str]) -> s
 
 def main() -> None:
     """Print the table, and write it where that is asked for."""
-    parser = argparse.ArgumentParser(description="Settings of DPMF for ratings, compared on validation parts.")
-    parser.add_argument("data", nargs="*", metavar="NAME=PATH", help="real data beside the generated sets")
-    parser.add_argument("--people", type=int, default=3_000, help="at most so many of each family (default 3000)")
+    parser = argparse.ArgumentParser(
+        description="Settings of DPMF for ratings, compared on validation parts."
+    )
+    parser.add_argument(
+        "data", nargs="*", metavar="NAME=PATH", help="real data beside the generated sets"
+    )
+    parser.add_argument(
+        "--people", type=int, default=3_000, help="at most so many of each family (default 3000)"
+    )
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 5.0, 20.0])
-    parser.add_argument("--draws", type=int, default=2, help="of the noise, for each cell (default 2)")
+    parser.add_argument(
+        "--draws", type=int, default=2, help="of the noise, for each cell (default 2)"
+    )
     parser.add_argument("--out", type=Path, help="a file for the table")
     asked = parser.parse_args()
     found = table(asked.epsilon, asked.people, asked.draws, asked.data)

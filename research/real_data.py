@@ -1,4 +1,6 @@
-"""The private models by default on real ratings, at several budgets, beside what is not private and what is free."""
+"""The private models by default on real ratings, at several budgets, beside what is not private
+and what is free.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ RANGES = {"cinema": (0.5, 5.0)}
 
 
 def run(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``model``, ``seed``, ``protocol``: "ratings" (90/10, RMSE) or "users" (held out, recall@20)."""
+    """``data``, ``model``, ``seed``, ``protocol``: "ratings" (90/10, RMSE) or "users" (held
+    out, recall@20).
+    """
     split = _split(settings, sources)
     metric = "rmse" if settings["protocol"] == "ratings" else "recall@20"
     model = _model(settings)
@@ -43,7 +47,13 @@ def _model(settings: Settings) -> Recommender:
     seed = settings["seed"]
     if name in ("DPMF", "DPALS"):
         scale = RANGES.get(settings["data"], (1.0, 5.0)) if feedback == "explicit" else None
-        common = dict(epsilon=settings["epsilon"], delta=DELTA, noise="seeded", random_state=seed, rating_range=scale)
+        common = dict(
+            epsilon=settings["epsilon"],
+            delta=DELTA,
+            noise="seeded",
+            random_state=seed,
+            rating_range=scale,
+        )
         common |= settings.get("parameters", {})
         if name == "DPMF":
             return DPMF.configure(goal="rating", **common)

@@ -1,10 +1,12 @@
 """Run the cells of an entry, and keep each as soon as it is finished.
 
-A finished cell is a file ``cells/KEY.json``, written aside and then renamed, and is never run again: whoever stops a
-run, by any means, loses the cells under way and no other. The folder of an entry also holds ``results.json``,
-``results.csv``, ``plot.png`` and ``README.md``, all made from the cells.
+A finished cell is a file ``cells/KEY.json``, written aside and then renamed, and is never run
+again: whoever stops a run, by any means, loses the cells under way and no other. The folder of an
+entry also holds ``results.json``, ``results.csv``, ``plot.png`` and ``README.md``, all made from
+the cells.
 
-Each cell knows the code that computed it (`code`). Cells of other code are kept and counted; ``fresh`` runs them again.
+Each cell knows the code that computed it (`code`). Cells of other code are kept and counted;
+``fresh`` runs them again.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ from research.sources import Sources
 Progress = Callable[[int, int, str], None]
 logger = logging.getLogger("discreet")
 LIBRARIES = ("numpy", "scipy", "numba")
-MATTERS = ("data", "evaluation", "kernels", "models", "privacy")  # packages that a number can depend on
+# packages that a number can depend on
+MATTERS = ("data", "evaluation", "kernels", "models", "privacy")
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,8 @@ def run(
     sources : Sources, optional
         Where data sets lie.
     fresh : bool
-        Also run the cells again that were computed by other code. An old one stays until the new one is finished.
+        Also run the cells again that were computed by other code. An old one stays until the new
+        one is finished.
     progress : callable(done, total, text), optional
     """
     if jobs < 1:
@@ -100,7 +104,9 @@ def run(
     wanted = {key(settings): settings for settings in entry.settings(sources, quick=quick)}
     by = code(entry)
     there = {name: _computed_by(folder, name) for name in wanted}
-    missing = {name: wanted[name] for name, old in there.items() if old is None or (fresh and old != by)}
+    missing = {
+        name: wanted[name] for name, old in there.items() if old is None or (fresh and old != by)
+    }
     sources.check(str(settings["data"]) for settings in missing.values() if "data" in settings)
     done = len(wanted) - len(missing)
     start = time.monotonic()
@@ -115,7 +121,9 @@ def run(
     return collect(entry, out, quick=quick, sources=sources, ran=len(missing))
 
 
-def collect(entry: Entry, out: Path, *, quick: bool = False, sources: Sources | None = None, ran: int = 0) -> Finished:
+def collect(
+    entry: Entry, out: Path, *, quick: bool = False, sources: Sources | None = None, ran: int = 0
+) -> Finished:
     """Read the cells that are there, and write everything that is made from them."""
     folder = place(out, entry.name, quick)
     cells = []
@@ -146,19 +154,26 @@ def place(out: Path, name: str, quick: bool) -> Path:
     return out / "quick" / name if quick else out / name
 
 
-# --- Cells ------------------------------------------------------------------------------------------------------------
+# --- Cells
+# --------------------------------------------------------------------------------------------------
 
 
 def code(entry: Entry) -> str:
-    """A short hash of the source that the entry's numbers can depend on: the same text gives the same hash anywhere."""
+    """A short hash of the source that the entry's numbers can depend on: the same text gives
+    the same hash anywhere.
+    """
     return _hash(entry.run.split(":")[0].rpartition(".")[2])
 
 
 @lru_cache
 def _hash(runner: str) -> str:
-    """Of `MATTERS`, the module of the runner, and what that imports of `research`; as it was at the first call."""
+    """Of `MATTERS`, the module of the runner, and what that imports of `research`; as it was at
+    the first call.
+    """
     root = files("discreet")
-    found = {name: file for package in MATTERS for name, file in _files_below(root / package, package)}
+    found = {
+        name: file for package in MATTERS for name, file in _files_below(root / package, package)
+    }
     wanted = [runner, "sources"]
     while wanted:
         name = f"research/{(module := wanted.pop())}.py"
@@ -182,7 +197,9 @@ def _files_below(folder: Any, name: str) -> Iterator[tuple[str, Any]]:
             yield f"{name}/{file.name}", file
 
 
-def others(entry: Entry, out: Path, *, quick: bool = False, sources: Sources | None = None) -> tuple[int, int]:
+def others(
+    entry: Entry, out: Path, *, quick: bool = False, sources: Sources | None = None
+) -> tuple[int, int]:
     """How many finished cells were computed by other code than this, and by nobody knows which."""
     folder = place(out, entry.name, quick)
     by = code(entry)
@@ -214,7 +231,9 @@ def run_cell(name: str, folder: Path, settings: Settings, sources: Sources, by: 
         "conditions": conditions() | {"code": by},
     }
     with atomic_write(_cell(folder, key(settings))) as aside:
-        aside.write_text(json.dumps(_plain(document), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        aside.write_text(
+            json.dumps(_plain(document), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     return key(settings)
 
 
@@ -234,7 +253,9 @@ def conditions() -> dict[str, Any]:
     }
 
 
-def _finish(name: str, folder: Path, cells: dict[str, Settings], jobs: int, sources: Sources, by: str) -> Iterator[str]:
+def _finish(
+    name: str, folder: Path, cells: dict[str, Settings], jobs: int, sources: Sources, by: str
+) -> Iterator[str]:
     """Run the cells, and name each when it is there."""
     if jobs == 1 or len(cells) < 2:
         for settings in cells.values():
@@ -243,7 +264,9 @@ def _finish(name: str, folder: Path, cells: dict[str, Settings], jobs: int, sour
     from discreet.kernels.threads import available_cores
 
     threads = max(1, available_cores() // jobs)
-    with ProcessPoolExecutor(jobs, get_context("spawn"), _begin_worker, (threads, sources.paths)) as pool:
+    with ProcessPoolExecutor(
+        jobs, get_context("spawn"), _begin_worker, (threads, sources.paths)
+    ) as pool:
         futures = [pool.submit(_work, name, folder, settings, by) for settings in cells.values()]
         try:
             for future in as_completed(futures):
@@ -266,7 +289,9 @@ def _begin_worker(threads: int, paths: dict[str, str]) -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever; unfinished cells are no loss."""
+    """A worker whose parent was killed would wait for work for ever; unfinished cells are no
+    loss.
+    """
     if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)
@@ -296,7 +321,8 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-# --- What is made from them -------------------------------------------------------------------------------------------
+# --- What is made from them
+# -------------------------------------------------------------------------------------------
 
 
 def _write(finished: Finished) -> None:
@@ -314,14 +340,21 @@ def _write(finished: Finished) -> None:
         "records": finished.records,
     }
     with atomic_write(folder / "results.json") as aside:
-        aside.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        aside.write_text(
+            json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     columns = list(dict.fromkeys(name for record in finished.records for name in record))
-    with atomic_write(folder / "results.csv") as aside, aside.open("w", encoding="utf-8", newline="") as stream:
+    with (
+        atomic_write(folder / "results.csv") as aside,
+        aside.open("w", encoding="utf-8", newline="") as stream,
+    ):
         writer = csv.DictWriter(stream, columns)
         writer.writeheader()
         writer.writerows(finished.records)
     if entry.plots:
         figures.draw(entry, finished.records, folder / "plot.png")
-    text = layout.page(entry, finished.records, finished.conditions, finished.seconds, finished.quick)
+    text = layout.page(
+        entry, finished.records, finished.conditions, finished.seconds, finished.quick
+    )
     with atomic_write(folder / "README.md") as aside:
         aside.write_text(text, encoding="utf-8")

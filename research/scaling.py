@@ -1,10 +1,12 @@
-"""How errors and times grow: planted matrices with one number varied at a time, and slopes in double logarithms.
+"""How errors and times grow: planted matrices with one number varied at a time, and slopes in
+double logarithms.
 
-What theory says of the relative error ‖X̂ − X*‖/‖X*‖ where the noise of privacy rules (noiseless observations, a good
-start; n users, m items, rank r, |Ω| = r n log n known entries, logarithms left out):
+What theory says of the relative error ‖X̂ − X*‖/‖X*‖ where the noise of privacy rules (noiseless
+observations, a good start; n users, m items, rank r, |Ω| = r n log n known entries, logarithms left
+out):
 
-    DPALS, Theorem 2 of Chien et al. (2021):        r² m / (ε n √p), p = |Ω|/(nm)       n^−1 · ε^−1 · m^1.5 · r^1.5
-    DPLMC, Theorem 5.2 of Wang et al. (2023):       r² m / (ε √(n |Ω|)) / √r            n^−1 · ε^−1 · m^1 · r^1
+    DPALS, Theorem 2 of Chien et al. (2021): r²m / (ε n √p), p = |Ω|/nm  n^−1 · ε^−1 · m^1.5 · r^1.5
+    DPLMC, Theorem 5.2 of Wang et al. (2023):      r² m / (ε √(n |Ω|)) / √r  n^−1 · ε^−1 · m^1 · r^1
 
 (the second theorem bounds ‖X̂ − X*‖, and ‖X*‖ grows with √r),
 
@@ -12,7 +14,8 @@ and of the time of one step:
 
     DPALS, §3.2:    |Ω| r² + (n + m) r³            DPLMC:    |Ω| r
 
-These are upper bounds; what is measured may grow more slowly. A cell is one model and one number that is varied.
+These are upper bounds; what is measured may grow more slowly. A cell is one model and one number
+that is varied.
 """
 
 from __future__ import annotations
@@ -51,27 +54,38 @@ _CHOSEN: dict[str, Candidate] = {
 def errors(settings: Settings, sources: Sources) -> list[Record]:
     """Relative errors over the values in ``sweep`` of what is ``varied``, and their slope.
 
-    The other numbers are the cell's. Parameters are searched for at every value, as in `dplmc_runs`.
+    The other numbers are the cell's. Parameters are searched for at every value, as in
+    `dplmc_runs`.
     """
     records: list[Record] = []
     for value in settings["sweep"][settings["varied"]]:
         one = settings | {settings["varied"]: value}
-        found = _tuned(one["model"], one["epsilon"], one["rank"], one["users"], one["items"], one["candidates"])
+        found = _tuned(
+            one["model"], one["epsilon"], one["rank"], one["users"], one["items"], one["candidates"]
+        )
         for seed in range(settings["trials"]):
             start = time.process_time()
             relative = _relative(one, found, seed)
             seconds = time.process_time() - start
-            point = {"part": "point", "at": value, "seed": seed, "error": relative, "seconds": seconds}
+            point = {
+                "part": "point",
+                "at": value,
+                "seed": seed,
+                "error": relative,
+                "seconds": seconds,
+            }
             records.append(point | {"chosen": found})
     points = [(record["at"], record["error"]) for record in records]
     return [*records, slope(points) | {"theory": BOUNDS[settings["model"], settings["varied"]]}]
 
 
 def cost(settings: Settings, sources: Sources) -> list[Record]:
-    """Seconds of one core for one step, over the values in ``sweep`` of what is ``varied``, and their slope.
+    """Seconds of one core for one step, over the values in ``sweep`` of what is ``varied``, and
+    their slope.
 
-    A step is the difference between a training with several steps and one with one, the least of three. The planted
-    matrix has a rank of its own, so that the number of ratings stays what it is when the rank of the model grows.
+    A step is the difference between a training with several steps and one with one, the least of
+    three. The planted matrix has a rank of its own, so that the number of ratings stays what it is
+    when the rank of the model grows.
     """
     records: list[Record] = []
     for value in settings["sweep"][settings["varied"]]:
@@ -88,7 +102,11 @@ def slope(points: Sequence[tuple[float, float]]) -> Record:
     x = np.log([point[0] for point in points])
     y = np.log([max(point[1], 1e-12) for point in points])
     fitted = stats.linregress(x, y)
-    reach = float(stats.t.ppf(0.975, len(points) - 2)) * float(fitted.stderr) if len(points) > 2 else math.nan
+    reach = (
+        float(stats.t.ppf(0.975, len(points) - 2)) * float(fitted.stderr)
+        if len(points) > 2
+        else math.nan
+    )
     middle = float(fitted.slope)
     return {"part": "slope", "slope": middle, "low": middle - reach, "high": middle + reach}
 
@@ -96,14 +114,33 @@ def slope(points: Sequence[tuple[float, float]]) -> Record:
 def _relative(settings: Settings, chosen: Candidate, seed: int) -> float:
     users, rank, items = settings["users"], settings["rank"], settings["items"]
     X, known, ratings = planted(users, rank, 0.0, seed, items)
-    model = make(settings["model"], settings["epsilon"], "private", 0.0, rank, "equal", users, chosen, seed, items)
+    model = make(
+        settings["model"],
+        settings["epsilon"],
+        "private",
+        0.0,
+        rank,
+        "equal",
+        users,
+        chosen,
+        seed,
+        items,
+    )
     return math.sqrt(error(model.fit(ratings), X, known, ratings) / nothing(X, known))
 
 
 @cache
-def _tuned(model: str, epsilon: float, rank: int, users: int, items: int, candidates: int) -> Candidate:
+def _tuned(
+    model: str, epsilon: float, rank: int, users: int, items: int, candidates: int
+) -> Candidate:
     """By the median over three other matrices."""
-    settings: dict[str, Any] = {"model": model, "epsilon": epsilon, "rank": rank, "users": users, "items": items}
+    settings: dict[str, Any] = {
+        "model": model,
+        "epsilon": epsilon,
+        "rank": rank,
+        "users": users,
+        "items": items,
+    }
 
     def score(chosen: Candidate, at: int) -> float:
         try:
@@ -122,7 +159,9 @@ def _step_seconds(settings: Settings) -> float:
     taken = []
     for steps in (1, 1 + settings["steps"]):
         chosen = _CHOSEN[settings["model"]] | {"iterations": steps}
-        model = make(settings["model"], 1000.0, "random", 0.0, rank, "equal", users, chosen, 0, items)
+        model = make(
+            settings["model"], 1000.0, "random", 0.0, rank, "equal", users, chosen, 0, items
+        )
         model.fit(ratings)  # compiled, and in the cache
         start = time.process_time()
         model.fit(ratings)

@@ -1,8 +1,8 @@
 """How often the intervals of priced scores hold what they should, over many repetitions.
 
-One model, measured once on a large generated crowd: its scores there are the truth. A repetition draws people from the
-crowd with replacement, releases their scores with secure noise, and looks whether the interval holds the truth. Run as
-a program it prints the table of docs/evaluation.md::
+One model, measured once on a large generated crowd: its scores there are the truth. A repetition
+draws people from the crowd with replacement, releases their scores with secure noise, and looks
+whether the interval holds the truth. Run as a program it prints the table of docs/evaluation.md::
 
     python -m research.score_coverage
 """
@@ -28,7 +28,9 @@ METRICS = ("rmse", "mae", "recall@20", "ndcg@100")
 
 @dataclass(frozen=True)
 class Coverage:
-    """The share of intervals that held the truth, and how wide they were on average, both on the scale of θ."""
+    """The share of intervals that held the truth, and how wide they were on average, both on
+    the scale of θ.
+    """
 
     metric: str
     people: int
@@ -39,9 +41,16 @@ class Coverage:
 
 
 def coverage(
-    crowd: NDArray[np.float64], layout: ScoreLayout, people: int, epsilon: float, repetitions: int, seed: int
+    crowd: NDArray[np.float64],
+    layout: ScoreLayout,
+    people: int,
+    epsilon: float,
+    repetitions: int,
+    seed: int,
 ) -> list[Coverage]:
-    """Over repetitions, for every metric of the layout; `crowd` has the columns of everybody there is."""
+    """Over repetitions, for every metric of the layout; `crowd` has the columns of everybody
+    there is.
+    """
     rng = np.random.default_rng(seed)
     truth = layout.read(crowd.sum(axis=0), 0.0, 0.95)
     plan = Plan.calibrate([Release(RELEASE, shape=(len(layout.most),))], Budget(epsilon))
@@ -60,7 +69,10 @@ def coverage(
             width[name] += one.high - one.low
             exact[name] += silent[name].high - silent[name].low
     n = repetitions
-    return [Coverage(name, people, epsilon, held[name] / n, width[name] / n, exact[name] / n) for name in truth]
+    return [
+        Coverage(name, people, epsilon, held[name] / n, width[name] / n, exact[name] / n)
+        for name in truth
+    ]
 
 
 def crowd_of(
@@ -82,7 +94,10 @@ def crowd_of(
 def main() -> None:
     """Print the table of docs/evaluation.md."""
     crowd, layout = crowd_of()
-    print("| metric | people | ε | intervals of 95 % that hold the truth | width of θ | without noise |")
+    print(
+        "| metric | people | ε | intervals of 95 % that hold the truth | width of θ | without"
+        " noise |"
+    )
     print("|---|---|---|---|---|---|")
     for people, epsilon in ((500, 1.0), (5000, 0.1), (5000, 1.0), (20000, 0.1)):
         for one in coverage(crowd, layout, people, epsilon, 500, seed=people):

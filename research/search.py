@@ -1,8 +1,10 @@
-"""Settings chosen as the papers say they chose theirs: many at random from given ranges, by scores on validation data.
+"""Settings chosen as the papers say they chose theirs: many at random from given ranges, by scores
+on validation data.
 
-All parameters are drawn *together*, from a Sobol sequence, because the good value of one depends on the others. A
-candidate's score is the median over several validation sets and draws of noise, so that neither one lucky draw nor one
-diverging run decides; and whoever is behind on the first sets is not tried on the others.
+All parameters are drawn *together*, from a Sobol sequence, because the good value of one depends on
+the others. A candidate's score is the median over several validation sets and draws of noise, so
+that neither one lucky draw nor one diverging run decides; and whoever is behind on the first sets
+is not tried on the others.
 """
 
 from __future__ import annotations
@@ -34,11 +36,10 @@ class Rounds:
     """How a search narrows: `candidates` on one validation set, then ever fewer of them on more.
 
     Attributes
-    ----------
-    candidates : how many settings are drawn
-    kept : how many of them go on after each round
-    sets : validation sets that have been tried at the end of each round; one more than `kept`
-    refined : how many settings close to the best are tried after that, on half of the sets and the best three on all
+    ---------- candidates : how many settings are drawn kept : how many of them go on after each
+    round sets : validation sets that have been tried at the end of each round; one more than `kept`
+    refined : how many settings close to the best are tried after that, on half of the sets and the
+    best three on all
     """
 
     candidates: int = 64
@@ -49,14 +50,18 @@ class Rounds:
     @property
     def closer(self) -> Rounds:
         """The rounds of settings close to the best, and of the best itself."""
-        return Rounds(self.refined + 1, (min(3, self.refined + 1),), (-(-self.sets[-1] // 2), self.sets[-1]))
+        return Rounds(
+            self.refined + 1, (min(3, self.refined + 1),), (-(-self.sets[-1] // 2), self.sets[-1])
+        )
 
     @property
     def trainings(self) -> int:
         """How many models a search trains."""
         sizes = (self.candidates, *self.kept)
         before = (0, *self.sets[:-1])
-        first = sum(size * (now - then) for size, now, then in zip(sizes, self.sets, before, strict=True))
+        first = sum(
+            size * (now - then) for size, now, then in zip(sizes, self.sets, before, strict=True)
+        )
         return first + (self.closer.trainings if self.refined else 0)
 
 
@@ -75,25 +80,38 @@ def draw(ranges: Mapping[str, Values | Logarithmic], n: int, seed: int = 0) -> l
 
     if not ranges:
         return [{}]
-    places = qmc.Sobol(len(ranges), scramble=True, rng=seed).random_base2(max(0, math.ceil(math.log2(n))))[:n]
+    places = qmc.Sobol(len(ranges), scramble=True, rng=seed).random_base2(
+        max(0, math.ceil(math.log2(n)))
+    )[:n]
     return [
-        {name: _value(values, place) for (name, values), place in zip(ranges.items(), row, strict=True)}
+        {
+            name: _value(values, place)
+            for (name, values), place in zip(ranges.items(), row, strict=True)
+        }
         for row in places.tolist()
     ]
 
 
-def around(ranges: Mapping[str, Values | Logarithmic], best: Candidate, n: int, seed: int = 0) -> list[Candidate]:
+def around(
+    ranges: Mapping[str, Values | Logarithmic], best: Candidate, n: int, seed: int = 0
+) -> list[Candidate]:
     """So many candidates from a quarter of every range, the best in its middle."""
     return draw({name: _near(values, best[name]) for name, values in ranges.items()}, n, seed)
 
 
 def grid(ranges: Mapping[str, Sequence[Any]]) -> list[Candidate]:
     """Every combination of the values."""
-    return [dict(zip(ranges, values, strict=True)) for values in itertools.product(*ranges.values())]
+    return [
+        dict(zip(ranges, values, strict=True)) for values in itertools.product(*ranges.values())
+    ]
 
 
-def search(candidates: Sequence[Candidate], score: Callable[[Candidate, int], float], rounds: Rounds) -> Found:
-    """The candidate with the lowest median over the validation sets; ``score(candidate, set)`` trains one model."""
+def search(
+    candidates: Sequence[Candidate], score: Callable[[Candidate, int], float], rounds: Rounds
+) -> Found:
+    """The candidate with the lowest median over the validation sets; ``score(candidate, set)``
+    trains one model.
+    """
     scores: list[list[float]] = [[] for _ in candidates]
     left = list(range(len(candidates)))
     for kept, sets in zip((*rounds.kept, 1), rounds.sets, strict=True):
@@ -107,7 +125,9 @@ def search(candidates: Sequence[Candidate], score: Callable[[Candidate, int], fl
 
 
 def search_in(
-    ranges: Mapping[str, Values | Logarithmic], score: Callable[[Candidate, int], float], rounds: Rounds
+    ranges: Mapping[str, Values | Logarithmic],
+    score: Callable[[Candidate, int], float],
+    rounds: Rounds,
 ) -> Found:
     """Draw from the ranges, search, and search once more around what was found."""
     found = search(draw(ranges, rounds.candidates), score, rounds)

@@ -1,7 +1,9 @@
-"""Where an experiment gets its ratings from: official data where they are at hand, else what stands for them.
+"""Where an experiment gets its ratings from: official data where they are at hand, else what stands
+for them.
 
-At hand is what was given (``--data NAME=PATH``), what lies in the folder ``DISCREET_DATA``, and what is in the cache of
-`discreet.load_dataset`. Nothing is downloaded. Ratings and splits are kept for the next cell of the same process.
+At hand is what was given (``--data NAME=PATH``), what lies in the folder ``DISCREET_DATA``, and
+what is in the cache of `discreet.load_dataset`. Nothing is downloaded. Ratings and splits are kept
+for the next cell of the same process.
 """
 
 from __future__ import annotations
@@ -47,7 +49,10 @@ class Sources:
             name, _, path = word.rpartition("=")
             name = name or Path(path).name.lower().removesuffix(".zip").replace("10m100k", "10m")
             if name not in known:
-                raise ConfigError(f"{word} names no data set: write NAME=PATH, with one of {', '.join(sorted(known))}")
+                raise ConfigError(
+                    f"{word} names no data set: write NAME=PATH, with one of"
+                    f" {', '.join(sorted(known))}"
+                )
             paths[name] = path
         return cls(paths)
 
@@ -74,7 +79,9 @@ class Sources:
         return Path(found) if found is not None and Path(found).exists() else None
 
     def ratings(self, name: str, **options: Any) -> Ratings:
-        """The ratings; `options` are those of generated data sets, such as ``scale``, and passed over by the others."""
+        """The ratings; `options` are those of generated data sets, such as ``scale``, and
+        passed over by the others.
+        """
         if datasets.describe(name).kind == "published":
             options = {"path": self.paths.get(name) or self._in_folder(name)}
         made = lambda: datasets.load_dataset(name, download=False, **options)  # noqa: E731
@@ -89,7 +96,9 @@ class Sources:
         replica: int = 0,
         **options: Any,
     ) -> Split:
-        """Ratings held out at random, of the `top` most rated items only if that is given; `replica` is of a twin."""
+        """Ratings held out at random, of the `top` most rated items only if that is given;
+        `replica` is of a twin.
+        """
         if replica:
             options |= {"seed": replica}
 
@@ -104,11 +113,14 @@ class Sources:
         return self._keep(f"split {name} {fractions} {seed} {top} {options}", make)  # type: ignore[no-any-return]
 
     def strong(self, name: str, held: float = 10_000, seed: int = 0, **options: Any) -> Split:
-        """Whole users held out, `held` (or that part of all) for validation and as many for the test."""
+        """Whole users held out, `held` (or that part of all) for validation and as many for the
+        test.
+        """
 
         def make() -> Split:
             ratings = self.ratings(name, **options)
-            if not name.startswith("twin"):  # as in the literature: 4 stars and more, users with 5 of them
+            # as in the literature: 4 stars and more, users with 5 of them
+            if not name.startswith("twin"):
                 ratings = ratings.binarize(4.0).filter(min_user_ratings=5, min_item_ratings=1)
             count = int(held if held >= 1 else held * ratings.n_users)
             return splits.strong_generalization(ratings, count, count, seed=seed)

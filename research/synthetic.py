@@ -1,17 +1,19 @@
-"""The synthetic tasks of the three papers: a low-rank matrix that is known, of which some entries are observed.
+"""The synthetic tasks of the three papers: a low-rank matrix that is known, of which some entries
+are observed.
 
-===========  =====================  ==================================================================================
+===========  =====================  ================================================================
 task         paper                  the matrix, and what is seen of it
-===========  =====================  ==================================================================================
-dpals_task   DPALS, 6.1             U*, V* random orthonormal, scaled so that the observations have standard deviation
+===========  =====================  ================================================================
+dpals_task DPALS, 6.1 U*, V* random orthonormal, scaled so that the observations have standard
+deviation
                                     1; each entry seen with probability p = 20·ln(n)/m
-dplmc_task   DPLMC, 6               U*, V* Gaussian, rows scaled to norms of at most 2; r·n·ln(n) entries seen, with
+dplmc_task DPLMC, 6 U*, V* Gaussian, rows scaled to norms of at most 2; r·n·ln(n) entries seen, with
                                     Gaussian noise of variance 1 or without
 huber_task   Huber mechanism, 4     U*, V* uniform on [0, 1]; a fraction of the entries seen exactly
-===========  =====================  ==================================================================================
+===========  =====================  ================================================================
 
-Here n is always the number of users and m the number of items (DPLMC calls them m and n). The papers leave some things
-open; what was chosen is said at each function.
+Here n is always the number of users and m the number of items (DPLMC calls them m and n). The
+papers leave some things open; what was chosen is said at each function.
 """
 
 from __future__ import annotations
@@ -62,14 +64,18 @@ class LowRankTask:
     items: Floats
 
     def truth(self, users: ArrayLike | slice | None = None) -> Floats:
-        """Rows of X*, dense: those of the user indices or the slice given, else all (mind the memory)."""
+        """Rows of X*, dense: those of the user indices or the slice given, else all (mind the
+        memory).
+        """
         if users is None:
             return self.users @ self.items.T
         some = users if isinstance(users, slice) else np.asarray(users)
         return self.users[some] @ self.items.T
 
     def truth_at(self, pairs: Ratings) -> NDArray[np.float32]:
-        """X* at the entries of ``pairs``, aligned with its ``values``; users and items are looked up by id."""
+        """X* at the entries of ``pairs``, aligned with its ``values``; users and items are
+        looked up by id.
+        """
         user = self.ratings.user_index(pairs.user_ids)
         item = self.ratings.item_index(pairs.item_ids)
         if (user < 0).any() or (item < 0).any():
@@ -78,16 +84,23 @@ class LowRankTask:
         rows = np.repeat(user, np.diff(pairs.indptr))
         for start in range(0, len(out), 1 << 18):
             part = slice(start, start + (1 << 18))
-            out[part] = np.einsum("ij,ij->i", self.users[rows[part]], self.items[item[pairs.indices[part]]])
+            out[part] = np.einsum(
+                "ij,ij->i", self.users[rows[part]], self.items[item[pairs.indices[part]]]
+            )
         return out
 
     def mean_squared_error(self, U: ArrayLike, V: ArrayLike) -> float:
         """‖U Vᵀ - X*‖² / (n·m) over *all* entries, without forming either matrix.
 
-        U Vᵀ - U* V*ᵀ = [U, U*] [V, -V*]ᵀ; of the two tall matrices only their triangular factors count.
+        U Vᵀ - U* V*ᵀ = [U, U*] [V, -V*]ᵀ; of the two tall matrices only their triangular factors
+        count.
         """
-        left: Floats = np.asarray(np.linalg.qr(np.hstack([np.asarray(U, np.float64), self.users]), mode="r"))
-        right: Floats = np.asarray(np.linalg.qr(np.hstack([np.asarray(V, np.float64), -self.items]), mode="r"))
+        left: Floats = np.asarray(
+            np.linalg.qr(np.hstack([np.asarray(U, np.float64), self.users]), mode="r")
+        )
+        right: Floats = np.asarray(
+            np.linalg.qr(np.hstack([np.asarray(V, np.float64), -self.items]), mode="r")
+        )
         return float(np.linalg.norm(left @ right.T) ** 2 / (len(self.users) * len(self.items)))
 
 
@@ -114,9 +127,11 @@ def dpals_task(
     noise : float
         Standard deviation of noise on the observations; the paper mentions none.
     condition : float
-        κ, the largest over the smallest singular value, with even ratios between; the paper's matrices have 1.
+        κ, the largest over the smallest singular value, with even ratios between; the paper's
+        matrices have 1.
     fractions : (train, valid, test)
-        The paper partitions the observations without saying how; 80/10/10 is its split of MovieLens 10M.
+        The paper partitions the observations without saying how; 80/10/10 is its split of MovieLens
+        10M.
     seed : int
     """
     _check(n_users, n_items, rank, noise)
@@ -168,8 +183,8 @@ def dplmc_task(
 ) -> LowRankTask:
     """The task of DPLMC, section 6. Quality is :meth:`LowRankTask.mean_squared_error`.
 
-    ``ratings`` are the training observations; ``split.valid`` holds other noisy entries, and ``split.test`` the true
-    values of all entries that are in neither.
+    ``ratings`` are the training observations; ``split.valid`` holds other noisy entries, and
+    ``split.test`` the true values of all entries that are in neither.
 
     Parameters
     ----------
@@ -181,7 +196,8 @@ def dplmc_task(
     largest_row : float
         Largest norm of a row of U* and of V*.
     scaling : {"each", "common"}
-        Whether U* and V* are scaled one by one, or by the same factor; the paper's sentence allows both.
+        Whether U* and V* are scaled one by one, or by the same factor; the paper's sentence allows
+        both.
     noise : float
         Standard deviation; 0 in the paper's noiseless case.
     n_observed : int, optional
@@ -198,8 +214,9 @@ def dplmc_task(
     n_valid = round(valid_fraction * total)
     if not 0 < n_train < total - n_valid or n_valid < 1:
         raise ConfigError(
-            f"{n_train:,} training and {n_valid:,} validation entries do not fit into {n_users:,} × {n_items:,} ones "
-            "with some left to test on: choose n_observed or valid_fraction smaller"
+            f"{n_train:,} training and {n_valid:,} validation entries do not fit into {n_users:,} ×"
+            f" {n_items:,} ones with some left to test on: choose n_observed or valid_fraction"
+            " smaller"
         )
     rng = _rng(seed, 2)
     users, items = rng.standard_normal((n_users, rank)), rng.standard_normal((n_items, rank))
@@ -233,17 +250,18 @@ def huber_task(
 ) -> LowRankTask:
     """The task of the Huber paper, section 4 and Tables 3, 6 and 7.
 
-    Its RMSE is over all entries: the square root of :meth:`LowRankTask.mean_squared_error`. ``split.test`` holds the
-    true values of all entries that are not observed; there is no validation part. The paper's noise of variance 1 or 2
-    is that of its mechanism, not of the data.
+    Its RMSE is over all entries: the square root of :meth:`LowRankTask.mean_squared_error`.
+    ``split.test`` holds the true values of all entries that are not observed; there is no
+    validation part. The paper's noise of variance 1 or 2 is that of its mechanism, not of the data.
 
     Parameters
     ----------
     n_users, n_items : int
-        The paper gives neither size nor distribution. 200 × 200 and entries uniform on [0, 1] are a guess: of some
-        thirty combinations tried they came closest to its results without noise at rank 5 (0.19, 0.09, 0.056 at 5, 10
-        and 15 %, where Table 3 has 0.204, 0.095, 0.057). At ranks 10 and 20 they come out too easy: 0.32, 0.18, 0.11
-        for 0.406, 0.232, 0.160, and 0.46, 0.38, 0.31 for 0.690, 0.462, 0.396.
+        The paper gives neither size nor distribution. 200 × 200 and entries uniform on [0, 1] are a
+        guess: of some thirty combinations tried they came closest to its results without noise at
+        rank 5 (0.19, 0.09, 0.056 at 5, 10 and 15 %, where Table 3 has 0.204, 0.095, 0.057). At
+        ranks 10 and 20 they come out too easy: 0.32, 0.18, 0.11 for 0.406, 0.232, 0.160, and 0.46,
+        0.38, 0.31 for 0.690, 0.462, 0.396.
     rank : int
         One of :data:`HUBER_RANKS` in the paper.
     observed : float
@@ -256,7 +274,10 @@ def huber_task(
     total = n_users * n_items
     n_train = round(observed * total)
     if not 0 < n_train < total:
-        raise ConfigError(f"observed must leave entries on both sides, and {observed:g} of {total:,} were asked for")
+        raise ConfigError(
+            f"observed must leave entries on both sides, and {observed:g} of {total:,} were"
+            " asked for"
+        )
     rng = _rng(seed, 3)
     users, items = rng.random((n_users, rank)), rng.random((n_items, rank))
     seen = np.zeros(total, bool)
@@ -266,7 +287,9 @@ def huber_task(
     train = _of_entries(np.flatnonzero(seen), noisy, n_users, n_items)
     test = _of_entries(np.flatnonzero(~seen), exact, n_users, n_items)
     name = f"huber rank={rank} observed={observed:g}"
-    return LowRankTask(name, seed, train, Split("huber", seed, train, Holdout(train, test)), users, items)
+    return LowRankTask(
+        name, seed, train, Split("huber", seed, train, Holdout(train, test)), users, items
+    )
 
 
 def _of_entries(entries: NDArray[np.intp], values: Floats, n_users: int, n_items: int) -> Ratings:
@@ -276,16 +299,28 @@ def _of_entries(entries: NDArray[np.intp], values: Floats, n_users: int, n_items
 
 
 def _ratings(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], values: Floats, n_users: int, n_items: int
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    values: Floats,
+    n_users: int,
+    n_items: int,
 ) -> Ratings:
     return Ratings.from_indices(
-        indptr, indices, values.astype(np.float32), np.arange(n_users), np.arange(n_items), catalog=True
+        indptr,
+        indices,
+        values.astype(np.float32),
+        np.arange(n_users),
+        np.arange(n_items),
+        catalog=True,
     )
 
 
 def _check(n_users: int, n_items: int, rank: int, noise: float) -> None:
     if not 1 <= rank <= min(n_users, n_items):
-        raise ConfigError(f"rank must lie between 1 and the smaller side of {n_users:,} × {n_items:,}; given: {rank}")
+        raise ConfigError(
+            f"rank must lie between 1 and the smaller side of {n_users:,} × {n_items:,}; given:"
+            f" {rank}"
+        )
     if not noise >= 0:
         raise ConfigError(f"noise is a standard deviation and cannot be {noise:g}")
 

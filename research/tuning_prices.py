@@ -30,18 +30,31 @@ from discreet.privacy.accounting.private_selection import Runs
 
 DELTA = 1e-6
 LAWS = ("geometric", "logarithmic", "poisson")
-#: What is tried for the goals of DPMF and for the paper's DPALS, declared before any data were seen.
+#: What is tried for the goals of DPMF and for the paper's DPALS, declared before any data were
+#: seen.
 SPACES: Mapping[str, Space] = {
     "ranking": {"factors": [8, 16, 32, 64, 128]},
-    "rating": {"factors": [4, 6, 8, 12, 16], "iterations": [4, 6, 8, 12], "regularization": Between(2.0, 50.0)},
-    "dpals": {"factors": [2, 4, 8, 16, 32], "iterations": [1, 2, 3, 5], "regularization": Between(2.0, 200.0)},
+    "rating": {
+        "factors": [4, 6, 8, 12, 16],
+        "iterations": [4, 6, 8, 12],
+        "regularization": Between(2.0, 50.0),
+    },
+    "dpals": {
+        "factors": [2, 4, 8, 16, 32],
+        "iterations": [1, 2, 3, 5],
+        "regularization": Between(2.0, 200.0),
+    },
 }
 METRICS = {"ranking": "recall@20", "rating": "rmse", "dpals": "rmse"}
 
 
 def prices() -> None:
-    """ε of the best of K beside that of all K composed, by Rényi divergences, and what no bound can go below."""
-    head = ["one run", "E[K]", "composed"] + [f"{law}, {how}" for law in LAWS for how in ("here", "Rényi", "at least")]
+    """ε of the best of K beside that of all K composed, by Rényi divergences, and what no bound
+    can go below.
+    """
+    head = ["one run", "E[K]", "composed"] + [
+        f"{law}, {how}" for law in LAWS for how in ("here", "Rényi", "at least")
+    ]
     print(f"| {' | '.join(head)} |")
     print("|---" * len(head) + "|")
     for base in (0.5, 1.0, 4.0):
@@ -60,7 +73,9 @@ def prices() -> None:
 
 
 def _least(mu: float, runs: Runs) -> float:
-    """ε that a real mechanism costs: one Gaussian number that is its own score, or the opposite of it."""
+    """ε that a real mechanism costs: one Gaussian number that is its own score, or the opposite
+    of it.
+    """
     from scipy.optimize import brentq
     from scipy.special import ndtr
 
@@ -74,13 +89,17 @@ def _least(mu: float, runs: Runs) -> float:
         pairs += [(a, b), (b, a)]
 
     def delta(epsilon: float) -> float:
-        return max(float(np.maximum(a - math.exp(epsilon) * b, 0).sum() * (x[1] - x[0])) for a, b in pairs)
+        return max(
+            float(np.maximum(a - math.exp(epsilon) * b, 0).sum() * (x[1] - x[0])) for a, b in pairs
+        )
 
     return float(brentq(lambda e: delta(e) - DELTA, 0.0, 50.0, xtol=1e-4))
 
 
 def example(name: str, repetitions: int) -> None:
-    """DPMF with its defaults against DPMF tuned at the same total ε, on ratings that neither has seen."""
+    """DPMF with its defaults against DPMF tuned at the same total ε, on ratings that neither
+    has seen.
+    """
     print(f"| {name}, goal | total ε | one training | metric | defaults | tuned | factors chosen |")
     print("|---|---|---|---|---|---|---|", flush=True)
     for goal in SPACES:
@@ -91,7 +110,11 @@ def example(name: str, repetitions: int) -> None:
 def compared(name: str, goal: Any, epsilon: float, repetitions: int) -> list[str]:
     """One row of the table."""
     folder = os.environ.get("DISCREET_DATA")
-    ratings = load_dataset(name) if folder is None or name == "cinema" else load_dataset(name, Path(folder, name))
+    ratings = (
+        load_dataset(name)
+        if folder is None or name == "cinema"
+        else load_dataset(name, Path(folder, name))
+    )
     scale = (1.0, 5.0) if name.startswith("ml") else (0.5, 5.0)
     model = _model(goal, epsilon, scale)
     tuning = Tuning(model, SPACES[goal], runs=10, metric=METRICS[goal])

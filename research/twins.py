@@ -1,16 +1,18 @@
-"""Twins of MovieLens 10M and 20M: invented ratings with the published shape and difficulty of data we may not pass on.
+"""Twins of MovieLens 10M and 20M: invented ratings with the published shape and difficulty of data
+we may not pass on.
 
 The recipe, each step a function below:
 
     (1)  n_i = a + s·exp(σ z_i), capped          how many items user i rates          -> activity
     (2)  m_j, a stretched exponential, capped    how often item j is rated            -> popularity
-    (3)  u_i ~ N(0, I),  v_jf ~ N(0, f^-2d)      taste, a power-law spectrum of unit variance  -> taste
+    (3)  u_i ~ N(0, I),  v_jf ~ N(0, f^-2d)   taste, a power-law spectrum of unit variance  -> taste
     (4)  i picks n_i items without replacement with weights exp(τ_i·l_j + θ⟨u_i, v_j⟩ + c_i·b_j),
-         l_j fitted so that (2) comes out        light users stay with the hits (τ_i)   -> fit_log_weights, draw_items
+         l_j fitted so that (2) comes out light users stay with the hits (τ_i) -> fit_log_weights,
+         draw_items
     (5)  b_i + b_j + a⟨u_i, v_j⟩ + noise, cut into stars at the published shares       -> rate
 
-``twin-ml10m`` has ratings of 0.5 to 5 stars; ``twin-ml20m`` has positives only, and step (5) falls away. A twin is a
-function of (name, seed, scale); compare methods on one replica only.
+``twin-ml10m`` has ratings of 0.5 to 5 stars; ``twin-ml20m`` has positives only, and step (5) falls
+away. A twin is a function of (name, seed, scale); compare methods on one replica only.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class Stars:
 
 @dataclass(frozen=True)
 class Profile:
-    """Published facts of a data set, and the few constants that make its twin as hard as the original."""
+    """Published facts of a data set, and the few constants that make its twin as hard as the
+    original.
+    """
 
     users: int
     items: int
@@ -127,7 +131,9 @@ WHOLE_STAR_SHARES = np.array([0, 5.2, 0, 10.3, 0, 27.3, 0, 36.5, 0, 20.7]) / 100
 ALL_SHARES = np.array([0.9, 3.8, 1.2, 7.9, 3.7, 23.6, 8.8, 28.8, 5.8, 15.4]) / 99.9
 
 
-def load_twin(name: str, seed: int = 0, scale: float = 1.0, *, progress: Progress | None = None) -> Ratings:
+def load_twin(
+    name: str, seed: int = 0, scale: float = 1.0, *, progress: Progress | None = None
+) -> Ratings:
     """The twin from the cache folder, or made (a few seconds) and put there.
 
     Parameters
@@ -147,20 +153,28 @@ def load_twin(name: str, seed: int = 0, scale: float = 1.0, *, progress: Progres
             with atomic_write(file) as part, part.open("wb") as stream:
                 np.savez(stream, **arrays)  # type: ignore[arg-type]
         except OSError as problem:
-            logger.warning("%s was made but cannot be kept in %s (%s)", name, file.parent, problem.strerror)
+            logger.warning(
+                "%s was made but cannot be kept in %s (%s)", name, file.parent, problem.strerror
+            )
     return _as_ratings(arrays, profile)
 
 
-def make_twin(name: str, seed: int = 0, scale: float = 1.0, *, progress: Progress | None = None) -> Ratings:
+def make_twin(
+    name: str, seed: int = 0, scale: float = 1.0, *, progress: Progress | None = None
+) -> Ratings:
     """The twin made anew, without looking at the cache or writing to it."""
     profile = _profile(name, seed, scale)
     return _as_ratings(_make(profile, seed, progress), profile)
 
 
 def activity(profile: Profile, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Ratings per user: the minimum plus a log-normal with the published median and mean, capped at the maximum."""
+    """Ratings per user: the minimum plus a log-normal with the published median and mean,
+    capped at the maximum.
+    """
     mean = profile.ratings / profile.users
-    sigma = np.sqrt(2 * np.log((mean - profile.user_min) / (profile.user_median - profile.user_min)))
+    sigma = np.sqrt(
+        2 * np.log((mean - profile.user_min) / (profile.user_median - profile.user_min))
+    )
     shape = np.exp(sigma * rng.standard_normal(profile.users))
     most = min(profile.user_max, profile.items)
 
@@ -168,12 +182,15 @@ def activity(profile: Profile, rng: np.random.Generator) -> NDArray[np.int64]:
         return np.minimum(profile.user_min + size * shape, most)
 
     size = _solve(lambda x: counts(x).sum() - profile.ratings, 1e-2, 1e4)
-    rounded = np.floor(counts(size) + rng.random(profile.users))  # up or down at random keeps the total
+    # up or down at random keeps the total
+    rounded = np.floor(counts(size) + rng.random(profile.users))
     return np.clip(rounded, profile.user_min, most).astype(np.int64)
 
 
 def popularity(profile: Profile) -> Floats:
-    """Intended ratings per item, descending: a stretched exponential with the published median, mean and maximum."""
+    """Intended ratings per item, descending: a stretched exponential with the published median,
+    mean and maximum.
+    """
     quantile = -np.log((np.arange(profile.items) + 0.5) / profile.items) / np.log(2)
 
     def counts(exponent: float) -> Floats:
@@ -181,10 +198,14 @@ def popularity(profile: Profile) -> Floats:
         excess = max((free[0] / profile.item_max) ** profile.item_cap - 1, 0.0)
         return free * (1 + excess * (free / free[0]) ** profile.item_cap) ** (-1 / profile.item_cap)
 
-    return np.maximum(counts(_solve(lambda x: counts(x).sum() - profile.ratings, 0.5, 8.0)), profile.item_min)
+    return np.maximum(
+        counts(_solve(lambda x: counts(x).sum() - profile.ratings, 0.5, 8.0)), profile.item_min
+    )
 
 
-def taste(profile: Profile, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def taste(
+    profile: Profile, rng: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """User and item factors whose inner products have variance 1 and a power-law spectrum."""
     spectrum = np.arange(1.0, profile.rank + 1) ** -profile.decay
     spectrum /= np.linalg.norm(spectrum)
@@ -200,10 +221,12 @@ def fit_log_weights(
     width: int = 25,
     step: float = 0.8,
 ) -> NDArray[np.float32]:
-    """Log weights l_j with which drawn item counts come out near ``target`` (descending), by multiplicative updates.
+    """Log weights l_j with which drawn item counts come out near ``target`` (descending), by
+    multiplicative updates.
 
-    ``draw(log_weights, round)`` says how often each item was drawn by a sample of users. The first ``2 * width`` items
-    are drawn often enough to be corrected one by one; all others are averaged over their neighbors in popularity.
+    ``draw(log_weights, round)`` says how often each item was drawn by a sample of users. The first
+    ``2 * width`` items are drawn often enough to be corrected one by one; all others are averaged
+    over their neighbors in popularity.
     """
     log_weights = np.log(target / target.sum()).astype(np.float32)
     head = np.arange(len(target)) < 2 * width
@@ -217,9 +240,12 @@ def fit_log_weights(
 
 
 def cut_into_stars(scores: NDArray[np.float32], half: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Scores to half stars 1 … 10 with the published shares, apart for raters of whole and of half stars."""
+    """Scores to half stars 1 … 10 with the published shares, apart for raters of whole and of
+    half stars.
+    """
     stars = np.empty(len(scores), np.uint8)
-    rest = np.maximum(ALL_SHARES - (1 - half.mean()) * WHOLE_STAR_SHARES, 0)  # what the half-star raters must give
+    # what the half-star raters must give
+    rest = np.maximum(ALL_SHARES - (1 - half.mean()) * WHOLE_STAR_SHARES, 0)
     for group, shares in ((~half, WHOLE_STAR_SHARES), (half, rest)):
         if group.any():
             of_group = scores[group]
@@ -232,8 +258,9 @@ def cut_into_stars(scores: NDArray[np.float32], half: NDArray[np.bool_]) -> NDAr
 
 
 def _make(profile: Profile, seed: int, progress: Progress | None) -> dict[str, NDArray[np.generic]]:
-    # The words and the order of the first draws are those under which the constants were tuned: replica 0 has the
-    # tastes and item biases of the published scores. Another order would move the item-mean RMSE by ±1 %.
+    # The words and the order of the first draws are those under which the constants were tuned:
+    # replica 0 has the tastes and item biases of the published scores. Another order would move the
+    # item-mean RMSE by ±1 %.
     root = np.random.SeedSequence([5, profile.items, seed])
     rng = np.random.Generator(np.random.Philox(root))
     draw_seed = [int(word) for word in root.generate_state(16)]
@@ -243,22 +270,31 @@ def _make(profile: Profile, seed: int, progress: Progress | None) -> dict[str, N
     heaviness = np.log(counts / np.median(counts))
     tilt = np.clip(1 - profile.reach * heaviness, 0.3, 1.6)
     item_bias, choosiness = _quality(profile, target, rng)
-    user_side = np.column_stack([users * np.float32(profile.taste), choosiness, tilt]).astype(np.float32)
+    user_side = np.column_stack([users * np.float32(profile.taste), choosiness, tilt]).astype(
+        np.float32
+    )
 
     def item_side(log_weights: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.column_stack([items, item_bias, log_weights]).astype(np.float32)
 
     def draw(log_weights: NDArray[np.float32], round_: int) -> NDArray[np.int64]:
-        size = 5_000 if round_ < 5 else 20_000  # few users reach the tail, so the last rounds ask more of them
+        # few users reach the tail, so the last rounds ask more of them
+        size = 5_000 if round_ < 5 else 20_000
         some = rng.choice(profile.users, min(size, profile.users), replace=False)
         text = f"fitting popularity {round_ + 1}/7"
         _, picked = draw_items(
-            counts[some], user_side[some], item_side(log_weights), draw_seed[round_], progress=progress, text=text
+            counts[some],
+            user_side[some],
+            item_side(log_weights),
+            draw_seed[round_],
+            progress=progress,
+            text=text,
         )
         return np.bincount(picked, minlength=profile.items)
 
     columns = item_side(fit_log_weights(target, draw))
-    by_id = rng.permutation(profile.items)  # popularity rank of each item id: ids must carry no information
+    # popularity rank of each item id: ids must carry no information
+    by_id = rng.permutation(profile.items)
     indptr, indices = draw_items(
         counts, user_side, np.ascontiguousarray(columns[by_id]), draw_seed[-1], progress=progress
     )
@@ -272,7 +308,9 @@ def _make(profile: Profile, seed: int, progress: Progress | None) -> dict[str, N
 
 
 def _quality(profile: Profile, target: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Item biases (popular items are better and vary less), and how much each user picks by them; 0 without stars."""
+    """Item biases (popular items are better and vary less), and how much each user picks by
+    them; 0 without stars.
+    """
     stars = profile.stars
     if stars is None:
         return np.zeros(profile.items), np.zeros(profile.users)
@@ -296,9 +334,13 @@ def _rate(
     """Step (5): half stars for every rating, aligned with ``indices``."""
     n = len(users)
     user_bias = stars.user_bias * rng.standard_normal(n) - stars.heavy_is_stricter * heaviness
-    noise = stars.noise * np.exp(stars.noise_spread * rng.standard_normal(n) - stars.noise_spread**2)
+    noise = stars.noise * np.exp(
+        stars.noise_spread * rng.standard_normal(n) - stars.noise_spread**2
+    )
     scores = rng.standard_normal(len(indices), dtype=np.float32)
-    _add_taste(scores, indptr, indices, users, items, user_bias, item_bias, np.float32(stars.taste), noise)
+    _add_taste(
+        scores, indptr, indices, users, items, user_bias, item_bias, np.float32(stars.taste), noise
+    )
     half = rng.random(n) < stars.half_star_users
     return cut_into_stars(scores, np.repeat(half, np.diff(indptr)))
 
@@ -312,13 +354,20 @@ def _add_taste(scores, indptr, indices, users, items, user_bias, item_bias, ampl
             product = np.float32(0)
             for f in range(users.shape[1]):
                 product += users[i, f] * items[j, f]
-            scores[entry] = user_bias[i] + item_bias[j] + amplitude * product + noise[i] * scores[entry]
+            scores[entry] = (
+                user_bias[i] + item_bias[j] + amplitude * product + noise[i] * scores[entry]
+            )
 
 
 def _rate_everything_once(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], popular: NDArray[np.bool_], rng: np.random.Generator
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    popular: NDArray[np.bool_],
+    rng: np.random.Generator,
 ) -> None:
-    """Give every item that nobody picked one of the ratings of the popular items, in place; rows stay sorted."""
+    """Give every item that nobody picked one of the ratings of the popular items, in place;
+    rows stay sorted.
+    """
     missing = np.flatnonzero(np.bincount(indices, minlength=len(popular)) == 0)
     entries = rng.choice(np.flatnonzero(popular[indices]), len(missing), replace=False)
     indices[entries] = missing
@@ -342,7 +391,12 @@ def _as_ratings(arrays: dict[str, NDArray[np.generic]], profile: Profile) -> Rat
         values = np.ones(len(indices), np.float32)
     # which items exist is part of the recipe, not learned from anybody's ratings
     return Ratings.from_indices(
-        arrays["indptr"], indices, values, np.arange(profile.users), np.arange(profile.items), catalog=True
+        arrays["indptr"],
+        indices,
+        values,
+        np.arange(profile.users),
+        np.arange(profile.items),
+        catalog=True,
     )
 
 

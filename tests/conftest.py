@@ -11,19 +11,27 @@ from pathlib import Path
 import pytest
 
 # Shells and nohup let background jobs ignore these, and the jobs hand that on to what they start.
-for number, usual in ((signal.SIGINT, signal.default_int_handler), (getattr(signal, "SIGHUP", None), signal.SIG_DFL)):
+for number, usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (getattr(signal, "SIGHUP", None), signal.SIG_DFL),
+):
     if number is not None and signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """Folder of the real data sets, which may not be part of the project: ``../shared/data`` or ``DISCREET_DATA``."""
+    """Folder of the real data sets, which may not be part of the project: ``../shared/data`` or
+    ``DISCREET_DATA``.
+    """
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
     folder = Path(os.environ.get("DISCREET_DATA", default))
     if (folder / "ml-100k").is_dir():
         return folder
-    message = f"real data not found at {folder}: set DISCREET_DATA to the folder that holds ml-100k/ and ml-1m/"
+    message = (
+        f"real data not found at {folder}: set DISCREET_DATA to the folder that holds ml-100k/ and"
+        " ml-1m/"
+    )
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)
@@ -41,7 +49,9 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """``run("train", "ratings.csv")`` does what a shell would do, without the second that a process costs."""
+    """``run("train", "ratings.csv")`` does what a shell would do, without the second that a
+    process costs.
+    """
     from discreet.cli import main
     from discreet.kernels import set_threads
 

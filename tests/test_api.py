@@ -1,4 +1,6 @@
-"""What is public can be had by the names in the documentation, and says its own name when it is called wrongly."""
+"""What is public can be had by the names in the documentation, and says its own name when it is
+called wrongly.
+"""
 
 import inspect
 import subprocess
@@ -20,9 +22,13 @@ def test_misspelled_keywords_name_the_class_and_the_near_miss(name):
         for call in (cls, cls(**needed).set_params):
             with pytest.raises((TypeError, ConfigError)) as caught:
                 call(**{wrong: 1})
-            answer = f"did you mean {known[0]!r}?" if wrong != "no_such_thing" else f"it has {known}"
+            answer = (
+                f"did you mean {known[0]!r}?" if wrong != "no_such_thing" else f"it has {known}"
+            )
             assert str(caught.value) == f"{name} has no parameter {wrong!r}: {answer}"
-    with pytest.raises(TypeError, match=rf"^{name}\(.*too many positional arguments; give parameters by name$"):
+    with pytest.raises(
+        TypeError, match=rf"^{name}\(.*too many positional arguments; give parameters by name$"
+    ):
         cls(*range(50))
 
 
@@ -30,7 +36,9 @@ def test_a_subclass_goes_by_its_own_name():
     class Mine(discreet.DPALS):
         pass
 
-    with pytest.raises(TypeError, match=r"^Mine has no parameter 'epsilonn': did you mean 'epsilon'"):
+    with pytest.raises(
+        TypeError, match=r"^Mine has no parameter 'epsilonn': did you mean 'epsilon'"
+    ):
         Mine(epsilonn=1)
 
 

@@ -9,7 +9,14 @@ import pytest
 
 from discreet import errors
 from discreet.data.datasets import describe
-from discreet.errors import LONGEST_MESSAGE, BudgetExceeded, ConfigError, DataError, is_out_of_memory, shorten
+from discreet.errors import (
+    LONGEST_MESSAGE,
+    BudgetExceeded,
+    ConfigError,
+    DataError,
+    is_out_of_memory,
+    shorten,
+)
 
 
 def test_a_long_value_is_cut_in_the_middle_and_the_advice_stays():
@@ -59,7 +66,9 @@ def raise_from(error, cause):
         ImportError("libarrow.so.2600: failed to map segment from shared object"),
         RuntimeError("can't start new thread"),
         RuntimeError("std::bad_alloc"),
-        raise_from(OSError("Could not load 'libllvmlite.so'"), OSError("x.so: failed to map segment")),
+        raise_from(
+            OSError("Could not load 'libllvmlite.so'"), OSError("x.so: failed to map segment")
+        ),
     ],
 )
 def test_too_little_memory_is_known_by_all_its_names(error):

@@ -1,4 +1,6 @@
-"""The examples run as they stand, and docs/extending.md names them and the files that it says to touch."""
+"""The examples run as they stand, and docs/extending.md names them and the files that it says
+to touch.
+"""
 
 import importlib.util
 import re

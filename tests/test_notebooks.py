@@ -1,4 +1,6 @@
-"""The notebooks of the site run from the first cell to the last, and what they said when they were stored is there."""
+"""The notebooks of the site run from the first cell to the last, and what they said when they
+were stored is there.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,13 @@ def test_a_notebook_runs(name, monkeypatch):
         if java.find() is None:
             say = pytest.fail if os.environ.get("CI", "").lower() == "true" else pytest.skip
             say("there is no Java 17: make java installs it")
-    monkeypatch.delenv("DISCREET_DATA", raising=False)  # the real people are for who stores the notebooks
+    # the real people are for who stores the notebooks
+    monkeypatch.delenv("DISCREET_DATA", raising=False)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)]))
-    monkeypatch.setenv("DISCREET_THREADS", "1")  # notebooks are small, and threads that wait cost as well
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # half the work for a short run
+    # notebooks are small, and threads that wait cost as well
+    monkeypatch.setenv("DISCREET_THREADS", "1")
+    # half the work for a short run
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     done = loaded(FOLDER / "execute.py").executed(FOLDER / f"{name}.ipynb")
     before = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     for now, stored in zip(code_of(done), code_of(before), strict=True):
@@ -54,7 +59,9 @@ def test_what_is_stored_is_whole_and_names_nobody(name):
     text = (FOLDER / f"{name}.ipynb").read_text(encoding="utf-8")
     notebook = nbformat.reads(text, as_version=4)
     nbformat.validate(notebook)
-    assert [cell.execution_count for cell in code_of(notebook)] == list(range(1, len(code_of(notebook)) + 1))
+    assert [cell.execution_count for cell in code_of(notebook)] == list(
+        range(1, len(code_of(notebook)) + 1)
+    )
     assert sum(bool(cell.outputs) for cell in code_of(notebook)) >= len(code_of(notebook)) - 2
     assert "Traceback" not in text
     assert re.findall(r"/(?:tmp|home|root|work|Users)/", text) == []

@@ -22,28 +22,35 @@ PACKAGE = Path(discreet.__file__).parent
 SAID = "compiled code is kept in"
 
 as_root = pytest.mark.skipif(
-    not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can become a user who may write nothing"
+    not hasattr(os, "getuid") or os.getuid() != 0,
+    reason="only root can become a user who may write nothing",
 )
 
 
 @pytest.fixture(scope="module")
 def interpreter():
-    """A Python that this user may run, and where the libraries are; root's own may lie in root's home."""
+    """A Python that this user may run, and where the libraries are; root's own may lie in
+    root's home.
+    """
     libraries = str(Path(numba.__file__).parents[1])
     usual = shutil.which(f"python{sys.version_info[0]}.{sys.version_info[1]}", path=os.defpath)
     for found in filter(None, (sys.executable, usual)):
         with contextlib.suppress(OSError):
             command = [found, "-c", "import numba"]
-            subprocess.run(command, env={"PYTHONPATH": libraries}, user=NOBODY, check=True, capture_output=True)
+            subprocess.run(
+                command, env={"PYTHONPATH": libraries}, user=NOBODY, check=True, capture_output=True
+            )
             return found, libraries
     return pytest.skip("no Python of this version can be run by anybody but root")
 
 
 @pytest.fixture(scope="module")
 def container(interpreter):
-    """A copy of the package that is read-only and a home that cannot be written, for a user who owns nothing.
+    """A copy of the package that is read-only and a home that cannot be written, for a user who
+    owns nothing.
 
-    What this machine has compiled before is put into the folder for temporary files, to save the time.
+    What this machine has compiled before is put into the folder for temporary files, to save the
+    time.
     """
     with tempfile.TemporaryDirectory() as made:  # pytest's own folders are for root alone
         yield locked(Path(made)), *interpreter
@@ -51,13 +58,17 @@ def container(interpreter):
 
 def locked(place: Path) -> Path:
     """Put everything in its place, and lock it."""
-    shutil.copytree(PACKAGE, place / "site" / "discreet", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        PACKAGE, place / "site" / "discreet", ignore=shutil.ignore_patterns("__pycache__")
+    )
     for name in ("home", "tmp", "work"):
         (place / name).mkdir()
     compiled = place / "tmp" / f"discreet-compiled-{NOBODY}"
     for room in {file.parent for file in PACKAGE.rglob("*.nbi")}:
         source = place / "site" / "discreet" / room.parent.relative_to(PACKAGE) / "any.py"
-        kept = compiled / numba.core.caching.UserProvidedCacheLocator.get_suitable_cache_subpath(str(source))
+        kept = compiled / numba.core.caching.UserProvidedCacheLocator.get_suitable_cache_subpath(
+            str(source)
+        )
         kept.mkdir(parents=True, exist_ok=True)
         for file in [*room.glob("*.nbi"), *room.glob("*.nbc")]:
             shutil.copy(file, kept)
@@ -73,7 +84,9 @@ def locked(place: Path) -> Path:
     return place
 
 
-def inside(container: tuple[Path, str, str], *args: object, **environment: str) -> subprocess.CompletedProcess[str]:
+def inside(
+    container: tuple[Path, str, str], *args: object, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run Python with these arguments as that user."""
     place, python, libraries = container
     plain = {
@@ -97,7 +110,9 @@ def inside(container: tuple[Path, str, str], *args: object, **environment: str) 
 
 @as_root
 def test_this_user_really_cannot_write(container):
-    script = "import os, sys; print([os.access(path, os.W_OK) for path in sys.argv[1:]], os.getuid())"
+    script = (
+        "import os, sys; print([os.access(path, os.W_OK) for path in sys.argv[1:]], os.getuid())"
+    )
     place = container[0]
     done = inside(container, "-c", script, place / "site" / "discreet", place / "home", place)
     assert done.stdout.split("]") == ["[False, False, False", f" {NOBODY}\n"], done.stderr
@@ -121,21 +136,29 @@ def test_a_model_is_trained_and_used(container):
         import numpy as np
         from discreet import DPMF, Ratings, load
         rng = np.random.default_rng(0)
-        ratings = Ratings.from_arrays(rng.integers(0, 300, 3000), rng.integers(0, 20, 3000), item_ids=range(20))
+        users, items = rng.integers(0, 300, 3000), rng.integers(0, 20, 3000)
+        ratings = Ratings.from_arrays(users, items, item_ids=range(20))
         DPMF(2, epsilon=5).fit(ratings).save("model")
         print(len(load("model").recommend([3, 4])[0]))
     """
     done = inside(container, "-c", script)
     assert (done.returncode, done.stdout) == (0, "10\n"), done.stderr
     assert done.stderr.count(SAID) == 1
-    assert inside(container, "-m", "discreet", "recommend", "model", "--history", "3,4").returncode == 0
+    assert (
+        inside(container, "-m", "discreet", "recommend", "model", "--history", "3,4").returncode
+        == 0
+    )
 
 
 def test_where_there_is_no_home_the_cache_folder_is_asked_for(monkeypatch):
     for name in ("HOME", "XDG_CACHE_HOME", "DISCREET_CACHE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Path, "home", classmethod(lambda cls: Path("~nobody-of-that-name").expanduser()))
-    with pytest.raises(DataError, match="there is no home folder to keep data sets in: set DISCREET_CACHE"):
+    monkeypatch.setattr(
+        Path, "home", classmethod(lambda cls: Path("~nobody-of-that-name").expanduser())
+    )
+    with pytest.raises(
+        DataError, match="there is no home folder to keep data sets in: set DISCREET_CACHE"
+    ):
         cache_folder()
 
 
@@ -153,11 +176,16 @@ def test_where_nothing_at_all_can_be_written_everything_is_compiled_anew(contain
     """
     done = inside(container, "-c", script)
     assert (done.returncode, done.stdout) == (0, "True None\n"), done.stderr
-    assert done.stderr.count("compiled code cannot be kept anywhere, so every start compiles again") == 1
+    assert (
+        done.stderr.count("compiled code cannot be kept anywhere, so every start compiles again")
+        == 1
+    )
 
 
 def test_the_folder_is_nobody_elses(tmp_path, monkeypatch):
-    """What numba keeps there is code that it will run: a folder that others can write, or made, is not taken."""
+    """What numba keeps there is code that it will run: a folder that others can write, or made,
+    is not taken.
+    """
     monkeypatch.setattr(_numba, "_usual", lambda: tmp_path)
     name = f"discreet-compiled-{os.getuid()}"
     assert next(_numba._private_folders()) == tmp_path / name

@@ -1,6 +1,8 @@
-"""Every block of code on the pages and in the README runs, in order, page by page, in a folder with the files it names.
+"""Every block of code on the pages and in the README runs, in order, page by page, in a folder with
+the files it names.
 
-What does not run is in `EXCLUDED`, with the reason, and a test keeps that list as short as it can be.
+What does not run is in `EXCLUDED`, with the reason, and a test keeps that list as short as it can
+be.
 """
 
 from __future__ import annotations
@@ -21,17 +23,27 @@ from discreet.cli import main
 from discreet.data.cinema import films
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = {page.stem: page for page in sorted((ROOT / "docs").glob("*.md"))} | {"README": ROOT / "README.md"}
+PAGES = {page.stem: page for page in sorted((ROOT / "docs").glob("*.md"))} | {
+    "README": ROOT / "README.md"
+}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 EXCLUDED = {
-    "make ": "commands of the repository: the Makefile's own comments, and the workflow, which runs them",
-    "pip install": "would install into the environment of the tests; tests/test_build.py installs a wheel",
+    "make ": (
+        "commands of the repository: the Makefile's own comments, and the workflow, which runs them"
+    ),
+    "pip install": (
+        "would install into the environment of the tests; tests/test_build.py installs a wheel"
+    ),
     "discreet serve": "runs until it is stopped: tests/serve/test_server.py starts it",
     "DISCREET_TOKEN=": "the same, with a token",
     "curl": "asks a service that runs: tests/serve/test_app.py asks the same",
-    "from pyspark.sql": "names a bucket and a cluster: tests/engines/test_spark.py and the notebook run it locally",
-    "discreet train ratings.parquet --engine spark": "needs Java: tests/engines/test_spark.py runs it",
+    "from pyspark.sql": (
+        "names a bucket and a cluster: tests/engines/test_spark.py and the notebook run it locally"
+    ),
+    "discreet train ratings.parquet --engine spark": (
+        "needs Java: tests/engines/test_spark.py runs it"
+    ),
     "import optuna": "an example with another library, which is none of the tests' own",
     "python -m research": "minutes of work: tests/research runs its parts",
     "discreet reproduce dpals-table5 --jobs": "hours of work",
@@ -39,23 +51,39 @@ EXCLUDED = {
     "discreet reproduce docs": "writes into docs/, from runs that are there",
     "discreet audit": "half a minute of processor time: tests/cli/test_audit_command.py runs it",
     "discreet report model/ --data train.csv": "as the line before it: tests/report",
-    "discreet budget verify people.sqlite --head": "the hash is of somebody's file: tests/cli/test_accounts.py",
-    "from discreet.testing import check_private_model": "eight seconds of work: tests/auditing/conformance/test_kit.py",
-    "discreet report model/ --sign-off": "runs that kit as well: tests/cli/test_sign_off_command.py",
+    "discreet budget verify people.sqlite --head": (
+        "the hash is of somebody's file: tests/cli/test_accounts.py"
+    ),
+    "from discreet.testing import check_private_model": (
+        "eight seconds of work: tests/auditing/conformance/test_kit.py"
+    ),
+    "discreet report model/ --sign-off": (
+        "runs that kit as well: tests/cli/test_sign_off_command.py"
+    ),
     "discreet tune": "a secret number of trainings: tests/cli/test_tune_command.py runs it",
 }
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
-    """(language, code) of every block that claims to run; blocks of text, data and pictures do not."""
+    """(language, code) of every block that claims to run; blocks of text, data and pictures do
+    not.
+    """
     found = BLOCK.findall(PAGES[page].read_text(encoding="utf-8"))
-    shell = [("shell", code) if language in ("bash", "sh", "console") else (language, code) for language, code in found]
-    bare = [("shell", code) if not language and "discreet " in code else (language, code) for language, code in shell]
+    shell = [
+        ("shell", code) if language in ("bash", "sh", "console") else (language, code)
+        for language, code in found
+    ]
+    bare = [
+        ("shell", code) if not language and "discreet " in code else (language, code)
+        for language, code in shell
+    ]
     return [(language, code) for language, code in bare if language in ("python", "shell")]
 
 
 def commands(code: str) -> list[str]:
-    """The lines of a shell block that are commands: with a $, where there is one, because the others are output."""
+    """The lines of a shell block that are commands: with a $, where there is one, because the
+    others are output.
+    """
     lines = re.sub(r"\\\n\s*", "", code).splitlines()
     marked = [line for line in lines if line.startswith("$ ")]
     return marked or [line for line in lines if line.strip() and not line.startswith((" ", "#"))]
@@ -75,7 +103,9 @@ RUN = [page for page in PAGES if any(reason(code) is None for _, code in blocks(
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory):
-    """The files that pages name: the ratings of some invented people in many forms, their films, and a model."""
+    """The files that pages name: the ratings of some invented people in many forms, their
+    films, and a model.
+    """
     folder = tmp_path_factory.mktemp("shelf")
     lines = ["item_id,title,genres"]
     lines += [f'{film.id},"{film.title}",{"|".join(film.genres)}' for film in films()]
@@ -86,7 +116,9 @@ def shelf(tmp_path_factory):
     frame = some.to_frame("pandas")
     frame.to_csv(folder / "ratings.csv", index=False)
     frame.drop(columns="rating").to_csv(folder / "clicks.csv", index=False)
-    frame.rename(columns={"user_id": "member", "item_id": "sku"}).to_csv(folder / "log.tsv", sep="\t", index=False)
+    frame.rename(columns={"user_id": "member", "item_id": "sku"}).to_csv(
+        folder / "log.tsv", sep="\t", index=False
+    )
     table = some.to_frame("pyarrow")
     for name in ("ratings.parquet", "2023.parquet"):
         parquet.write_table(table.slice(0, len(table) // 2), folder / name)
@@ -110,10 +142,14 @@ def folder(shelf, tmp_path, monkeypatch):
 
 
 def names_of_a_page(page):
-    """What pages about single models take for granted: ratings, in the forms that they are spoken of."""
+    """What pages about single models take for granted: ratings, in the forms that they are
+    spoken of.
+    """
     if page in FROM_NOTHING:
         return {}
-    ratings = discreet.Ratings.read("ratings.csv", items="films.csv").select_users(range(600), by="index")
+    ratings = discreet.Ratings.read("ratings.csv", items="films.csv").select_users(
+        range(600), by="index"
+    )
     return {
         "discreet": discreet,
         "ratings": ratings,
@@ -155,17 +191,25 @@ def test_every_block_of_a_page_runs(page, folder, capsys):
 
 
 def check_output(code, line, out):
-    """What a page shows under a command with a $ is what the command says, up to columns that are cut."""
+    """What a page shows under a command with a $ is what the command says, up to columns that
+    are cut.
+    """
     if not line.startswith("$ "):
         return
     shown = code.partition(line)[2].partition("\n$ ")[0].strip("\n").splitlines()
     said = {" ".join(text.split()) for text in out.splitlines()}
-    assert [text for text in shown if text.strip() and " ".join(text.split()) not in said] == [], line
+    assert [text for text in shown if text.strip() and " ".join(text.split()) not in said] == [], (
+        line
+    )
 
 
 def test_what_is_excluded_is_there_and_little():
-    """An entry that no page needs any more goes; so does a page of which nothing runs, unless it has no code."""
-    everything = [line for page in PAGES for _, code in blocks(page) for line in [code, *commands(code)]]
+    """An entry that no page needs any more goes; so does a page of which nothing runs, unless
+    it has no code.
+    """
+    everything = [
+        line for page in PAGES for _, code in blocks(page) for line in [code, *commands(code)]
+    ]
     used = {why for code in everything if (why := reason(code))}
     assert [begin for begin, why in EXCLUDED.items() if why not in used] == []
     silent = [page for page in PAGES if blocks(page) and page not in RUN]
@@ -176,7 +220,9 @@ def test_newcomers_see_no_caution(folder, capsys):
     """What the README and the first pages show on the embedded data is private without ifs."""
     for page in ("README", "index"):
         text = PAGES[page].read_text(encoding="utf-8")
-        for command in re.findall(r"^(?:\.venv/bin/)?discreet (train .*?)(?:\s+#.*)?$", text, re.MULTILINE):
+        for command in re.findall(
+            r"^(?:\.venv/bin/)?discreet (train .*?)(?:\s+#.*)?$", text, re.MULTILINE
+        ):
             with pytest.raises(SystemExit) as left:
                 main([*shlex.split(command), "--replace"])
             out, err = capsys.readouterr()
@@ -186,7 +232,9 @@ def test_newcomers_see_no_caution(folder, capsys):
 
 def test_five_lines_say_what_the_readme_shows(folder):
     """The list in the README is of one run: another has other noise, and the same kind of films."""
-    shown = re.findall(r"^\d  ([\w-]+) +(.+?) · (.+?)  +[\d.]+$", PAGES["README"].read_text("utf-8"), re.MULTILINE)
+    shown = re.findall(
+        r"^\d  ([\w-]+) +(.+?) · (.+?)  +[\d.]+$", PAGES["README"].read_text("utf-8"), re.MULTILINE
+    )
     assert len(shown) == 5
     known = {film.id: film for film in films()}
     for item, title, genres in shown:

@@ -1,4 +1,6 @@
-"""Progress where a person looks, and nowhere else; tables in notebooks in which nothing is markup."""
+"""Progress where a person looks, and nowhere else; tables in notebooks in which nothing is
+markup.
+"""
 
 import io
 import os
@@ -81,7 +83,10 @@ def test_an_error_takes_its_bar_with_it(terminal):
 def test_lines_where_they_are_asked_for(ratings, capsys):
     for option in ({"verbose": True}, {"progress": True}):
         discreet.ALS(4, iterations=2).fit(ratings, **option)
-        assert capsys.readouterr() == ("", "Training ALS: sweeps, 1 of 2\nTraining ALS: sweeps, 2 of 2\n")
+        assert capsys.readouterr() == (
+            "",
+            "Training ALS: sweeps, 1 of 2\nTraining ALS: sweeps, 2 of 2\n",
+        )
 
 
 def test_a_function_is_called_as_it_always_was(ratings):
@@ -91,14 +96,24 @@ def test_a_function_is_called_as_it_always_was(ratings):
 
 
 def test_other_things_are_refused(ratings):
-    with pytest.raises(ConfigError, match="progress is 'yes', but must be True, False or a function"):
+    with pytest.raises(
+        ConfigError, match="progress is 'yes', but must be True, False or a function"
+    ):
         discreet.Bias().fit(ratings, progress="yes")
 
 
 def test_a_real_pipe_and_a_real_notebook(monkeypatch):
     """In a kernel the bar is the browser's own, and it is emptied at the end."""
-    code = "import discreet; discreet.ALS(2, iterations=2).fit(discreet.load_dataset('cinema', scale=0.01))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "TERM": "x"})
+    code = (
+        "import discreet; discreet.ALS(2, iterations=2).fit(discreet.load_dataset('cinema',"
+        " scale=0.01))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TERM": "x"},
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     shows: list[str] = []
 
@@ -129,7 +144,9 @@ def test_a_real_pipe_and_a_real_notebook(monkeypatch):
 
 def test_a_secret_number_of_trainings_shows_no_bars(ratings, terminal):
     """`tune` must not be watched: bars would tell how many runs there were."""
-    discreet.tune(discreet.DPMF(epsilon=50, rating_range=(0.5, 5)), ratings, {"factors": [2, 3]}, runs=3)
+    discreet.tune(
+        discreet.DPMF(epsilon=50, rating_range=(0.5, 5)), ratings, {"factors": [2, 3]}, runs=3
+    )
     assert terminal.getvalue() == ""
 
 

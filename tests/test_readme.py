@@ -1,4 +1,6 @@
-"""The picture and the table of the README are what `python benchmarks/readme.py` makes of the measured numbers."""
+"""The picture and the table of the README are what `python benchmarks/readme.py` makes of the
+measured numbers.
+"""
 
 import importlib.util
 from html import unescape
@@ -39,4 +41,6 @@ def test_other_numbers_make_another_picture_and_another_table(maker, monkeypatch
     assert maker.compared() != before
     maker.draw(tmp_path / "q.svg")
     assert "0.9999" not in maker.described({})
-    assert maker.described(maker.curves()) in unescape((tmp_path / "q.svg").read_text(encoding="utf-8"))
+    assert maker.described(maker.curves()) in unescape(
+        (tmp_path / "q.svg").read_text(encoding="utf-8")
+    )

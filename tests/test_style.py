@@ -8,7 +8,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = [
-    file for folder in ("src", "examples", "benchmarks", "research") for file in sorted((ROOT / folder).rglob("*.py"))
+    file
+    for folder in ("src", "examples", "benchmarks", "research")
+    for file in sorted((ROOT / folder).rglob("*.py"))
 ]
 
 
@@ -24,8 +26,8 @@ def nested_conditionals(tree: ast.AST) -> Iterator[ast.AST]:
 def unrelated_assignments(tree: ast.AST) -> Iterator[ast.Assign]:
     """``a, b = f(x), g(y)``: two thoughts in one statement.
 
-    Allowed are swaps and other updates at once (``low, high = high, 2 * high``), parts of one thing (``a.x, a.y``), and
-    the same done to several (``f(x), f(y)``).
+    Allowed are swaps and other updates at once (``low, high = high, 2 * high``), parts of one thing
+    (``a.x, a.y``), and the same done to several (``f(x), f(y)``).
     """
     for node in ast.walk(tree):
         if (
@@ -40,22 +42,32 @@ def unrelated_assignments(tree: ast.AST) -> Iterator[ast.Assign]:
 
 def at_once(targets: ast.Tuple, values: list[ast.expr]) -> bool:
     assigned = {ast.unparse(target) for target in targets.elts}
-    return any(ast.unparse(part) in assigned for value in values for part in ast.walk(value) if _readable(part))
+    return any(
+        ast.unparse(part) in assigned
+        for value in values
+        for part in ast.walk(value)
+        if _readable(part)
+    )
 
 
 def of_one_thing(values: list[ast.expr]) -> bool:
     return (
-        all(isinstance(value, (ast.Attribute, ast.Subscript)) for value in values) and len(set(map(root, values))) == 1
+        all(isinstance(value, (ast.Attribute, ast.Subscript)) for value in values)
+        and len(set(map(root, values))) == 1
     )
 
 
 def alike(values: list[ast.expr]) -> bool:
-    plain = any(isinstance(value, (ast.Name, ast.Constant, ast.List, ast.Dict, ast.Set)) for value in values)
+    plain = any(
+        isinstance(value, (ast.Name, ast.Constant, ast.List, ast.Dict, ast.Set)) for value in values
+    )
     return not plain and len({ast.dump(shape(value)) for value in values}) == 1
 
 
 def shape(node: ast.AST) -> ast.AST:
-    """The expression without its names and numbers, but with the functions and methods that it calls."""
+    """The expression without its names and numbers, but with the functions and methods that it
+    calls.
+    """
 
     class Blank(ast.NodeTransformer):
         def visit_Name(self, name: ast.Name) -> ast.AST:
@@ -65,8 +77,13 @@ def shape(node: ast.AST) -> ast.AST:
             return ast.Constant(None)
 
         def visit_Call(self, call: ast.Call) -> ast.AST:
-            called = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
-            given = [self.visit(part) for part in (*call.args, *(keyword.value for keyword in call.keywords))]
+            called = (
+                call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+            )
+            given = [
+                self.visit(part)
+                for part in (*call.args, *(keyword.value for keyword in call.keywords))
+            ]
             return ast.Tuple([ast.Constant(called), *given])
 
     return Blank().visit(ast.parse(ast.unparse(node), mode="eval").body)
@@ -83,10 +100,14 @@ def _readable(part: ast.AST) -> bool:
     return isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))
 
 
-@pytest.mark.parametrize("found", [nested_conditionals, unrelated_assignments], ids=["conditionals", "assignments"])
+@pytest.mark.parametrize(
+    "found", [nested_conditionals, unrelated_assignments], ids=["conditionals", "assignments"]
+)
 def test_one_statement_is_one_thought(found):
     places = [
-        f"{file.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}" for file in FILES for node in found(_tree(file))
+        f"{file.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+        for file in FILES
+        for node in found(_tree(file))
     ]
     assert not places, "\n" + "\n".join(places)
 
@@ -110,7 +131,11 @@ def test_what_is_unrelated(text, bad):
 
 @pytest.mark.parametrize(
     ("text", "bad"),
-    [("a if b else (c if d else e)", True), ("f(a if b else c) if d else e", True), ("a if b else c", False)],
+    [
+        ("a if b else (c if d else e)", True),
+        ("f(a if b else c) if d else e", True),
+        ("a if b else c", False),
+    ],
 )
 def test_what_is_nested(text, bad):
     assert bool(list(nested_conditionals(ast.parse(text)))) == bad
@@ -132,7 +157,11 @@ def test_one_place_multiplies_a_noise_multiplier_by_a_sensitivity():
                 if "multiplier" in text and "sensitivity" in text:
                     yield node
 
-    found = {file.relative_to(ROOT / "src/discreet").as_posix() for file in FILES if list(multiplied(_tree(file)))}
+    found = {
+        file.relative_to(ROOT / "src/discreet").as_posix()
+        for file in FILES
+        if list(multiplied(_tree(file)))
+    }
     assert found == {"privacy/accounting/pricing.py", "auditing/conformance/guarantee_rules.py"}
 
 

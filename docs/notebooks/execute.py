@@ -1,4 +1,6 @@
-"""Runs the notebooks and stores what they say: python docs/notebooks/execute.py [name ...], or `make notebooks`."""
+"""Runs the notebooks and stores what they say: python docs/notebooks/execute.py [name ...], or
+`make notebooks`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ MOST_SECONDS = 300
 
 
 def executed(file: Path) -> nbformat.NotebookNode:
-    """The notebook as it is after a run in a fresh kernel, in an empty folder; an error in a cell is an error here."""
+    """The notebook as it is after a run in a fresh kernel, in an empty folder; an error in a
+    cell is an error here.
+    """
     os.environ.setdefault("IPYTHONDIR", tempfile.mkdtemp())  # no settings of whoever runs it
     notebook = nbformat.read(file, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +40,11 @@ def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
         cell.metadata.pop("execution", None)
         if cell.cell_type != "code":
             continue
-        kept = [output for output in cell.outputs if output.get("name") != "stderr" and not _empty(output)]
+        kept = [
+            output
+            for output in cell.outputs
+            if output.get("name") != "stderr" and not _empty(output)
+        ]
         for output in kept:
             if "text" in output:
                 output.text = re.sub(r"/tmp/\S*?/", "…/", output.text)

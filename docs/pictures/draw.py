@@ -1,4 +1,6 @@
-"""Draws the pictures of docs/how-it-works.md: python docs/pictures/draw.py writes the SVG files beside itself."""
+"""Draws the pictures of docs/how-it-works.md: python docs/pictures/draw.py writes the SVG files
+beside itself.
+"""
 
 from __future__ import annotations
 
@@ -16,47 +18,60 @@ class Picture:
         self.title = title
         self.parts: list[str] = []
 
-    def box(self, x: int, y: int, w: int, h: int, *lines: str, fill: str = PAPER, bold: bool = True) -> None:
+    def box(
+        self, x: int, y: int, w: int, h: int, *lines: str, fill: str = PAPER, bold: bool = True
+    ) -> None:
         """A box with its first line in bold."""
         self.parts.append(
-            f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="8" fill="{fill}" stroke="{INK}" stroke-width="1.5"/>'
+            f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="8" fill="{fill}" stroke="{INK}"'
+            ' stroke-width="1.5"/>'
         )
         top = y + h / 2 - 9 * (len(lines) - 1) + 5
         for at, line in enumerate(lines):
             self.word(x + w / 2, top + 18 * at, line, bold=bold and at == 0)
 
-    def word(self, x: float, y: float, text: str, *, bold: bool = False, soft: bool = False) -> None:
+    def word(
+        self, x: float, y: float, text: str, *, bold: bool = False, soft: bool = False
+    ) -> None:
         weight = ' font-weight="600"' if bold else ""
         color = SOFT if soft else INK
         self.parts.append(
-            f'<text x="{x:g}" y="{y:g}" text-anchor="middle" fill="{color}"{weight}>{escape(text)}</text>'
+            f'<text x="{x:g}" y="{y:g}" text-anchor="middle"'
+            f' fill="{color}"{weight}>{escape(text)}</text>'
         )
 
     def arrow(self, *points: tuple[int, int]) -> None:
         path = " ".join(f"{x},{y}" for x, y in points)
         self.parts.append(
-            f'<polyline points="{path}" fill="none" stroke="{INK}" stroke-width="1.8" marker-end="url(#tip)"/>'
+            f'<polyline points="{path}" fill="none" stroke="{INK}" stroke-width="1.8"'
+            ' marker-end="url(#tip)"/>'
         )
 
     def wall(self, x: int, y: int, height: int, gap: tuple[int, int]) -> None:
         """A wall with one door in it."""
         for begin, end in ((y, gap[0]), (gap[1], y + height)):
-            self.parts.append(f'<line x1="{x}" y1="{begin}" x2="{x}" y2="{end}" stroke="{INK}" stroke-width="7"/>')
+            self.parts.append(
+                f'<line x1="{x}" y1="{begin}" x2="{x}" y2="{end}" stroke="{INK}" stroke-width="7"/>'
+            )
 
     def save(self, path: Path) -> None:
         width, height = self.size
         path.write_text(
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img" '
-            f'font-family="system-ui, sans-serif" font-size="14"><title>{escape(self.title)}</title>'
-            f'<defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8" '
-            f'orient="auto-start-reverse"><path d="M0 0L10 5L0 10z" fill="{INK}"/></marker></defs>'
-            f'<rect width="{width}" height="{height}" rx="12" fill="#f5f8f8"/>{"".join(self.parts)}</svg>\n',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
+            f' width="{width}" role="img" font-family="system-ui, sans-serif"'
+            f' font-size="14"><title>{escape(self.title)}</title><defs><marker id="tip" viewBox="0'
+            ' 0 10 10" refX="9" refY="5" markerWidth="8" markerHeight="8"'
+            ' orient="auto-start-reverse"><path d="M0 0L10 5L0 10z"'
+            f' fill="{INK}"/></marker></defs><rect width="{width}" height="{height}" rx="12"'
+            f' fill="#f5f8f8"/>{"".join(self.parts)}</svg>\n',
             encoding="utf-8",
         )
 
 
 def one_door() -> Picture:
-    picture = Picture(820, 330, "Sums over people leave through one door, which charges first and then adds noise")
+    picture = Picture(
+        820, 330, "Sums over people leave through one door, which charges first and then adds noise"
+    )
     picture.word(190, 32, "sealed: nobody looks in here", soft=True)
     picture.word(645, 32, "public: do what you like", soft=True)
     for at in range(3):
@@ -78,19 +93,40 @@ def one_door() -> Picture:
 
 
 def joint_privacy() -> Picture:
-    picture = Picture(820, 250, "Item vectors are public; a person's vector is computed where the history is")
+    picture = Picture(
+        820, 250, "Item vectors are public; a person's vector is computed where the history is"
+    )
     picture.box(30, 85, 170, 80, "item vectors V", "(ε, δ)-private,", "for everybody", fill=PUBLIC)
     for at, (name, what) in enumerate((("Ada", "science fiction"), ("Bo", "comedies"))):
         y = 30 + 110 * at
         picture.arrow((200, 125), (240, 125), (240, y + 40), (278, y + 40))
-        picture.box(280, y, 180, 80, f"{name}'s device", f"history: {what}", f"{name}'s own vector u", fill=PRIVATE)
+        picture.box(
+            280,
+            y,
+            180,
+            80,
+            f"{name}'s device",
+            f"history: {what}",
+            f"{name}'s own vector u",
+            fill=PRIVATE,
+        )
         picture.arrow((460, y + 40), (538, y + 40))
-        picture.box(540, y, 250, 80, f"{name}'s list", "u · V, seen by", f"{name} alone", fill=PRIVATE)
+        picture.box(
+            540, y, 250, 80, f"{name}'s list", "u · V, seen by", f"{name} alone", fill=PRIVATE
+        )
     return picture
 
 
 def layers() -> Picture:
-    rooms = ["cli", "serve  ·  report", "experiments", "testing", "evaluation", "models  ·  engines", "privacy"]
+    rooms = [
+        "cli",
+        "serve  ·  report",
+        "experiments",
+        "testing",
+        "evaluation",
+        "models  ·  engines",
+        "privacy",
+    ]
     picture = Picture(620, 60 + 46 * (len(rooms) + 2), "Imports go down only")
     for at, room in enumerate([*rooms, "kernels  ·  data", "errors"]):
         fill = PRIVATE if room == "privacy" else PAPER
@@ -103,7 +139,11 @@ def layers() -> Picture:
 
 def main() -> None:
     here = Path(__file__).parent
-    for name, draw in (("one-door", one_door), ("joint-privacy", joint_privacy), ("layers", layers)):
+    for name, draw in (
+        ("one-door", one_door),
+        ("joint-privacy", joint_privacy),
+        ("layers", layers),
+    ):
         draw().save(here / f"{name}.svg")
 
 

@@ -1,14 +1,17 @@
 """An engine of your own: people whose ratings lie in several sources, such as one for each country.
 
-Run it with ``python examples/extending/new_engine.py``. An engine seals people in blocks; steps and sums are the
-library's, and exact, so that the model has the same bits as from one table. No user may be in two blocks.
+Run it with ``python examples/extending/new_engine.py``. An engine seals people in blocks; steps and
+sums are the library's, and exact, so that the model has the same bits as from one table. No user
+may be in two blocks.
 """
 
 import numpy as np
 
 import discreet
 from discreet.engines import LocalRatings, RatingsSource
-from discreet.privacy.sealed import KEY  # only `privacy` and `engines` may import this: an engine belongs to them
+
+# only `privacy` and `engines` may import this: an engine belongs to them
+from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.base import Public
 from discreet.privacy.users.sealed_users import Users, seal
 
@@ -34,7 +37,9 @@ class ManySources:
 
     def seal(self, bounds, *, seed=0):
         sealed = [seal(source, bounds, seed=seed) for source in self._sources]
-        return Users([block for users in sealed for block in users.open(KEY)], Public(bounds, self.n_items))
+        return Users(
+            [block for users in sealed for block in users.open(KEY)], Public(bounds, self.n_items)
+        )
 
 
 def main():
@@ -42,7 +47,9 @@ def main():
     half = ratings.n_users // 2
     north = ratings.select_users(np.arange(half))
     south = ratings.select_users(np.arange(half, ratings.n_users))
-    people = ManySources([north, south], dict(zip(ratings.item_ids.tolist(), ratings.titles, strict=True)))
+    people = ManySources(
+        [north, south], dict(zip(ratings.item_ids.tolist(), ratings.titles, strict=True))
+    )
     assert isinstance(people, RatingsSource)
     assert isinstance(LocalRatings(ratings), RatingsSource)
     model = discreet.DPMF(epsilon=5.0, goal="rating", rating_range=(0.5, 5.0)).fit(people)

@@ -1,7 +1,7 @@
 """A private model of your own: items by how many people liked them, and nothing personal.
 
-Run it with ``python examples/extending/new_model.py``. An algorithm is a frozen dataclass, a model a shell around it.
-`discreet.testing` then gives you the whole conformance kit for nothing.
+Run it with ``python examples/extending/new_model.py``. An algorithm is a frozen dataclass, a model
+a shell around it. `discreet.testing` then gives you the whole conformance kit for nothing.
 """
 
 from dataclasses import dataclass, replace
@@ -82,7 +82,11 @@ def main():
     model = PrivatePopularity(epsilon=1.0).fit(discreet.load_dataset("cinema", scale=0.1))
     print(model.recommend([], n=5)[0].tolist())
     print(model.privacy_)
-    print(check_private_model(PrivatePopularity(epsilon=1.0), people=4, draws=2000, rules=["statement", "neighbors"]))
+    print(
+        check_private_model(
+            PrivatePopularity(epsilon=1.0), people=4, draws=2000, rules=["statement", "neighbors"]
+        )
+    )
 
 
 if __name__ == "__main__":

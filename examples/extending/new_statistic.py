@@ -1,7 +1,9 @@
-"""A statistic of your own: how many people liked each item, where a person counts as one however much they rated.
+"""A statistic of your own: how many people liked each item, where a person counts as one however
+much they rated.
 
-Run it with ``python examples/extending/new_statistic.py``. A statistic owns its sensitivity: the docstring proves it;
-in the library it would also be an example in tests/privacy/test_registry.py, which sets adversaries on it.
+Run it with ``python examples/extending/new_statistic.py``. A statistic owns its sensitivity: the
+docstring proves it; in the library it would also be an example in tests/privacy/test_registry.py,
+which sets adversaries on it.
 """
 
 from dataclasses import dataclass
@@ -21,7 +23,8 @@ from discreet.privacy.users.sealed_users import seal
 @register("one voice each")
 @dataclass(frozen=True)
 class OneVoiceEach(Statistic):
-    """Σ_i x_ij with x_ij = 1/√n_i for the n_i items that i rated above the center: a user adds a vector of norm 1.
+    """Σ_i x_ij with x_ij = 1/√n_i for the n_i items that i rated above the center: a user adds a
+    vector of norm 1.
 
     Entries are never negative, so that replacing a user moves the sum by at most √2.
     """

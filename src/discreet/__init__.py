@@ -1,6 +1,7 @@
 """discreet: matrix-factorization recommenders trained with user-level differential privacy.
 
-The names in ``__all__`` are the public API. They are imported on first use, so that ``import discreet`` stays fast.
+The names in ``__all__`` are the public API. They are imported on first use, so that ``import
+discreet`` stays fast.
 """
 
 from __future__ import annotations

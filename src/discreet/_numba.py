@@ -1,12 +1,15 @@
-"""Compiling, wherever this library is installed: numba's decorator, which does without a writable home.
+"""Compiling, wherever this library is installed: numba's decorator, which does without a writable
+home.
 
-Compiled code is kept between two starts: beside the source or, where that is read-only, in the user's cache folder.
-In a locked-down container neither can be written, and numba itself would refuse to define a single function. So a
-folder for temporary files takes their place, and where there is none of these either, nothing is kept. What numba keeps
-is code that it runs, so the folder must be one that nobody else can write.
+Compiled code is kept between two starts: beside the source or, where that is read-only, in the
+user's cache folder. In a locked-down container neither can be written, and numba itself would
+refuse to define a single function. So a folder for temporary files takes their place, and where
+there is none of these either, nothing is kept. What numba keeps is code that it runs, so the folder
+must be one that nobody else can write.
 
-Whoever shows progress can be `told` what is being compiled: on a fresh installation that is most of the time that the
-first training takes. numba itself is imported by the first function that is to be compiled.
+Whoever shows progress can be `told` what is being compiled: on a fresh installation that is most of
+the time that the first training takes. numba itself is imported by the first function that is to be
+compiled.
 """
 
 from __future__ import annotations
@@ -24,18 +27,25 @@ from typing import Any
 
 logger = logging.getLogger("discreet")
 
-Told = Callable[[int, str], None]  # how many functions have been compiled so far, and the name of the next one
+# how many functions have been compiled so far, and the name of the next one
+Told = Callable[[int, str], None]
 _told: list[Told] = []
 
 
 def njit(function: Any = None, **options: Any) -> Any:
     """`numba.njit`, with ``cache=True`` as far as there is a folder to keep compiled code in."""
-    return _compile(function, options) if function is not None else lambda given: _compile(given, options)
+    return (
+        _compile(function, options)
+        if function is not None
+        else lambda given: _compile(given, options)
+    )
 
 
 @contextmanager
 def on_compile(tell: Told) -> Iterator[None]:
-    """While the block runs, `tell` hears of every function that is compiled and not found in a cache."""
+    """While the block runs, `tell` hears of every function that is compiled and not found in a
+    cache.
+    """
     _told.append(tell)
     try:
         yield
@@ -91,8 +101,8 @@ def _use_temporary_folder() -> Path | None:
     os.environ["NUMBA_CACHE_DIR"] = str(folder)  # numba reads it again from time to time
     numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
     logger.warning(
-        "compiled code is kept in %s, because neither the installation nor the home folder can be written: "
-        "set NUMBA_CACHE_DIR to keep it elsewhere",
+        "compiled code is kept in %s, because neither the installation nor the home folder can be"
+        " written: set NUMBA_CACHE_DIR to keep it elsewhere",
         folder,
     )
     return folder
@@ -110,7 +120,8 @@ def _private_folders() -> Iterator[Path]:
                 if _is_private(folder):
                     yield folder
                     continue
-        with contextlib.suppress(OSError):  # the name is taken, perhaps on purpose: one that nobody can foresee
+        # the name is taken, perhaps on purpose: one that nobody can foresee
+        with contextlib.suppress(OSError):
             yield Path(tempfile.mkdtemp(prefix="discreet-compiled-", dir=place))
 
 
@@ -123,7 +134,9 @@ def _usual() -> Path | None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether it is a folder, and no link to one, that belongs to this user and that nobody else can open."""
+    """Whether it is a folder, and no link to one, that belongs to this user and that nobody
+    else can open.
+    """
     about = os.lstat(folder)
     ours = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o077
     return ours and os.access(folder, os.W_OK | os.X_OK)

@@ -1,7 +1,8 @@
 """Every error that discreet raises on purpose.
 
-The message of each says what was given, what is allowed and what to do; the command line prints it as one sentence and
-exits with code 2. Errors raised from private data name the problem, never a user or a value.
+The message of each says what was given, what is allowed and what to do; the command line prints it
+as one sentence and exits with code 2. Errors raised from private data name the problem, never a
+user or a value.
 """
 
 import errno
@@ -19,7 +20,9 @@ _OUT_OF_MEMORY = (
 
 
 def shorten(message: str) -> str:
-    """Cut the middle out of a message that quotes a long value; its beginning and its advice stay."""
+    """Cut the middle out of a message that quotes a long value; its beginning and its advice
+    stay.
+    """
     if len(message) <= LONGEST_MESSAGE:
         return message
     mark = " … "
@@ -27,7 +30,9 @@ def shorten(message: str) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether too little memory is what went wrong, in whatever words the part that failed says it."""
+    """Tell whether too little memory is what went wrong, in whatever words the part that failed
+    says it.
+    """
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -76,7 +81,9 @@ class BudgetExceeded(PrivacyError):
 
 
 class DamagedStore(PrivacyError):
-    """A store of budgets was damaged, changed or rolled back, so that no balance in it can be believed."""
+    """A store of budgets was damaged, changed or rolled back, so that no balance in it can be
+    believed.
+    """
 
 
 class PlanMismatch(PrivacyError):

@@ -1,6 +1,8 @@
-"""Gaussian, Laplace and Huber noise, each with its price: for any statistic, inside this library or elsewhere.
+"""Gaussian, Laplace and Huber noise, each with its price: for any statistic, inside this library or
+elsewhere.
 
-What is public of `discreet.privacy.accounting.mechanisms`; docs/mechanisms.md says which to use when.
+What is public of `discreet.privacy.accounting.mechanisms`; docs/mechanisms.md says which to use
+when.
 """
 
 from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism

@@ -1,7 +1,8 @@
-"""How work and results show themselves to people: a bar where somebody looks, and small tables in notebooks.
+"""How work and results show themselves to people: a bar where somebody looks, and small tables in
+notebooks.
 
-A bar is shown on a terminal and in a notebook, and nowhere else: pipes and log files carry results. There is one bar at
-a time, and none for what is done in an instant.
+A bar is shown on a terminal and in a notebook, and nowhere else: pipes and log files carry results.
+There is one bar at a time, and none for what is done in an instant.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def progress_bar(progress: ShowProgress, what: str, *, verbose: bool = False) ->
     Parameters
     ----------
     progress : function, bool or None
-        A function is used as it is. By default (None) a bar is shown where a person looks; True shows the steps in any
-        case, as lines where a bar cannot move; False shows nothing.
+        A function is used as it is. By default (None) a bar is shown where a person looks; True
+        shows the steps in any case, as lines where a bar cannot move; False shows nothing.
     what : str
         What is being done, in a word or two.
     verbose : bool
@@ -63,7 +64,10 @@ def progress_bar(progress: ShowProgress, what: str, *, verbose: bool = False) ->
         yield progress
         return
     if progress not in (None, True, False):
-        raise ConfigError(f"progress is {progress!r}, but must be True, False or a function of (done, total, text)")
+        raise ConfigError(
+            f"progress is {progress!r}, but must be True, False or a function of (done, total,"
+            " text)"
+        )
     seen = in_notebook() or shows_progress(sys.stderr)
     if verbose or (progress and not seen):
         yield _lines(what)
@@ -106,13 +110,21 @@ class _TerminalBar:
             self._show(text, completed=done, total=total or None)
 
     def on_compile(self, compiled: int, name: str) -> None:
-        """How many there will be is not known, so the bar only moves; the next step takes it back."""
+        """How many there will be is not known, so the bar only moves; the next step takes it
+        back.
+        """
         self._show(f"{COMPILING} ({compiled} functions so far, now {name})", refresh=True)
 
     def _show(self, text: str, **state: Any) -> None:
         if self._bar is None:
             from rich.console import Console
-            from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import (
+                BarColumn,
+                Progress,
+                TaskProgressColumn,
+                TextColumn,
+                TimeElapsedColumn,
+            )
 
             words = TextColumn("{task.description}", markup=False)
             columns = (words, BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
@@ -140,7 +152,10 @@ class _NotebookBar:
         if now - self._since < PATIENCE or (now - self._last < 0.1 and done < total):
             return
         self._last = now
-        self._show(f"{escape(self._what)}: {escape(text)} <progress value='{done}' max='{total or 1}'></progress>")
+        self._show(
+            f"{escape(self._what)}: {escape(text)} <progress value='{done}'"
+            f" max='{total or 1}'></progress>"
+        )
 
     def on_compile(self, compiled: int, name: str) -> None:
         text = f"{COMPILING} ({compiled} functions so far)"
@@ -165,7 +180,9 @@ class _NotebookBar:
 def html_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A table; whatever is in the cells comes out as text."""
     top = "".join(f"<th>{escape(str(name))}</th>" for name in head)
-    lines = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
     return f"<table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table>"
 
 

@@ -1,7 +1,8 @@
-"""What models of `implicit` do, on a checkerboard whose right answers are known, and in its own evaluation.
+"""What models of `implicit` do, on a checkerboard whose right answers are known, and in its own
+evaluation.
 
-Every even user likes every even item and every odd one every odd one, but for one item each, which is withheld: it is
-the one that a list must begin with.
+Every even user likes every even item and every odd one every odd one, but for one item each, which
+is withheld: it is the one that a list must begin with.
 """
 
 import numpy as np
@@ -19,7 +20,9 @@ ITEMS = 50
 
 
 def checkerboard(users, items=ITEMS):
-    """Who likes what, without the withheld item of each user, which is the first of the row's return value."""
+    """Who likes what, without the withheld item of each user, which is the first of the row's
+    return value.
+    """
     withheld = 2 * (np.arange(users) // 2 % (items // 2)) + np.arange(users) % 2
     likes = (np.arange(users)[:, None] + np.arange(items)) % 2 == 0
     likes[np.arange(users), withheld] = False
@@ -27,9 +30,13 @@ def checkerboard(users, items=ITEMS):
 
 
 MODELS = {
-    "DPMF": (lambda: discreet.DPMF(8, epsilon=20, rating_range=(0, 1), noise="seeded", random_state=0), USERS),
+    "DPMF": (
+        lambda: discreet.DPMF(8, epsilon=20, rating_range=(0, 1), noise="seeded", random_state=0),
+        USERS,
+    ),
     "ALS": (lambda: discreet.ALS(3, feedback="implicit", regularization=1.0), 100),
-    "implicit": (lambda: AlternatingLeastSquares(3, regularization=1.0, random_state=1), 100),  # the tests are right
+    # the tests are right
+    "implicit": (lambda: AlternatingLeastSquares(3, regularization=1.0, random_state=1), 100),
 }
 
 
@@ -104,7 +111,8 @@ def test_similar_items_are_of_the_same_color_and_begin_with_the_item(board):
     model, _, _ = board
     for item in range(ITEMS):
         ids, scores = model.similar_items(item, N=10)
-        assert ids[0] == item or not isinstance(model, ImplicitAdapter)  # implicit decides ties by chance
+        # implicit decides ties by chance
+        assert ids[0] == item or not isinstance(model, ImplicitAdapter)
         assert scores[0] == pytest.approx(1.0, abs=1e-4)
         assert (ids % 2 == item % 2).all()
     many, _ = model.similar_items(np.arange(6), N=4)
@@ -120,7 +128,9 @@ def test_a_users_vector_gives_the_scores(board):
     model, _, user_items = board
     vector = np.asarray(model.recalculate_user(0, user_items[0])).ravel()
     own = np.asarray(model.item_factors) @ vector
-    ids, _ = model.recommend(0, user_items[0], N=ITEMS, filter_already_liked_items=False, recalculate_user=True)
+    ids, _ = model.recommend(
+        0, user_items[0], N=ITEMS, filter_already_liked_items=False, recalculate_user=True
+    )
     assert own[ids[0]] == pytest.approx(own.max(), abs=1e-5)
     assert (np.diff(own[ids]) <= 1e-5).all()
 
@@ -133,8 +143,12 @@ def test_implicits_own_evaluation_takes_it():
     model.fit(train, show_progress=False)
     assert model.privacy_.private
     found = ranking_metrics_at_k(model, train, test, K=20, show_progress=False)
-    lists, _ = model.model.recommend_many(discreet.Ratings.from_csr(train, item_ids=np.arange(train.shape[1])), 20)
-    hits = sum(len(set(lists[u].tolist()) & set(test[u].indices.tolist())) for u in range(train.shape[0]))
+    lists, _ = model.model.recommend_many(
+        discreet.Ratings.from_csr(train, item_ids=np.arange(train.shape[1])), 20
+    )
+    hits = sum(
+        len(set(lists[u].tolist()) & set(test[u].indices.tolist())) for u in range(train.shape[0])
+    )
     wanted = sum(min(20, len(test[u].indices)) for u in range(train.shape[0]))
     assert found["precision"] == pytest.approx(hits / wanted, rel=1e-6)
     other = AlternatingLeastSquares(8, random_state=0)
@@ -153,20 +167,26 @@ def test_it_is_saved_and_read(tmp_path, ours):
     model, user_items = ours
     model.save(tmp_path / "m")
     again = ImplicitAdapter.load(tmp_path / "m")
-    for found, expected in zip(again.recommend(3, user_items[3]), model.recommend(3, user_items[3]), strict=True):
+    for found, expected in zip(
+        again.recommend(3, user_items[3]), model.recommend(3, user_items[3]), strict=True
+    ):
         assert np.array_equal(found, expected)
 
 
 def test_steps_are_told():
     told = []
-    ImplicitAdapter(discreet.ALS(2, iterations=3)).fit(checkerboard(40)[1], callback=lambda *what: told.append(what))
+    ImplicitAdapter(discreet.ALS(2, iterations=3)).fit(
+        checkerboard(40)[1], callback=lambda *what: told.append(what)
+    )
     assert [step for step, _ in told] == [0, 1, 2]
     assert all(seconds >= 0 for _, seconds in told)
 
 
 def test_what_is_refused_says_why(ours):
     model, user_items = ours
-    with pytest.raises(ConfigError, match="a user's vector is computed from that user's own history"):
+    with pytest.raises(
+        ConfigError, match="a user's vector is computed from that user's own history"
+    ):
         model.similar_users(3)
     with pytest.raises(AttributeError, match="computed for that user alone"):
         model.user_factors  # noqa: B018

@@ -1,7 +1,8 @@
 """Our scorer in LensKit's pipelines, by LensKit's own tests for scorers.
 
-LensKit needs torch (with what PyPI's brings, 6 GB) and pandas 2, so it is not among what the other tests need: `make
-lenskit` runs this file in an environment of its own, and says so if anything is missing there.
+LensKit needs torch (with what PyPI's brings, 6 GB) and pandas 2, so it is not among what the other
+tests need: `make lenskit` runs this file in an environment of its own, and says so if anything is
+missing there.
 """
 
 import importlib.util
@@ -69,7 +70,9 @@ class TestForLists(ScorerTests):
 
 class TestForRatings(ScorerTests):
     component = PrivateScorer
-    config = PrivateScorerConfig(epsilon=5, parameters={**RANGE, "goal": "rating"}, public_items=True)
+    config = PrivateScorerConfig(
+        epsilon=5, parameters={**RANGE, "goal": "rating"}, public_items=True
+    )
     expected_rmse = 0.9
 
 
@@ -79,7 +82,9 @@ class TestWithoutPrivacy(ScorerTests):
 
 
 def test_scores_are_those_of_our_own_predict(ml_ratings, ml_ds):
-    pipe = predict_pipeline(PrivateScorer(epsilon=5, parameters={**RANGE, "goal": "rating"}), fallback=False)
+    pipe = predict_pipeline(
+        PrivateScorer(epsilon=5, parameters={**RANGE, "goal": "rating"}), fallback=False
+    )
     pipe.train(ml_ds)
     scorer = pipe.component("scorer")
     split = random_ratings(discreet.Ratings.from_frame(ml_ratings), seed=0)
@@ -125,5 +130,7 @@ def test_lenskits_own_evaluation_takes_it(ml_ds):
         analysis = RunAnalysis()
         analysis.add_metric(NDCG(n=20))
         lists = batch.recommend(pipe, fold.test, n_jobs=1)
-        measured[epsilon] = float(analysis.measure(lists, fold.test).list_summary().loc["NDCG@20", "mean"])
+        measured[epsilon] = float(
+            analysis.measure(lists, fold.test).list_summary().loc["NDCG@20", "mean"]
+        )
     assert measured[10.0] > 1.5 * measured[1e-3]

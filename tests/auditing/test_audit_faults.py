@@ -1,4 +1,6 @@
-"""Planted faults are refuted by the levels that docs/verification.md says; all of them by audit_tables.py."""
+"""Planted faults are refuted by the levels that docs/verification.md says; all of them by
+audit_tables.py.
+"""
 
 import pytest
 
@@ -67,12 +69,22 @@ def test_signed_pairs_that_are_priced_without_their_sign_are_refuted_without_a_s
     fault = "pairs of residuals are priced as if they had no sign"
     with planted(fault):
         (level,) = audit(SHOWING[WHERE[fault]](), levels=["transcript"], search=0).levels
-    assert any("'pairs or biases' moves by 1.41" in finding for finding in level.findings), level.findings
+    assert any("'pairs or biases' moves by 1.41" in finding for finding in level.findings), (
+        level.findings
+    )
 
 
 @pytest.mark.parametrize(
     "name",
-    ["UsesExactCounts", "TellsInDetails", "ShapesByData", "FitsTwice", "PrintsTheShape", "PeeksUnseen", "PromisesLess"],
+    [
+        "UsesExactCounts",
+        "TellsInDetails",
+        "ShapesByData",
+        "FitsTwice",
+        "PrintsTheShape",
+        "PeeksUnseen",
+        "PromisesLess",
+    ],
 )
 def test_a_model_with_a_fault_of_its_own_is_refuted(name):
     made = planted_classes()[name](3, epsilon=1.0, rating_range=(1.0, 5.0))
@@ -97,7 +109,9 @@ def test_every_fault_is_refuted_or_explained():
     for name, row in on_the_page("faults").items():
         assert ("refutes" in row) != (name in EXPLAINED), name
         assert UNEXPLAINED not in row, name
-        assert row.endswith(f" | {caught_by(name)}"), "run: python tests/support/audit_tables.py caught"
+        assert row.endswith(f" | {caught_by(name)}"), (
+            "run: python tests/support/audit_tables.py caught"
+        )
     assert set(WHERE) <= set(FAULTS)
 
 

@@ -1,4 +1,6 @@
-"""Every private model stands all three levels, and the worst canary comes close to what is claimed."""
+"""Every private model stands all three levels, and the worst canary comes close to what is
+claimed.
+"""
 
 import json
 import math
@@ -30,8 +32,9 @@ MODELS = {
     "DPSGLD": (discreet.DPSGLD, {"iterations": 6}),
     "DPSGD": (discreet.DPSGD, {"iterations": 8}),
 }
-#: Whose price is a bound that no user reaches: Huber noise is the same on and off the diagonal of a Gram matrix; and on
-#: what factors are worth, three lines of 1 % of μ² each, nobody has so much to say. Without them it is √0.97 = 0.985.
+#: Whose price is a bound that no user reaches: Huber noise is the same on and off the diagonal of a
+#: Gram matrix; and on what factors are worth, three lines of 1 % of μ² each, nobody has so much to
+#: say. Without them it is √0.97 = 0.985.
 NOT_REACHED = {"HuberALS": 0.95, "HuberALS, pure": 0.9, "DPMF, rating": 0.984}
 
 
@@ -63,7 +66,9 @@ def test_the_noise_is_as_large_as_its_price(name):
     assert level.found <= level.claimed * (1 + 1e-9)
     assert len(level.details["with"]) + len(level.details["without"]) == level.details["fits"] >= 30
     # seven standard errors: noise of another size would not pass for it
-    for variance, n in zip(level.details["variance"].values(), level.details["numbers"].values(), strict=True):
+    for variance, n in zip(
+        level.details["variance"].values(), level.details["numbers"].values(), strict=True
+    ):
         assert abs(variance - 1) < 7 * math.sqrt(2 / n)
 
 
@@ -98,7 +103,9 @@ def test_an_attack_on_coins_alone_guesses_nothing():
     found = attack(rng.normal(size=(4000, 5)), rng.random(4000) < 0.5, 0.05)
     assert abs(found.right - found.made / 2) < 5 * math.sqrt(found.made) / 2
     coins = rng.random(4000) < 0.5
-    found = attack(np.column_stack([coins + 0.1 * rng.normal(size=4000), rng.normal(size=4000)]), coins, 0.05)
+    found = attack(
+        np.column_stack([coins + 0.1 * rng.normal(size=4000), rng.normal(size=4000)]), coins, 0.05
+    )
     assert found.right == found.made
 
 
@@ -118,14 +125,20 @@ def test_canaries_come_first_and_leave_the_crowd_as_it_is():
 
 
 def test_an_audit_is_a_value_that_comes_back_from_json(tmp_path):
-    found = discreet.audit(discreet.DPMF, epsilon=1.0, levels=["transcript", "one-run"], search=2, canaries=200, seed=1)
+    found = discreet.audit(
+        discreet.DPMF, epsilon=1.0, levels=["transcript", "one-run"], search=2, canaries=200, seed=1
+    )
     assert [level.name for level in found.levels] == ["transcript", "one run"]
     assert not found.refuted
     assert "no proof" in found.verdict
     assert found.claim.unit == "mu"
     found.save(tmp_path / "audit.json")
     again = Audit.load(tmp_path / "audit.json")
-    assert again.to_dict() == found.to_dict() == json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
+    assert (
+        again.to_dict()
+        == found.to_dict()
+        == json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
+    )
     assert str(again) == str(found)
     for text in ("not JSON", "[]", "{}", '{"format": "another"}'):
         (tmp_path / "bad.json").write_text(text, encoding="utf-8")

@@ -8,8 +8,9 @@ from scipy import stats
 from discreet.auditing import one_run_bounds as bounds
 from discreet.errors import ConfigError
 
-#: Canaries, guesses, right ones, δ, significance; ε by Steinke et al. and by f-DP for Gaussian privacy, as
-#: _epsilon_one_run and _epsilon_one_run_fdp of jax-privacy 2.0.0 (with jax 0.10.2) compute them, to about 1e-6.
+#: Canaries, guesses, right ones, δ, significance; ε by Steinke et al. and by f-DP for Gaussian
+#: privacy, as _epsilon_one_run and _epsilon_one_run_fdp of jax-privacy 2.0.0 (with jax 0.10.2)
+#: compute them, to about 1e-6.
 BY_JAX_PRIVACY = [
     (1000, 1000, 700, 1e-05, 0.05, 0.731741, 1.371980),
     (1000, 1000, 700, 1e-05, 1e-06, 0.0, 0.508256),
@@ -26,13 +27,21 @@ BY_JAX_PRIVACY = [
 ]
 
 
-@pytest.mark.parametrize(("canaries", "guesses", "right", "delta", "error", "steinke", "fdp"), BY_JAX_PRIVACY)
+@pytest.mark.parametrize(
+    ("canaries", "guesses", "right", "delta", "error", "steinke", "fdp"), BY_JAX_PRIVACY
+)
 def test_both_bounds_are_those_of_jax_privacy(canaries, guesses, right, delta, error, steinke, fdp):
-    assert bounds.steinke_epsilon(canaries, guesses, right, delta, error) == pytest.approx(steinke, abs=3e-6)
-    assert bounds.fdp_epsilon(canaries, guesses, right, delta, error) == pytest.approx(fdp, abs=3e-6)
+    assert bounds.steinke_epsilon(canaries, guesses, right, delta, error) == pytest.approx(
+        steinke, abs=3e-6
+    )
+    assert bounds.fdp_epsilon(canaries, guesses, right, delta, error) == pytest.approx(
+        fdp, abs=3e-6
+    )
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax_privacy") is None, reason="jax_privacy is not installed: 600 MB")
+@pytest.mark.skipif(
+    importlib.util.find_spec("jax_privacy") is None, reason="jax_privacy is not installed: 600 MB"
+)
 def test_both_bounds_are_those_of_jax_privacy_as_it_is_installed():
     from jax_privacy import auditing
 
@@ -47,14 +56,17 @@ def test_both_bounds_are_those_of_jax_privacy_as_it_is_installed():
 @pytest.mark.parametrize("mu", [0.1, 0.5, 1.5])
 @pytest.mark.parametrize("m", [50, 400])
 def test_independent_gaussian_canaries_are_not_refuted(m, mu):
-    """Each coin moves a normal number of its own by μ: guesses are right with probability Φ(μ/2), independently."""
+    """Each coin moves a normal number of its own by μ: guesses are right with probability
+    Φ(μ/2), independently.
+    """
     law = stats.binom(m, stats.norm.cdf(mu / 2))
     for error in (0.3, 0.05, 1e-3, 1e-6):
         most = int(law.isf(error))  # P[R ≥ most] > error
         assert law.sf(most - 1) > error
         assert not bounds.fdp_refutes(m, m, most, mu, error)
         epsilon = 4 * mu
-        delta = stats.norm.cdf(-epsilon / mu + mu / 2)  # the first term alone: above the δ of that ε
+        # the first term alone: above the δ of that ε
+        delta = stats.norm.cdf(-epsilon / mu + mu / 2)
         assert bounds.steinke_p_value(m, m, most, epsilon, delta) > error
 
 
@@ -63,7 +75,9 @@ def test_randomized_response_is_bounded_by_its_own_epsilon():
     epsilon, m = 1.3, 300
     q = 1 / (1 + 2.718281828459045**-epsilon)
     for right in (200, 240, 290):
-        assert bounds.steinke_p_value(m, m, right, epsilon, 0.0) == pytest.approx(stats.binom.sf(right - 1, m, q))
+        assert bounds.steinke_p_value(m, m, right, epsilon, 0.0) == pytest.approx(
+            stats.binom.sf(right - 1, m, q)
+        )
     least = bounds.steinke_epsilon(m, m, int(stats.binom.isf(0.05, m, q)), 0.0, 0.05)
     assert 0.9 < least <= epsilon
 
@@ -72,7 +86,9 @@ def test_better_guesses_say_more_and_delta_says_less():
     found = [bounds.fdp_mu(1000, 200, right, 0.05) for right in (100, 120, 150, 180, 200)]
     assert found == sorted(found)
     assert found[0] == 0.0 < found[-1]
-    found = [bounds.steinke_epsilon(1000, 200, 190, delta, 0.05) for delta in (0.0, 1e-6, 1e-5, 1e-4)]
+    found = [
+        bounds.steinke_epsilon(1000, 200, 190, delta, 0.05) for delta in (0.0, 1e-6, 1e-5, 1e-4)
+    ]
     assert found == sorted(found, reverse=True)
     assert found[0] > found[-1]
 

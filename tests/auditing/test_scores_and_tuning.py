@@ -1,4 +1,6 @@
-"""Priced scores and tuning stand their levels; scores without noise, and splits that share a stream, do not."""
+"""Priced scores and tuning stand their levels; scores without noise, and splits that share a
+stream, do not.
+"""
 
 import numpy as np
 import pytest
@@ -56,7 +58,9 @@ def test_a_planted_fault_is_refuted(fault, level):
 
 
 def test_a_split_that_draws_one_stream_for_all_users_is_refuted():
-    """One user more moves what is held out of others, although the split says that each user is apart."""
+    """One user more moves what is held out of others, although the split says that each user is
+    apart.
+    """
 
     def shared_stream(ratings):
         coins = np.random.default_rng(3).permutation(ratings.n_ratings)
@@ -71,7 +75,11 @@ def test_the_example_for_the_best_of_several_runs_lies_between_one_run_and_the_p
     for mu in (0.2, 0.5, 1.0):
         for epsilon in (0.5, 2.0):
             found = delta_of_best(epsilon, mu, 10.0)
-            assert gdp.delta(epsilon, mu) < found <= private_selection.delta(epsilon, mu, private_selection.Runs(10.0))
+            assert (
+                gdp.delta(epsilon, mu)
+                < found
+                <= private_selection.delta(epsilon, mu, private_selection.Runs(10.0))
+            )
 
 
 def test_a_model_that_tuning_refuses_is_audited_without_it(monkeypatch):

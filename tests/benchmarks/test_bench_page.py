@@ -1,4 +1,6 @@
-"""A page of benchmarks: measuring one section again leaves the others, and what people wrote, as they were."""
+"""A page of benchmarks: measuring one section again leaves the others, and what people wrote,
+as they were.
+"""
 
 import numpy as np
 import pytest
@@ -26,7 +28,10 @@ def test_a_new_page_has_the_sections_in_order(tmp_path):
 
 def test_only_what_was_measured_is_replaced(tmp_path):
     page = tmp_path / "speed.md"
-    before = "# Ours\n\nBy hand.\n\n<!-- bench als -->\n## Sweeps\n\nold\n<!-- /bench als -->\n\nBetween.\n\n"
+    before = (
+        "# Ours\n\nBy hand.\n\n<!-- bench als -->\n## Sweeps\n\nold\n<!-- /bench als"
+        " -->\n\nBetween.\n\n"
+    )
     after = "<!-- bench csv -->\n## Reading\n<!-- /bench csv -->\n\nBelow, by hand.\n"
     page.write_text(before + after)
     bench_page.write(page, {"als": "## Sweeps\n\nnew\n"}, ORDER)
@@ -43,11 +48,25 @@ def test_a_section_that_does_not_end_is_refused_and_the_page_kept(tmp_path):
 
 def test_every_section_says_under_which_conditions_it_was_measured():
     measured = bench_machine.conditions(quick=True) | {"peak_gigabytes": 1.25}
-    result = {"users": 9, "items": 8, "rank": 4, "seconds": 2.0, "product": 1.0, "measured": measured}
+    result = {
+        "users": 9,
+        "items": 8,
+        "rank": 4,
+        "seconds": 2.0,
+        "product": 1.0,
+        "measured": measured,
+    }
     text = bench.render({"topk": result})["topk"]
     title, _, line, *_ = text.splitlines()
     assert title == "## The twenty best items of every user"
-    for word in (measured["date"], measured["code"], "load", "GFLOP/s", "quick", "peak memory 1.25 GB"):
+    for word in (
+        measured["date"],
+        measured["code"],
+        "load",
+        "GFLOP/s",
+        "quick",
+        "peak memory 1.25 GB",
+    ):
         assert word in line
     assert "50 % of its rate" in text
 
@@ -67,7 +86,9 @@ def test_a_plot_stands_beside_the_page(tmp_path):
     assert "plots" not in bench.render({"growth": growth})["growth"]
 
 
-@pytest.mark.parametrize(("kind", "ids"), [("csv", "integers"), ("csv", "text"), ("parquet", "dictionary")])
+@pytest.mark.parametrize(
+    ("kind", "ids"), [("csv", "integers"), ("csv", "text"), ("parquet", "dictionary")]
+)
 def test_files_of_every_kind_are_read(tmp_path, kind, ids):
     path = tmp_path / f"ratings.{kind}"
     bench_reading.write_file(path, ids, 3_000)

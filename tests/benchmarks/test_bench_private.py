@@ -32,5 +32,12 @@ def test_the_result_says_how_it_compares_with_the_goals():
             }
         )
     )
-    for expected in ("1.25 times", "at most 2", "1.75 times", "1.50 GB", "below 3", "| secure | 2.00 | 1.00 | 0.50 |"):
+    for expected in (
+        "1.25 times",
+        "at most 2",
+        "1.75 times",
+        "1.50 GB",
+        "below 3",
+        "| secure | 2.00 | 1.00 | 0.50 |",
+    ):
         assert expected in text

@@ -11,7 +11,13 @@ def test_both_sides_of_the_ratio_are_measured():
 
 
 def test_the_result_says_how_it_compares_with_the_goals():
-    seconds = {"sweeps": 4.0, "seeded, 0.4": 5.0, "secure, 0.4": 6.0, "seeded, 1": 8.0, "secure, 1": 9.0}
+    seconds = {
+        "sweeps": 4.0,
+        "seeded, 0.4": 5.0,
+        "secure, 0.4": 6.0,
+        "seeded, 1": 8.0,
+        "secure, 1": 9.0,
+    }
     text = "\n".join(
         bench_training.show(
             {

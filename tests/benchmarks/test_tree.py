@@ -24,7 +24,14 @@ def test_packages_do_not_import_each_other():
 
 @pytest.mark.parametrize(
     ("name", "participle"),
-    [("shown", True), ("_parsed", True), ("of", True), ("parse_id", False), ("ratings", False), ("seed", False)],
+    [
+        ("shown", True),
+        ("_parsed", True),
+        ("of", True),
+        ("parse_id", False),
+        ("ratings", False),
+        ("seed", False),
+    ],
 )
 def test_what_counts_as_a_participle(name, participle):
     assert tree.is_participle(name) is participle

@@ -14,7 +14,9 @@ from discreet.privacy import BudgetStore
 @pytest.fixture
 def people(run, tmp_path):
     store = tmp_path / "people.sqlite"
-    result = run("budget", "open", f"{store}:customers", "--epsilon", 6, "--note", "decided by the board")
+    result = run(
+        "budget", "open", f"{store}:customers", "--epsilon", 6, "--note", "decided by the board"
+    )
     assert result.code == 0, result.err
     return store
 
@@ -39,7 +41,9 @@ def train(run, private, to, store, *more, epsilon=5):
     )
 
 
-def test_a_training_takes_from_its_account_and_the_next_one_is_refused(run, private, people, tmp_path):
+def test_a_training_takes_from_its_account_and_the_next_one_is_refused(
+    run, private, people, tmp_path
+):
     result = train(run, private, tmp_path / "m", f"{people}:customers")
     assert result.code == 0, result.err
     assert "is left; one more of ε = " in result.out
@@ -67,12 +71,16 @@ def test_log_and_verify(run, private, people, tmp_path):
     assert run("budget", "verify", people, "--head", "0" * 64).code == 2
 
 
-def test_the_page_to_sign_and_the_log_have_the_checksum_of_the_ledger(run, private, people, tmp_path):
+def test_the_page_to_sign_and_the_log_have_the_checksum_of_the_ledger(
+    run, private, people, tmp_path
+):
     train(run, private, tmp_path / "m", f"{people}:customers", epsilon=1)
     checksum = hashlib.sha256((tmp_path / "m" / "ledger.json").read_bytes()).hexdigest()
     assert f"ledger {checksum[:12]}" in run("budget", "log", people).out
     page = tmp_path / "page.html"
-    result = run("report", tmp_path / "m", "--sign-off", "--account", f"{people}:customers", "--out", page)
+    result = run(
+        "report", tmp_path / "m", "--sign-off", "--account", f"{people}:customers", "--out", page
+    )
     assert result.code == 0, result.err
     assert checksum in page.read_text(encoding="utf-8")
 
@@ -87,7 +95,9 @@ def test_backup(run, people, tmp_path):
     assert "-wal" in run("budget", "--help").out
 
 
-def test_a_model_notices_that_an_older_copy_of_its_account_was_put_back(run, private, people, tmp_path):
+def test_a_model_notices_that_an_older_copy_of_its_account_was_put_back(
+    run, private, people, tmp_path
+):
     older = tmp_path / "older.sqlite"
     run("budget", "backup", people, "--out", older)
     train(run, private, tmp_path / "m", f"{people}:customers", epsilon=1)
@@ -104,7 +114,9 @@ def test_a_model_notices_that_an_older_copy_of_its_account_was_put_back(run, pri
     assert run("budget", "verify", people).code == 0  # nothing else can tell
 
 
-def test_tuning_into_the_folder_of_a_model_notices_an_older_copy_of_its_account(run, private, people, tmp_path):
+def test_tuning_into_the_folder_of_a_model_notices_an_older_copy_of_its_account(
+    run, private, people, tmp_path
+):
     older = tmp_path / "older.sqlite"
     run("budget", "backup", people, "--out", older)
     train(run, private, tmp_path / "m", f"{people}:customers", epsilon=1)
@@ -139,7 +151,10 @@ def test_a_damaged_store_is_one_sentence(run, private, people, tmp_path):
         train(run, private, tmp_path / "m", f"{people}:customers", epsilon=1),
     ):
         assert result.code == 2
-        assert "is damaged or was changed: record 1 breaks the hash chain. Restore a backup" in result.err
+        assert (
+            "is damaged or was changed: record 1 breaks the hash chain. Restore a backup"
+            in result.err
+        )
         assert len(result.err.strip().splitlines()) == 1
     assert not (tmp_path / "m").exists()
 
@@ -158,7 +173,10 @@ def test_a_damaged_store_is_one_sentence(run, private, people, tmp_path):
         (("budget", "open", "{people}", "--epsilon", 1), "whose account"),
         (("budget", "open", "{people}:x"), "give --epsilon"),
         (("budget", "open", "{people}:customers", "--epsilon", 1), "ever reset"),
-        (("budget", "open", "{people}:x", "--epsilon", 1, "--factors", 3), "--factors has no meaning"),
+        (
+            ("budget", "open", "{people}:x", "--epsilon", 1, "--factors", 3),
+            "--factors has no meaning",
+        ),
         (("budget", "log", "{people}", "--note", "x"), "--note has no meaning"),
         (("budget", "verify", "{people}:customers"), "whole file"),
         (("budget", "model/", "{people}"), "a store goes with one of"),
@@ -166,7 +184,10 @@ def test_a_damaged_store_is_one_sentence(run, private, people, tmp_path):
             ("train", "cinema", "--not-private", "--out", "m", "--account", "{people}:customers"),
             "--account is for private models",
         ),
-        (("train", "cinema", "--epsilon", 1, "--out", "m", "--account", "{people}"), "names a store but no account"),
+        (
+            ("train", "cinema", "--epsilon", 1, "--out", "m", "--account", "{people}"),
+            "names a store but no account",
+        ),
     ],
 )
 def test_bad_calls_are_one_sentence(run, people, tmp_path, monkeypatch, args, said):

@@ -1,4 +1,6 @@
-"""``discreet audit``: a table, a plot, JSON and an exit code; people's own ratings only with --spend."""
+"""``discreet audit``: a table, a plot, JSON and an exit code; people's own ratings only with
+--spend.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +27,56 @@ QUICK = ("--search", 3, "--fits", 50, "--canaries", 200)
 
 
 def test_an_audit_is_a_table_a_plot_and_a_file(run, tmp_path):
-    result = run("audit", "--epsilon", 1, *QUICK, "--out", tmp_path / "a.json", "--plot", tmp_path / "a.png")
+    result = run(
+        "audit", "--epsilon", 1, *QUICK, "--out", tmp_path / "a.json", "--plot", tmp_path / "a.png"
+    )
     assert result.code == 0, result.err
-    for expected in ("transcript", "noise", "one run", "not refuted", "cannot see", "An audit is no proof"):
+    for expected in (
+        "transcript",
+        "noise",
+        "one run",
+        "not refuted",
+        "cannot see",
+        "An audit is no proof",
+    ):
         assert expected in result.out
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     found = Audit.load(tmp_path / "a.json")
     assert not found.refuted
-    assert [level.name for level in found.levels] == ["transcript", "noise", "one run", "scores", "tuning"]
+    assert [level.name for level in found.levels] == [
+        "transcript",
+        "noise",
+        "one run",
+        "scores",
+        "tuning",
+    ]
 
 
 def test_json_is_the_result_and_nothing_else(run):
-    result = run("audit", "--model", "dpals", "--epsilon", 2, "--levels", "transcript", "--search", 2, "--json")
+    result = run(
+        "audit",
+        "--model",
+        "dpals",
+        "--epsilon",
+        2,
+        "--levels",
+        "transcript",
+        "--search",
+        2,
+        "--json",
+    )
     assert result.code == 0, result.err
     found = json.loads(result.out)
     assert found["command"] == "audit"
     assert found["refuted"] is False
     (level,) = found["levels"]
     assert 0.9 < level["found"] / level["claimed"] <= 1
-    assert {row["name"] for row in level["details"]["releases"]} == {"counts", "recounts", "gram", "sum"}
+    assert {row["name"] for row in level["details"]["releases"]} == {
+        "counts",
+        "recounts",
+        "gram",
+        "sum",
+    }
 
 
 def test_a_refuted_claim_ends_with_code_1(run, monkeypatch, tmp_path):
@@ -58,7 +91,9 @@ def test_a_refuted_claim_ends_with_code_1(run, monkeypatch, tmp_path):
 
 def test_a_saved_model_lends_its_parameters(run, private):
     claimed = discreet.load(private / "model").privacy_.epsilon
-    result = run("audit", "--like", private / "model", "--levels", "one-run", "--canaries", 200, "--json")
+    result = run(
+        "audit", "--like", private / "model", "--levels", "one-run", "--canaries", 200, "--json"
+    )
     assert result.code == 0, result.err
     assert json.loads(result.out)["claim"]["epsilon"] == pytest.approx(claimed)
     result = run("audit", "--like", private / "model", "--epsilon", 1)
@@ -68,7 +103,18 @@ def test_a_saved_model_lends_its_parameters(run, private):
 
 def test_people_are_charged_only_where_that_is_said(run, private, tmp_path):
     people = private / "ratings.csv"
-    asked = ("audit", people, "--epsilon", 1, "--rating-range", "1,5", "--levels", "one-run", "--canaries", 300)
+    asked = (
+        "audit",
+        people,
+        "--epsilon",
+        1,
+        "--rating-range",
+        "1,5",
+        "--levels",
+        "one-run",
+        "--canaries",
+        300,
+    )
     result = run(*asked)
     assert result.code == 2
     assert "--out" in result.err

@@ -1,4 +1,6 @@
-"""The private baselines from the command line: they train, state what they promise, and refuse what cannot be."""
+"""The private baselines from the command line: they train, state what they promise, and refuse
+what cannot be.
+"""
 
 import json
 
@@ -7,7 +9,12 @@ import pytest
 import discreet
 from conftest import write_ratings
 
-ALL = {"dpfrankwolfe": "covariance × 5", "dpsvd": "covariance", "dpsgld": "gradient 1 to 20", "dpsgd": "gradient × 40"}
+ALL = {
+    "dpfrankwolfe": "covariance × 5",
+    "dpsvd": "covariance",
+    "dpsgld": "gradient 1 to 20",
+    "dpsgd": "gradient × 40",
+}
 
 
 @pytest.fixture
@@ -17,7 +24,18 @@ def ratings(tmp_path):
 
 @pytest.mark.parametrize("model", ALL)
 def test_they_train_and_say_what_they_released(run, ratings, tmp_path, model):
-    result = run("train", ratings, "--model", model, "--epsilon", 5, "--rating-range", "1,5", "--out", tmp_path / "m")
+    result = run(
+        "train",
+        ratings,
+        "--model",
+        model,
+        "--epsilon",
+        5,
+        "--rating-range",
+        "1,5",
+        "--out",
+        tmp_path / "m",
+    )
     assert result.code == 0, result.err
     assert "ε = 5 and δ = 1e-06" in result.out + result.err
     assert ALL[model] in result.out + result.err
@@ -65,14 +83,24 @@ def test_svd_by_projection_is_an_option_away(run, ratings, tmp_path):
         ("dpsgld", ["--feedback", "implicit"], "DPSGLD has no parameter 'feedback'"),
         ("dpfrankwolfe", ["--set", "row_norm=-3"], "row_norm is -3.0, but must be"),
         ("dpfrankwolfe", ["--set", "steps=many"], "steps"),
-        ("dpfrankwolfe", ["--iterations", 5], "has no parameter 'iterations': its number of steps is 'factors'"),
+        (
+            "dpfrankwolfe",
+            ["--iterations", 5],
+            "has no parameter 'iterations': its number of steps is 'factors'",
+        ),
         ("dpfrankwolfe", ["--factors", 100_000], "factors is 100,000, but each is a step"),
-        ("dpsvd", ["--iterations", 5], "DPSVD has no parameter 'iterations': it has factors, epsilon, "),
+        (
+            "dpsvd",
+            ["--iterations", 5],
+            "DPSVD has no parameter 'iterations': it has factors, epsilon, ",
+        ),
         ("dpsvd", ["--set", "item_fractions=1"], "did you mean 'item_fraction'?"),
     ],
 )
 def test_bad_values_are_one_sentence(run, ratings, tmp_path, model, wrong, message):
-    result = run("train", ratings, "--model", model, "--epsilon", 1, *wrong, "--out", tmp_path / "m")
+    result = run(
+        "train", ratings, "--model", model, "--epsilon", 1, *wrong, "--out", tmp_path / "m"
+    )
     assert result.code == 2
     assert message in result.err
     assert "Traceback" not in result.err

@@ -1,4 +1,6 @@
-"""Whatever is wrong with what a person gives: one sentence on stderr, exit code 2, no result, no traceback."""
+"""Whatever is wrong with what a person gives: one sentence on stderr, exit code 2, no result,
+no traceback.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,14 @@ def good_file(*options: object, command: str = "train") -> Callable[[Path, Shelf
     return prepare
 
 
-def saved(command: str, *options: object, model: str = "model") -> Callable[[Path, Shelf], list[object]]:
-    return lambda tmp, shelf: [command, shelf / model, *(o(tmp, shelf) if callable(o) else o for o in options)]
+def saved(
+    command: str, *options: object, model: str = "model"
+) -> Callable[[Path, Shelf], list[object]]:
+    return lambda tmp, shelf: [
+        command,
+        shelf / model,
+        *(o(tmp, shelf) if callable(o) else o for o in options),
+    ]
 
 
 def bare(*args: object) -> Callable[[Path, Shelf], list[object]]:
@@ -104,7 +112,9 @@ def a_pipe(tmp: Path, _: Shelf) -> list[object]:
 
 
 def a_parquet(tmp: Path, shelf: Shelf) -> Path:
-    parquet.write_table(discreet.Ratings.read(shelf / "ratings.csv").to_frame("pyarrow"), tmp / "r.parquet")
+    parquet.write_table(
+        discreet.Ratings.read(shelf / "ratings.csv").to_frame("pyarrow"), tmp / "r.parquet"
+    )
     return tmp / "r.parquet"
 
 
@@ -121,8 +131,16 @@ ASKED = "--known", lambda t, s: s / "known.csv", "--target", lambda t, s: s / "t
 
 CASES: list[Case] = [
     # --- files
-    ("missing file", lambda t, s: ["train", "--not-private", t / "ratings.csv", "--out", t / "m"], "does not exist"),
-    ("misspelled file", lambda t, s: ["train", "--not-private", s / "rating.csv", "--out", t / "m"], "did you mean"),
+    (
+        "missing file",
+        lambda t, s: ["train", "--not-private", t / "ratings.csv", "--out", t / "m"],
+        "does not exist",
+    ),
+    (
+        "misspelled file",
+        lambda t, s: ["train", "--not-private", s / "rating.csv", "--out", t / "m"],
+        "did you mean",
+    ),
     ("folder", lambda t, s: ["train", "--not-private", t, "--out", t / "m"], "is a folder"),
     ("empty file", a_file("r.csv", ""), "is empty"),
     ("header only", a_file("r.csv", HEAD), "no ratings"),
@@ -132,7 +150,11 @@ CASES: list[Case] = [
     ("text in a number column", a_file("r.csv", GOOD + "1,7,great\n"), "line 50"),
     ("NaN", a_file("r.csv", GOOD + "1,7,NaN\n"), "line 50"),
     ("infinity", a_file("r.csv", GOOD + "1,7,inf\n"), "not a finite number"),
-    ("decimal comma", a_file("r.csv", "userId;movieId;rating\n1;2;3,5\n2;2;4,0\n"), "decimal comma"),
+    (
+        "decimal comma",
+        a_file("r.csv", "userId;movieId;rating\n1;2;3,5\n2;2;4,0\n"),
+        "decimal comma",
+    ),
     ("cut line", a_file("r.csv", GOOD + "1,7\n"), "fields"),
     ("cut gz", a_file("r.csv.gz", CUT_GZIP), "cut off"),
     ("gz that is none", a_file("r.csv.gz", GOOD), "gzip"),
@@ -142,8 +164,13 @@ CASES: list[Case] = [
     ("pickle", a_file("r.csv", b"\x80\x04\x95noise"), "pickle"),
     ("zip", a_file("r.zip", b"PK\x03\x04noise"), "zip"),
     ("missing id", a_file("r.csv", GOOD + ",7,4\n"), "missing"),
-    ("repeated ratings refused", a_file("r.csv", GOOD + "1,1,4\n"), ""),  # gets --duplicates error below
-    ("address on the network", bare("train", "--not-private", "https://example.org/r.csv", "--out", "m"), "download"),
+    # gets --duplicates error below
+    ("repeated ratings refused", a_file("r.csv", GOOD + "1,1,4\n"), ""),
+    (
+        "address on the network",
+        bare("train", "--not-private", "https://example.org/r.csv", "--out", "m"),
+        "download",
+    ),
     ("catalog missing", good_file("--items", "nowhere.csv"), "nowhere.csv"),
     (
         "catalog too small",
@@ -183,10 +210,22 @@ CASES: list[Case] = [
         bare("train", "--not-private", "ml-1m", "--path", "nowhere.zip", "--out", "m"),
         "nowhere.zip",
     ),
-    ("column of a data set", bare("train", "--not-private", "cinema", "--user", "x", "--out", "m"), "--user"),
+    (
+        "column of a data set",
+        bare("train", "--not-private", "cinema", "--user", "x", "--out", "m"),
+        "--user",
+    ),
     ("path of a file", good_file("--path", "x"), "--path"),
-    ("scale too large", bare("train", "--not-private", "cinema", "--scale", 7, "--out", "m"), "scale"),
-    ("model instead of data", lambda t, s: ["train", "--not-private", s / "model", "--out", t / "m"], "saved model"),
+    (
+        "scale too large",
+        bare("train", "--not-private", "cinema", "--scale", 7, "--out", "m"),
+        "scale",
+    ),
+    (
+        "model instead of data",
+        lambda t, s: ["train", "--not-private", s / "model", "--out", t / "m"],
+        "saved model",
+    ),
     # --- models and their parameters
     ("unknown model", good_file("--model", "alss"), "did you mean als"),
     ("negative factors", good_file("--factors", -3), "factors is -3"),
@@ -201,15 +240,27 @@ CASES: list[Case] = [
     ("setting given twice", good_file("--factors", 3, "--set", "factors=4"), "twice"),
     ("setting not allowed", good_file("--set", "dtype=float16"), "float32"),
     ("negative seed", good_file("--random-state", -1), "at least 0"),
-    ("parameter of another model", good_file("--model", "popularity", "--factors", 3), "no parameter 'factors'"),
+    (
+        "parameter of another model",
+        good_file("--model", "popularity", "--factors", 3),
+        "no parameter 'factors'",
+    ),
     ("no threads", good_file("--threads", 0), "threads"),
     ("factors beyond memory", good_file("--factors", 10**13), "memory"),
     # --- where to save
     ("out is a file", out_is(a_plain_file), "is a file"),
-    ("out holds other things", out_is(a_full_folder), "more than a saved model, such as 'letter.txt'"),
+    (
+        "out holds other things",
+        out_is(a_full_folder),
+        "more than a saved model, such as 'letter.txt'",
+    ),
     ("out holds a model and other things", out_is(a_model_and_a_letter), "such as 'letter.txt'"),
     ("out under a file", out_is(lambda t: a_plain_file(t) / "model"), "cannot be written"),
-    ("out where nobody writes", out_is(lambda t: Path("/proc/discreet/model")), "cannot be written"),
+    (
+        "out where nobody writes",
+        out_is(lambda t: Path("/proc/discreet/model")),
+        "cannot be written",
+    ),
     # --- calling
     ("no such command", bare("trian"), "'train'"),
     ("no such option", good_file("--fators", 3), "--factors"),
@@ -226,7 +277,9 @@ CASES: list[Case] = [
     ("no metric", good_file("--metrics", ",", command="evaluate"), "--metrics"),
     (
         "metric that fits no model",
-        good_file("--model", "popularity", "--no-baselines", "--metrics", "rmse", command="evaluate"),
+        good_file(
+            "--model", "popularity", "--no-baselines", "--metrics", "rmse", command="evaluate"
+        ),
         "compares predicted ratings",
     ),
     ("unknown split", good_file("--split", "user", command="evaluate"), "did you mean users"),
@@ -234,9 +287,21 @@ CASES: list[Case] = [
     ("split and folds", good_file("--split", "90/10", "--folds", 5, command="evaluate"), "--folds"),
     ("one fold", good_file("--folds", 1, command="evaluate"), "folds"),
     ("no seeds", good_file("--seeds", 0, command="evaluate"), "seeds"),
-    ("no validation part", good_file("--split", "90/10", "--part", "valid", command="evaluate"), "validation"),
-    ("more test users than users", good_file("--split", "users", "--test-users", 500, command="evaluate"), "users"),
-    ("no time to split by", good_file("--split", "time", "--timestamp", "none", command="evaluate"), "timestamp"),
+    (
+        "no validation part",
+        good_file("--split", "90/10", "--part", "valid", command="evaluate"),
+        "validation",
+    ),
+    (
+        "more test users than users",
+        good_file("--split", "users", "--test-users", 500, command="evaluate"),
+        "users",
+    ),
+    (
+        "no time to split by",
+        good_file("--split", "time", "--timestamp", "none", command="evaluate"),
+        "timestamp",
+    ),
     ("relevance not finite", good_file("--relevant", "inf", command="evaluate"), "finite"),
     ("saved model without data", saved("evaluate"), "--known"),
     ("saved model and split", saved("evaluate", "--split", "90/10"), "trained already"),
@@ -254,19 +319,39 @@ CASES: list[Case] = [
     (
         "other users in the target",
         saved(
-            "evaluate", "--known", lambda t, s: s / "known.csv", "--target", made("t.csv", HEAD + "1,12,4\n2,13,3\n")
+            "evaluate",
+            "--known",
+            lambda t, s: s / "known.csv",
+            "--target",
+            made("t.csv", HEAD + "1,12,4\n2,13,3\n"),
         ),
         "no user",
     ),
     # --- recommend and similar
     ("no model", bare("recommend", "nowhere", "--history", "1"), "does not exist"),
     ("folder without model", lambda t, s: ["recommend", t, "--history", "1"], "model.json"),
-    ("file instead of model", saved("recommend", "--history", "1", model="films.csv"), "not a folder"),
+    (
+        "file instead of model",
+        saved("recommend", "--history", "1", model="films.csv"),
+        "not a folder",
+    ),
     ("damaged factors", damaged(flip_a_byte), "damaged"),
     ("cut factors", damaged(lambda m: (m / "factors.safetensors").write_bytes(b"")), "damaged"),
-    ("missing factors", damaged(lambda m: (m / "factors.safetensors").unlink()), "not a complete model"),
-    ("broken description", damaged(lambda m: (m / "model.json").write_text("{")), "not a complete model"),
-    ("description of something else", damaged(lambda m: (m / "model.json").write_text("[]")), "not a complete model"),
+    (
+        "missing factors",
+        damaged(lambda m: (m / "factors.safetensors").unlink()),
+        "not a complete model",
+    ),
+    (
+        "broken description",
+        damaged(lambda m: (m / "model.json").write_text("{")),
+        "not a complete model",
+    ),
+    (
+        "description of something else",
+        damaged(lambda m: (m / "model.json").write_text("[]")),
+        "not a complete model",
+    ),
     ("model from the future", damaged(from_the_future), "newer"),
     ("no history", saved("recommend"), "--history"),
     ("empty history", saved("recommend", "--history", " , "), "names no item"),
@@ -282,24 +367,64 @@ CASES: list[Case] = [
     ("nothing to recommend", saved("recommend", "--history", "12", "-n", 0), "1"),
     ("history file missing", saved("recommend", "--history-file", "nowhere.txt"), "nowhere.txt"),
     ("history file empty", saved("recommend", "--history-file", made("h.csv", "\n")), "empty"),
-    ("history file with a bad line", saved("recommend", "--history-file", made("h.csv", "12,5\n13,x\n")), "line 2"),
+    (
+        "history file with a bad line",
+        saved("recommend", "--history-file", made("h.csv", "12,5\n13,x\n")),
+        "line 2",
+    ),
     ("one user and many", saved("recommend", "--history", "1", "--users", "x.csv"), "--users"),
     ("unknown format", saved("recommend", "--history", "12", "-o", "list.xlsx"), ".parquet"),
-    ("no folder for the list", saved("recommend", "--history", "12", "-o", "nowhere/list.csv"), "nowhere"),
-    ("unknown items of many", saved("recommend", "--users", made("u.csv", HEAD + "1,12,4\n1,777,4\n")), "777"),
+    (
+        "no folder for the list",
+        saved("recommend", "--history", "12", "-o", "nowhere/list.csv"),
+        "nowhere",
+    ),
+    (
+        "unknown items of many",
+        saved("recommend", "--users", made("u.csv", HEAD + "1,12,4\n1,777,4\n")),
+        "777",
+    ),
     ("similar to nothing", saved("similar", "999"), "'999'"),
     ("similar without factors", saved("similar", "12", model="popular"), "no item factors"),
     # --- options that would do nothing
     ("seeds of a saved model", saved("evaluate", "--seeds", 3, *ASKED), "--seeds is for training"),
     ("seed of a saved model", saved("evaluate", "--seed", 0, *ASKED), "--seed is for training"),
-    ("threshold of a saved model", saved("evaluate", "--binarize", 4, *ASKED), "--binarize is for training"),
-    ("filter of a saved model", saved("evaluate", "--min-user-ratings", 4, *ASKED), "--min-user-ratings is for"),
-    ("catalog of a saved model", saved("evaluate", "--items", "x.csv", *ASKED), "--items is for training"),
-    ("part of a saved model", saved("evaluate", "--part", "valid", *ASKED), "--part valid is for training"),
+    (
+        "threshold of a saved model",
+        saved("evaluate", "--binarize", 4, *ASKED),
+        "--binarize is for training",
+    ),
+    (
+        "filter of a saved model",
+        saved("evaluate", "--min-user-ratings", 4, *ASKED),
+        "--min-user-ratings is for",
+    ),
+    (
+        "catalog of a saved model",
+        saved("evaluate", "--items", "x.csv", *ASKED),
+        "--items is for training",
+    ),
+    (
+        "part of a saved model",
+        saved("evaluate", "--part", "valid", *ASKED),
+        "--part valid is for training",
+    ),
     ("baselines of a saved model", saved("evaluate", "--no-baselines", *ASKED), "--no-baselines"),
-    ("unknown items in training", good_file("--skip-unknown", command="evaluate"), "for a saved model"),
-    ("fold-in of another split", good_file("--fold-in", 0.5, command="evaluate"), "--fold-in goes with --split users"),
-    ("fold-in of all", good_file("--split", "users", "--fold-in", 1, command="evaluate"), "between 0 and 1"),
+    (
+        "unknown items in training",
+        good_file("--skip-unknown", command="evaluate"),
+        "for a saved model",
+    ),
+    (
+        "fold-in of another split",
+        good_file("--fold-in", 0.5, command="evaluate"),
+        "--fold-in goes with --split users",
+    ),
+    (
+        "fold-in of all",
+        good_file("--split", "users", "--fold-in", 1, command="evaluate"),
+        "between 0 and 1",
+    ),
     (
         "duplicates of a data set",
         bare("train", "--not-private", "cinema", "--duplicates", "mean", "--out", "m"),
@@ -308,7 +433,15 @@ CASES: list[Case] = [
     ("unknown items without a catalog", good_file("--unknown-items", "drop"), "--items FILE"),
     (
         "separator of parquet",
-        lambda t, s: ["train", "--not-private", a_parquet(t, s), "--separator", ";", "--out", t / "m"],
+        lambda t, s: [
+            "train",
+            "--not-private",
+            a_parquet(t, s),
+            "--separator",
+            ";",
+            "--out",
+            t / "m",
+        ],
         "--separator ';' is for text files",
     ),
     (
@@ -321,10 +454,22 @@ CASES: list[Case] = [
         good_file("--feedback", "implicit", "--metrics", "rmse", command="evaluate"),
         "implicit feedback predicts none",
     ),
-    ("columns of a typed history", saved("recommend", "--history", "12", "--item", "x"), "--item is for"),
-    ("user of one history", saved("recommend", "--history-file", "h.csv", "--user", "x"), "--user is for --users"),
+    (
+        "columns of a typed history",
+        saved("recommend", "--history", "12", "--item", "x"),
+        "--item is for",
+    ),
+    (
+        "user of one history",
+        saved("recommend", "--history-file", "h.csv", "--user", "x"),
+        "--user is for --users",
+    ),
     # --- what is wrong is said before anything is read
-    ("metric before data", bare("evaluate", "nowhere.csv", "--metrics", "rsme"), "did you mean 'rmse'"),
+    (
+        "metric before data",
+        bare("evaluate", "nowhere.csv", "--metrics", "rsme"),
+        "did you mean 'rmse'",
+    ),
     ("split before data", bare("evaluate", "nowhere.csv", "--split", "90/20"), "100"),
     ("setting before data", bare("evaluate", "nowhere.csv", "--factors", 0), "factors is 0"),
     (
@@ -342,7 +487,16 @@ CASES: list[Case] = [
     ),
     (
         "all the same, privately",
-        lambda t, s: ["train", made("same.csv", SAME)(t, s), "--epsilon", 1, "--goal", "rating", "--out", t / "m"],
+        lambda t, s: [
+            "train",
+            made("same.csv", SAME)(t, s),
+            "--epsilon",
+            1,
+            "--goal",
+            "rating",
+            "--out",
+            t / "m",
+        ],
         "use --goal ranking",
     ),
     ("pipe", a_pipe, "is a pipe"),
@@ -353,9 +507,13 @@ CASES: list[Case] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(
+    ("arguments", "said"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
 @pytest.mark.parametrize("json_too", [False, True], ids=["", "json"])
-def test_one_sentence_and_exit_code_2(run, tmp_path, shelf, monkeypatch, request, arguments, said, json_too):
+def test_one_sentence_and_exit_code_2(
+    run, tmp_path, shelf, monkeypatch, request, arguments, said, json_too
+):
     monkeypatch.chdir(tmp_path)
     args = arguments(tmp_path, shelf)
     if "repeated ratings refused" in request.node.callspec.id:
@@ -374,17 +532,30 @@ def test_one_sentence_and_exit_code_2(run, tmp_path, shelf, monkeypatch, request
 
 
 def test_a_bad_setting_is_found_before_the_data_are_read(run, tmp_path):
-    assert "factorz" in run("train", tmp_path / "missing.csv", "--out", tmp_path / "m", "--set", "factorz=3").err
+    assert (
+        "factorz"
+        in run("train", tmp_path / "missing.csv", "--out", tmp_path / "m", "--set", "factorz=3").err
+    )
 
 
 def test_nothing_is_left_behind(run, tmp_path, shelf):
-    run("train", "--not-private", shelf / "ratings.csv", "--out", tmp_path / "m", "--set", "dtype=float16")
+    run(
+        "train",
+        "--not-private",
+        shelf / "ratings.csv",
+        "--out",
+        tmp_path / "m",
+        "--set",
+        "dtype=float16",
+    )
     run("train", "--not-private", shelf / "ratings.csv", "--out", tmp_path / "m", "--factors", -1)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_unexpected_errors_are_one_line_too_and_debug_shows_more(run, shelf, monkeypatch):
-    monkeypatch.setattr("discreet.models.storage.load_scorer.open_model", lambda folder, once: 1 / 0)
+    monkeypatch.setattr(
+        "discreet.models.storage.load_scorer.open_model", lambda folder, once: 1 / 0
+    )
     result = run("similar", shelf / "model", "12")
     assert result.code == 1
     assert result.err.count("\n") == 1
@@ -400,6 +571,8 @@ def test_running_out_of_disk_is_said(run, shelf, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device", str(tmp_path / "model"))
 
     monkeypatch.setattr("discreet.models.storage.save_load.save", full)
-    result = run("train", "--not-private", shelf / "ratings.csv", "--out", tmp_path / "model", "--factors", 2)
+    result = run(
+        "train", "--not-private", shelf / "ratings.csv", "--out", tmp_path / "model", "--factors", 2
+    )
     assert result.code == 2
     assert result.err == f"discreet: {tmp_path / 'model'}: No space left on device\n"

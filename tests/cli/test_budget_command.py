@@ -1,4 +1,6 @@
-"""``discreet budget`` prices plans and ledgers; ``discreet train --epsilon`` makes what it prices."""
+"""``discreet budget`` prices plans and ledgers; ``discreet train --epsilon`` makes what it
+prices.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,14 @@ def test_what_is_charged_is_what_was_quoted(run, private):
         ("--accountant", "pld", "--epsilon", 2),
         ("--model", "dpals", "--feedback", "implicit", "--set", "recount=false"),
         ("--model", "dpals", "--set", "centering=global", "--set", "initialization=spectral"),
-        ("--model", "dpals", "--epsilon", 9, "--set", 'sigmas={"counts": 20, "recounts": 20, "gram": 90, "sum": 60}'),
+        (
+            "--model",
+            "dpals",
+            "--epsilon",
+            9,
+            "--set",
+            'sigmas={"counts": 20, "recounts": 20, "gram": 90, "sum": 60}',
+        ),
         ("--model", "dpals", "--set", 'shares={"sum": 1.5}', "--set", "centering=3.5"),
         ("--goal", "rating", "--set", 'shares={"gradient": 1.5}', "--set", "slope=0"),
         ("--epsilon", 100),
@@ -127,7 +136,13 @@ def test_without_dp_accounting_the_rest_is_said(run, monkeypatch):
 def test_a_ledger_is_priced_again(run, private, what, tmp_path):
     result = run("budget", private / what, "--plot", tmp_path / "b.svg")
     assert result.code == 0, result.err
-    for expected in ("ε = 5 at δ = 1e-06", "5.0000000", "independent", " records is unbroken", "pairs or counts"):
+    for expected in (
+        "ε = 5 at δ = 1e-06",
+        "5.0000000",
+        "independent",
+        " records is unbroken",
+        "pairs or counts",
+    ):
         assert expected in result.out
     found = json.loads(run("budget", private / what, "--accountant", "pld", "--json").out)
     stated = discreet.load(private / "model").privacy_
@@ -171,7 +186,8 @@ def test_a_ledger_of_another_model_is_refused(run, private, tmp_path):
     for file in (private / "model").iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     document = json.loads((folder / "ledger.json").read_text())
-    (folder / "ledger.json").write_text(json.dumps(document))  # the same content, written in another way
+    # the same content, written in another way
+    (folder / "ledger.json").write_text(json.dumps(document))
     result = run("budget", folder)
     assert result.code == 2
     assert "was changed after it was saved" in result.err
@@ -201,18 +217,43 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("budget",), "--items 20000"),
         (("budget", "--items", 0), "greater than or equal to 1"),
         (("budget", "--items", 9, "--model", "als"), "ALS is not private"),
-        (("budget", "--items", 9, "--model", "als", "--epsilon", 1), "--epsilon is for private models"),
+        (
+            ("budget", "--items", 9, "--model", "als", "--epsilon", 1),
+            "--epsilon is for private models",
+        ),
         (("budget", "--items", 9, "--epsilon", 0), "--epsilon 0.0"),
         (("budget", "--items", 9, "--epsilon", -2), "--epsilon -2.0"),
-        (("budget", "--items", 9), "DPMF is private, and how private is yours to say: give --epsilon"),
+        (
+            ("budget", "--items", 9),
+            "DPMF is private, and how private is yours to say: give --epsilon",
+        ),
         (("budget", "--items", 9, "--epsilon", 1, "--delta", 2), "probability"),
         (("budget", "--items", 9, "--epsilon", 1, "--delta", 0), "delta"),
         (("budget", "--items", 9, "--epsilon", 1, "--accountant", "pure"), "Gaussian"),
-        (("budget", "--items", 9, "--epsilon", 1, "--rating-range", "five"), "--rating-range takes"),
+        (
+            ("budget", "--items", 9, "--epsilon", 1, "--rating-range", "five"),
+            "--rating-range takes",
+        ),
         (("budget", "--items", 9, "--epsilon", 1, "--rating-range", "5,1"), "low to high"),
         (("budget", "--items", 9, "--epsilon", 1, "--set", "shares=3"), "a mapping"),
-        (("budget", "--items", 9, "--epsilon", 1, "--goal", "rating", "--set", "slope=steep"), "must be a number"),
-        (("budget", "--items", 9, "--epsilon", 1, "--model", "dpals", "--set", "centering=median"), "'global'"),
+        (
+            ("budget", "--items", 9, "--epsilon", 1, "--goal", "rating", "--set", "slope=steep"),
+            "must be a number",
+        ),
+        (
+            (
+                "budget",
+                "--items",
+                9,
+                "--epsilon",
+                1,
+                "--model",
+                "dpals",
+                "--set",
+                "centering=median",
+            ),
+            "'global'",
+        ),
         (("budget", "--items", 9, "--epsilon", 1, "--set", "rnk=3"), "no parameter"),
         (("budget", "--items", 9, "--epsilon", 1, "--plot", "b.txt"), ".png"),
         (("budget", "--items", 9, "--epsilon", 1, "--plot", "nowhere/b.png"), "cannot be written"),
@@ -223,9 +264,18 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("budget", "{shelf}/model", "--epsilon", 1), "still to be trained"),
         (("train", "{shelf}/ratings.csv", "--out", "m", "--epsilon", 0), "positive"),
         (("train", "{shelf}/ratings.csv", "--out", "m", "--delta", "1e-6"), "give --epsilon"),
-        (("train", "{shelf}/ratings.csv", "--out", "m", "--model", "dplmc"), "DPLMC is private, and how private is"),
-        (("train", "{shelf}/ratings.csv", "--out", "m", "--model", "bias", "--noise", "seeded"), "--noise is for"),
-        (("train", "{shelf}/ratings.csv", "--out", "m", "--epsilon", 1, "--neighboring", "both"), "add-remove"),
+        (
+            ("train", "{shelf}/ratings.csv", "--out", "m", "--model", "dplmc"),
+            "DPLMC is private, and how private is",
+        ),
+        (
+            ("train", "{shelf}/ratings.csv", "--out", "m", "--model", "bias", "--noise", "seeded"),
+            "--noise is for",
+        ),
+        (
+            ("train", "{shelf}/ratings.csv", "--out", "m", "--epsilon", 1, "--neighboring", "both"),
+            "add-remove",
+        ),
         # a large rank, because whether a small one is refused depends on the luck of the noise
         (
             (
@@ -247,7 +297,9 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         ),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(run, shelf, arguments, said, tmp_path, monkeypatch):
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    run, shelf, arguments, said, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     result = run(*(str(argument).format(shelf=shelf) for argument in arguments))
     assert result.code == 2, result.out
@@ -318,9 +370,14 @@ def test_train_says_what_was_taken_from_the_data(run, private, tmp_path):
     assert result.code == 0, result.err
     assert "CAUTION" in result.out
     assert "RESEARCH MODE" in result.out
-    assert "give a public catalog with --items and the public range of ratings with --rating-range" in result.out
+    assert (
+        "give a public catalog with --items and the public range of ratings with --rating-range"
+        in result.out
+    )
     assert "taken from the data" in result.err
-    document = json.loads(run("train", private / "ratings.csv", "--out", tmp_path / "n", *options, "--json").out)
+    document = json.loads(
+        run("train", private / "ratings.csv", "--out", tmp_path / "n", *options, "--json").out
+    )
     assert document["model"]["private"] is False
     assert document["model"]["privacy"]["status"] == "private with cautions"
     assert len(document["model"]["privacy"]["cautions"]) == 3  # items, range and seed

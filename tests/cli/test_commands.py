@@ -79,7 +79,13 @@ def test_train_saves_what_python_would(run, shelf, tmp_path):
     )
     assert result.code == 0, result.err
     assert result.err == ""
-    for expected in ("60 users, 40 items, 720 ratings", "Saved to", "NOT private", "recommend", "similar"):
+    for expected in (
+        "60 users, 40 items, 720 ratings",
+        "Saved to",
+        "NOT private",
+        "recommend",
+        "similar",
+    ):
         assert expected in result.out
     cli, python = discreet.load(tmp_path / "m"), discreet.load(shelf / "model")
     assert np.array_equal(cli.item_factors_, python.item_factors_)
@@ -89,7 +95,18 @@ def test_train_saves_what_python_would(run, shelf, tmp_path):
 
 def test_train_replaces_a_model(run, shelf, tmp_path):
     for model in ("als", "Popularity", "BIAS"):
-        assert run("train", "--not-private", shelf / "ratings.csv", "--out", tmp_path / "m", "--model", model).code == 0
+        assert (
+            run(
+                "train",
+                "--not-private",
+                shelf / "ratings.csv",
+                "--out",
+                tmp_path / "m",
+                "--model",
+                model,
+            ).code
+            == 0
+        )
     assert type(discreet.load(tmp_path / "m")) is discreet.Bias
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
@@ -145,7 +162,9 @@ def test_train_on_a_data_set(run, tmp_path):
 
 
 def test_columns_by_name_and_position(run, tmp_path):
-    (tmp_path / "r.tsv").write_text("".join(f"{i}\t{u}\t{1 + (u + i) % 5}\n" for u in range(9) for i in range(5)))
+    (tmp_path / "r.tsv").write_text(
+        "".join(f"{i}\t{u}\t{1 + (u + i) % 5}\n" for u in range(9) for i in range(5))
+    )
     result = run(
         "train",
         "--not-private",
@@ -192,12 +211,18 @@ def test_recommend_by_id_by_title_and_by_file_is_what_python_says(run, shelf, tm
 
 def test_recommend_leaves_out_and_lets_in(run, shelf):
     def items(*options: object) -> list[int]:
-        found = json.loads(run("recommend", shelf / "model", "--history", "12,14", "-n", 40, *options, "--json").out)
+        found = json.loads(
+            run(
+                "recommend", shelf / "model", "--history", "12,14", "-n", 40, *options, "--json"
+            ).out
+        )
         return [row["item_id"] for row in found["recommendations"]]
 
     assert set(items()) == set(range(10, 50)) - {12, 14}
     assert set(items("--include-seen")) == set(range(10, 50))
-    assert set(items("--exclude", "20", "--exclude", "Film 11, the 1 one")) == set(range(10, 50)) - {12, 14, 20, 21}
+    assert set(items("--exclude", "20", "--exclude", "Film 11, the 1 one")) == set(
+        range(10, 50)
+    ) - {12, 14, 20, 21}
     assert items("--history", "999", "--skip-unknown") == items()
 
 
@@ -223,18 +248,31 @@ def test_recommend_to_many_writes_a_file(run, shelf, tmp_path, kind):
 def test_recommend_to_many_on_stdout(run, shelf):
     plain = run("recommend", shelf / "model", "--users", shelf / "known.csv", "-n", 2)
     rows = list(csv.DictReader(io.StringIO(plain.out)))
-    found = json.loads(run("recommend", shelf / "model", "--users", shelf / "known.csv", "-n", 2, "--json").out)
-    assert [row["item_id"] for row in rows] == [str(row["item_id"]) for row in found["recommendations"]]
+    found = json.loads(
+        run("recommend", shelf / "model", "--users", shelf / "known.csv", "-n", 2, "--json").out
+    )
+    assert [row["item_id"] for row in rows] == [
+        str(row["item_id"]) for row in found["recommendations"]
+    ]
     assert found["users"] == 8
 
 
 def test_ids_of_another_type_are_the_same_ids(run, tmp_path):
-    """A file in which one id is no number gives text ids; the model's 12 and the file's "12" are one item."""
+    """A file in which one id is no number gives text ids; the model's 12 and the file's "12"
+    are one item.
+    """
     rows = "".join(f"u{u},i{i},{1 + (u + i) % 5}\n" for u in range(9) for i in range(5))
     (tmp_path / "r.csv").write_text("user,item,rating\n" + rows.replace("i", ""))
-    assert run("train", "--not-private", tmp_path / "r.csv", "--model", "bias", "--out", tmp_path / "m").code == 0
+    assert (
+        run(
+            "train", "--not-private", tmp_path / "r.csv", "--model", "bias", "--out", tmp_path / "m"
+        ).code
+        == 0
+    )
     (tmp_path / "u.csv").write_text("user,item,rating\nu1,2,4\nu1,x9,4\n")
-    result = run("recommend", tmp_path / "m", "--users", tmp_path / "u.csv", "--skip-unknown", "--json")
+    result = run(
+        "recommend", tmp_path / "m", "--users", tmp_path / "u.csv", "--skip-unknown", "--json"
+    )
     assert result.code == 0, result.err
     assert json.loads(result.out)["ignored_ratings"] == 1
     assert "1 ratings of unknown items" in result.err
@@ -260,7 +298,12 @@ def test_datasets(run, tmp_path, monkeypatch):
     assert by_name["ml-1m"]["present"] is False
     assert by_name["ml-1m"]["place"].startswith(str(tmp_path))
     shown = run("datasets").out
-    for expected in ("cinema", "not for commercial use", by_name["ml-1m"]["url"], by_name["ml-1m"]["place"]):
+    for expected in (
+        "cinema",
+        "not for commercial use",
+        by_name["ml-1m"]["url"],
+        by_name["ml-1m"]["place"],
+    ):
         assert expected in shown
 
 
@@ -269,7 +312,11 @@ def test_doctor_is_content(run):
     found = json.loads(result.out)
     assert result.code == 0
     assert found["ok"] is True
-    assert {check["kernel"] for check in found["kernels"]["checks"]} >= {"solve_rows", "solve_spd", "top_k"}
+    assert {check["kernel"] for check in found["kernels"]["checks"]} >= {
+        "solve_rows",
+        "solve_spd",
+        "top_k",
+    }
     assert "Everything is in order." in run("doctor").out
 
 
@@ -297,21 +344,38 @@ def test_bench_is_wired(run, monkeypatch, tmp_path):
 
     monkeypatch.setattr("benchmarks.bench.run", measure)
     monkeypatch.setattr("benchmarks.bench.render", lambda results, page: {"als": "## Speed\n"})
-    assert json.loads(run("bench", "--quick", "--only", "als,topk", "--json").out)["als"] == {"seconds": 1.5}
+    assert json.loads(run("bench", "--quick", "--only", "als,topk", "--json").out)["als"] == {
+        "seconds": 1.5
+    }
     assert asked == {"quick": True, "only": {"als", "topk"}}
     assert run("bench", "--out", tmp_path / "speed.md").out == "## Speed\n"
-    assert "<!-- bench als -->\n## Speed\n<!-- /bench als -->" in (tmp_path / "speed.md").read_text()
+    assert (
+        "<!-- bench als -->\n## Speed\n<!-- /bench als -->" in (tmp_path / "speed.md").read_text()
+    )
     assert asked == {"quick": False, "only": None}
 
 
 def test_verbose_shows_log_lines_and_quiet_does_not(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("discreet.data.datasets.FIXED", set())  # this one is smaller than the published one
+    # this one is smaller than the published one
+    monkeypatch.setattr("discreet.data.datasets.FIXED", set())
     folder = tmp_path / "ml-100k"
     folder.mkdir()
     rows = [f"{u}\t{i}\t{1 + (u + i) % 5}\t88{u}{i}\n" for u in range(1, 9) for i in range(1, 6)]
     (folder / "u.data").write_text("".join(rows))
-    (folder / "u.item").write_text("".join(f"{i}|Film {i} (1990)|01-Jan-1990||\n" for i in range(1, 6)))
-    args = ["train", "--not-private", "ml-100k", "--path", folder, "--model", "bias", "--out", tmp_path / "m"]
+    (folder / "u.item").write_text(
+        "".join(f"{i}|Film {i} (1990)|01-Jan-1990||\n" for i in range(1, 6))
+    )
+    args = [
+        "train",
+        "--not-private",
+        "ml-100k",
+        "--path",
+        folder,
+        "--model",
+        "bias",
+        "--out",
+        tmp_path / "m",
+    ]
     quiet, verbose = run(*args), run(*args, "-v")
     assert (quiet.code, verbose.code) == (0, 0), quiet.err
     assert quiet.err == ""
@@ -336,7 +400,11 @@ def test_demo_shows_everything_and_its_next_commands_work(run, tmp_path, monkeyp
     ):
         assert expected in result.out
     assert (tmp_path / "my demo" / "quality.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(p.name for p in (tmp_path / "my demo").iterdir()) == ["model", "page.html", "quality.png"]
+    assert sorted(p.name for p in (tmp_path / "my demo").iterdir()) == [
+        "model",
+        "page.html",
+        "quality.png",
+    ]
     again = json.loads(run("demo", "--quick", "--out", "my demo", "--json").out)
     scores = {m["name"]: m["scores"] for m in again["quality"]["models"]}
     recall = {name: found["recall@20"]["mean"] for name, found in scores.items()}
@@ -344,7 +412,10 @@ def test_demo_shows_everything_and_its_next_commands_work(run, tmp_path, monkeyp
     assert again["model"]["private"] is True
     assert list(again["curve"]) == ["0.5", "1.0", "2.0", "4.0", "8.0"]
     assert len(again["recommendations"]) == 10
-    assert sum("Sci-Fi" in r["title"] or "Adventure" in r["title"] for r in again["recommendations"]) >= 3
+    assert (
+        sum("Sci-Fi" in r["title"] or "Adventure" in r["title"] for r in again["recommendations"])
+        >= 3
+    )
     assert len(again["next"]) == 3
     for line in again["next"]:
         assert line in result.out

@@ -1,4 +1,6 @@
-"""``discreet train --engine blocks``: the bits of memory, a model like any other, one sentence for bad input."""
+"""``discreet train --engine blocks``: the bits of memory, a model like any other, one sentence
+for bad input.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,18 @@ def train(run, private, tmp_path):
     """Trains to the folder that is named first."""
 
     def call(to, *data, **more):
-        options = {"items": private / "films.csv", "rating-range": "1,5", "factors": 3, "epsilon": 8} | more
+        options = {
+            "items": private / "films.csv",
+            "rating-range": "1,5",
+            "factors": 3,
+            "epsilon": 8,
+        } | more
         flags = [f"--{name}" for name, value in options.items() if value is True]
-        valued = {name: value for name, value in options.items() if value is not None and value is not True}
+        valued = {
+            name: value
+            for name, value in options.items()
+            if value is not None and value is not True
+        }
         given = [*flags, *(word for name, value in valued.items() for word in (f"--{name}", value))]
         return run("train", *(data or [private / "ratings.csv"]), "--out", tmp_path / to, *given)
 
@@ -32,7 +43,10 @@ def halves(private, tmp_path):
     head, *lines = (private / "ratings.csv").read_text().splitlines()
     folder = tmp_path / "halves"
     folder.mkdir()
-    for name, part in (("a.csv", lines[: len(lines) // 2 + 5]), ("b.csv", lines[len(lines) // 2 + 5 :])):
+    for name, part in (
+        ("a.csv", lines[: len(lines) // 2 + 5]),
+        ("b.csv", lines[len(lines) // 2 + 5 :]),
+    ):
         (folder / name).write_text("\n".join([head, *part]) + "\n")
     return folder
 
@@ -41,13 +55,19 @@ def factors(folder):
     return load_file(folder / "factors.safetensors")
 
 
-def test_files_in_blocks_give_the_model_that_memory_gives(train, run, halves, private, tmp_path, monkeypatch):
+def test_files_in_blocks_give_the_model_that_memory_gives(
+    train, run, halves, private, tmp_path, monkeypatch
+):
     """Without noise: from two files, from their folder, and from the blocks that were kept."""
-    monkeypatch.setattr(SecureNoise, "add", lambda self, values, mechanism, weights=None, grid=None: values * grid)
+    monkeypatch.setattr(
+        SecureNoise, "add", lambda self, values, mechanism, weights=None, grid=None: values * grid
+    )
     assert train("memory").code == 0
     kept = tmp_path / "blocks"
     ways = {
-        "files": train("files", halves / "a.csv", halves / "b.csv", engine="blocks", blocks=5, keep=kept),
+        "files": train(
+            "files", halves / "a.csv", halves / "b.csv", engine="blocks", blocks=5, keep=kept
+        ),
         "folder": train("folder", halves, engine="blocks", blocks=3),
         "again": train("again", kept, engine="blocks", items=None),
     }
@@ -58,7 +78,10 @@ def test_files_in_blocks_give_the_model_that_memory_gives(train, run, halves, pr
         found = factors(tmp_path / name)
         assert found.keys() == whole.keys()
         assert all(np.array_equal(found[key], whole[key]) for key in whole)
-    assert sorted(one.name for one in halves.iterdir()) == ["a.csv", "b.csv"], "nothing is left beside the data"
+    assert sorted(one.name for one in halves.iterdir()) == [
+        "a.csv",
+        "b.csv",
+    ], "nothing is left beside the data"
     assert len(list(kept.glob("*.bin"))) == 5
 
 
@@ -79,7 +102,16 @@ def test_a_model_trained_on_blocks_is_a_model_like_any_other(train, run, private
 
 
 def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private, tmp_path):
-    call = ["train", private / "ratings.csv", "--items", private / "films.csv", "--rating-range", "1,5", "--epsilon", 8]
+    call = [
+        "train",
+        private / "ratings.csv",
+        "--items",
+        private / "films.csv",
+        "--rating-range",
+        "1,5",
+        "--epsilon",
+        8,
+    ]
     done = run(*call, "--engine", "blocks", "--blocks", 6, "--out", tmp_path / "m", "--json")
     assert (done.code, done.err) == (0, "")
     answer = json.loads(done.out)
@@ -98,14 +130,29 @@ def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private,
             "--engine blocks is for private models: give --epsilon",
         ),
         ({"engine": "blocks", "blocks": 0}, "--blocks is 0, but must be from 1 to 65,536"),
-        ({"engine": "blocks", "min-rating": 3}, "--min-rating goes with --engine memory, and this is --engine blocks"),
-        ({"engine": "blocks", "noise": "seeded", "random-state": 1}, "--engine blocks adds up whole numbers"),
-        ({"engine": "blocks", "model": "dpsgd"}, "DPSGD draws people by secret coins: train it with --engine memory"),
-        ({"engine": "blocks", "keep": "{private}"}, "is there already: give another folder, or train from the blocks"),
+        (
+            {"engine": "blocks", "min-rating": 3},
+            "--min-rating goes with --engine memory, and this is --engine blocks",
+        ),
+        (
+            {"engine": "blocks", "noise": "seeded", "random-state": 1},
+            "--engine blocks adds up whole numbers",
+        ),
+        (
+            {"engine": "blocks", "model": "dpsgd"},
+            "DPSGD draws people by secret coins: train it with --engine memory",
+        ),
+        (
+            {"engine": "blocks", "keep": "{private}"},
+            "is there already: give another folder, or train from the blocks",
+        ),
     ],
 )
 def test_options_that_do_not_go_together(train, private, tmp_path, options, said):
-    given = {name: str(value).format(private=private) if name == "keep" else value for name, value in options.items()}
+    given = {
+        name: str(value).format(private=private) if name == "keep" else value
+        for name, value in options.items()
+    }
     refused = train("m", **given)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err.startswith("discreet: ")
@@ -144,8 +191,10 @@ def test_kept_blocks_that_are_damaged_or_do_not_need_more(train, tmp_path):
     (kept / "block-00001.bin").unlink()
     lost = train("n", kept, engine="blocks", items=None)
     assert lost.code == 2
-    assert lost.err.splitlines()[-1] == (
-        f"discreet: block 2 of {kept} is lost: restore the file block-00001.bin, or write the blocks again"
+    assert (
+        lost.err.splitlines()[-1]
+        == f"discreet: block 2 of {kept} is lost: restore the file block-00001.bin, or write the"
+        " blocks again"
     )
     (kept / "manifest.json").write_text("{")
     damaged = train("o", kept, engine="blocks", items=None)

@@ -66,8 +66,12 @@ def test_evaluate_says_what_python_says(run, shelf):
             "--json",
         ).out
     )
-    assert {m: found["models"][0]["scores"][m]["mean"] for m in metrics} == pytest.approx(dict(python.values))
-    assert {m: found["models"][0]["scores"][m]["stderr"] for m in metrics} == pytest.approx(dict(python.stderr))
+    assert {m: found["models"][0]["scores"][m]["mean"] for m in metrics} == pytest.approx(
+        dict(python.values)
+    )
+    assert {m: found["models"][0]["scores"][m]["stderr"] for m in metrics} == pytest.approx(
+        dict(python.stderr)
+    )
     assert found["relevant"] == python.conditions["relevant"]
 
 
@@ -96,10 +100,22 @@ def test_every_way_to_hold_out(run, shelf, options):
 
 
 def test_models_side_by_side_count_the_same_items_as_relevant(run, shelf):
-    """Left to themselves, models of implicit feedback would be judged on all items and the others on favorites."""
-    explicit = json.loads(run("evaluate", shelf / "ratings.csv", "--metrics", "recall@5", "--json").out)
+    """Left to themselves, models of implicit feedback would be judged on all items and the
+    others on favorites.
+    """
+    explicit = json.loads(
+        run("evaluate", shelf / "ratings.csv", "--metrics", "recall@5", "--json").out
+    )
     implicit = json.loads(
-        run("evaluate", shelf / "ratings.csv", "--metrics", "recall@5", "--feedback", "implicit", "--json").out
+        run(
+            "evaluate",
+            shelf / "ratings.csv",
+            "--metrics",
+            "recall@5",
+            "--feedback",
+            "implicit",
+            "--json",
+        ).out
     )
     assert explicit["relevant"] == 4.0
     assert implicit["relevant"] is None
@@ -122,12 +138,21 @@ def test_models_side_by_side_count_the_same_items_as_relevant(run, shelf):
 
 
 def test_evaluate_a_saved_model(run, shelf, tmp_path):
-    args = ["--known", shelf / "known.csv", "--target", shelf / "target.csv", "--metrics", "rmse,recall@5"]
+    args = [
+        "--known",
+        shelf / "known.csv",
+        "--target",
+        shelf / "target.csv",
+        "--metrics",
+        "rmse,recall@5",
+    ]
     found = json.loads(run("evaluate", shelf / "model", *args, "--json").out)
     model = discreet.load(shelf / "model")
     known, target = (discreet.Ratings.read(shelf / f"{name}.csv") for name in ("known", "target"))
     error = model.predict(known, target) - target.values
-    assert found["models"][0]["scores"]["rmse"]["mean"] == pytest.approx(float(np.sqrt(np.mean(error**2))), rel=1e-6)
+    assert found["models"][0]["scores"]["rmse"]["mean"] == pytest.approx(
+        float(np.sqrt(np.mean(error**2))), rel=1e-6
+    )
     more = (shelf / "target.csv").read_text() + "500,9999,4.0,1\n777,12,5.0,1\n"
     (tmp_path / "t.csv").write_text(more)
     args[3] = tmp_path / "t.csv"

@@ -1,4 +1,6 @@
-"""Titles and ids that a stranger wrote, on their way into files: halves of surrogate pairs, and formulas."""
+"""Titles and ids that a stranger wrote, on their way into files: halves of surrogate pairs, and
+formulas.
+"""
 
 from __future__ import annotations
 
@@ -33,23 +35,36 @@ def save_model(folder, ids, titles):
 
 @pytest.fixture
 def half_a_pair(tmp_path):
-    return save_model(tmp_path / "m", list(range(6)), ["half \ud83d of a pair", *map(str, range(1, 6))])
+    return save_model(
+        tmp_path / "m", list(range(6)), ["half \ud83d of a pair", *map(str, range(1, 6))]
+    )
 
 
 @pytest.mark.parametrize("kind", ["--web", "--vectors", "--mlflow"])
-def test_half_a_surrogate_pair_in_a_title_is_exported_as_a_replacement(run, half_a_pair, tmp_path, kind):
+def test_half_a_surrogate_pair_in_a_title_is_exported_as_a_replacement(
+    run, half_a_pair, tmp_path, kind
+):
     left = run("export", kind, half_a_pair, tmp_path / "out")
     assert left.code == 0, left.err
     if kind == "--vectors":
-        assert parquet.read_table(tmp_path / "out" / "vectors.parquet")["title"][0].as_py() == "half \ufffd of a pair"
+        assert (
+            parquet.read_table(tmp_path / "out" / "vectors.parquet")["title"][0].as_py()
+            == "half \ufffd of a pair"
+        )
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "json", "parquet"])
-def test_half_a_surrogate_pair_in_a_title_is_listed_as_a_replacement(run, half_a_pair, tmp_path, suffix):
+def test_half_a_surrogate_pair_in_a_title_is_listed_as_a_replacement(
+    run, half_a_pair, tmp_path, suffix
+):
     file = tmp_path / f"lists.{suffix}"
     left = run("recommend", half_a_pair, "--history", "1", "-n", "6", "-o", file)
     assert left.code == 0, left.err
-    titles = parquet.read_table(file)["title"].to_pylist() if suffix == "parquet" else [file.read_text("utf-8")]
+    titles = (
+        parquet.read_table(file)["title"].to_pylist()
+        if suffix == "parquet"
+        else [file.read_text("utf-8")]
+    )
     assert any("half \ufffd of a pair" in title for title in titles)
 
 
@@ -74,7 +89,9 @@ def test_lists_for_spreadsheets_hold_no_formula_unless_asked_for(run, tmp_path, 
     separator = "\t" if suffix == "tsv" else ","
     for raw in (False, True):
         file = tmp_path / f"{raw}.{suffix}"
-        left = run("recommend", model, *asked, "-n", "20", "-o", file, *(["--raw-csv"] if raw else []))
+        left = run(
+            "recommend", model, *asked, "-n", "20", "-o", file, *(["--raw-csv"] if raw else [])
+        )
         assert left.code == 0, left.err
         with file.open(encoding="utf-8", newline="") as lines:
             rows = list(csv.DictReader(lines, delimiter=separator))

@@ -10,32 +10,59 @@ from conftest import write_ratings
 
 def features(file):
     file.write_text(
-        "movieId,kind,genres\n" + "".join(f"{i},{i % 2},{'even' if i % 2 else 'odd|all'}\n" for i in range(10, 45))
+        "movieId,kind,genres\n"
+        + "".join(f"{i},{i % 2},{'even' if i % 2 else 'odd|all'}\n" for i in range(10, 45))
     )
     return file
 
 
 def test_train_and_evaluate_take_features(run, tmp_path):
-    ratings, kinds = write_ratings(tmp_path / "ratings.csv", n_users=300), features(tmp_path / "kinds.csv")
-    private = ["--epsilon", "20", "--rating-range", "1,5", "--noise", "seeded", "--random-state", "0"]
+    ratings, kinds = (
+        write_ratings(tmp_path / "ratings.csv", n_users=300),
+        features(tmp_path / "kinds.csv"),
+    )
+    private = [
+        "--epsilon",
+        "20",
+        "--rating-range",
+        "1,5",
+        "--noise",
+        "seeded",
+        "--random-state",
+        "0",
+    ]
     private += ["--item-features", kinds]
     result = run("train", ratings, "--out", tmp_path / "model", *private, "--json")
     assert result.code == 0, result.err
     assert json.loads(result.out)["model"]["parameters"]["item_features"] == str(kinds)
-    same = discreet.DPMF(epsilon=20, rating_range=(1, 5), noise="seeded", random_state=0, item_features=kinds)
+    same = discreet.DPMF(
+        epsilon=20, rating_range=(1, 5), noise="seeded", random_state=0, item_features=kinds
+    )
     same.fit(discreet.Ratings.read(ratings))
     assert np.array_equal(discreet.load(tmp_path / "model").item_factors_, same.item_factors_)
     assert run("evaluate", ratings, *private).code == 0
 
 
 def test_wrong_features_are_one_sentence_and_exit_code_2(run, tmp_path):
-    ratings, kinds = write_ratings(tmp_path / "ratings.csv", n_users=120), features(tmp_path / "kinds.csv")
+    ratings, kinds = (
+        write_ratings(tmp_path / "ratings.csv", n_users=120),
+        features(tmp_path / "kinds.csv"),
+    )
     other = tmp_path / "other.csv"
     other.write_text("item_id,kind\nx,1\ny,2\n")
     for given, words in (
         (["--item-features", kinds], "ALS has no parameter 'item_features'"),
         (
-            ["--epsilon", "9", "--model", "dpals", "--feedback", "implicit", "--item-features", kinds],
+            [
+                "--epsilon",
+                "9",
+                "--model",
+                "dpals",
+                "--feedback",
+                "implicit",
+                "--item-features",
+                kinds,
+            ],
             "DPALS has no parameter 'item_features'",
         ),
         (["--epsilon", "9", "--item-features", tmp_path / "none.csv"], "none.csv does not exist"),

@@ -21,7 +21,16 @@ ALLOWED = {
 COMMANDS = {
     "train": ("train", *SEEDED),
     "tune": ("tune", "--try", "factors=2,3", "--runs", 2),
-    "evaluate": ("evaluate", "--score-epsilon", 1, "--metrics", "recall@5", "--relevant", 4, *SEEDED),
+    "evaluate": (
+        "evaluate",
+        "--score-epsilon",
+        1,
+        "--metrics",
+        "recall@5",
+        "--relevant",
+        4,
+        *SEEDED,
+    ),
 }
 
 
@@ -40,8 +49,14 @@ def neighbors(tmp_path):
 
 
 def call(run, name, file, films, folder, *more):
-    out = () if name == "evaluate" else ("--out", folder / f"{file.stem}-{len(list(folder.iterdir()))}")
-    return run(*COMMANDS[name][:1], file, "--items", films, *COMMANDS[name][1:], *OPTIONS, *out, *more)
+    out = (
+        ()
+        if name == "evaluate"
+        else ("--out", folder / f"{file.stem}-{len(list(folder.iterdir()))}")
+    )
+    return run(
+        *COMMANDS[name][:1], file, "--items", films, *COMMANDS[name][1:], *OPTIONS, *out, *more
+    )
 
 
 def walk(value, path=()):
@@ -58,7 +73,9 @@ def walk(value, path=()):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_documents_of_neighbors_have_the_same_keys_and_no_exact_number(run, neighbors, tmp_path, name):
+def test_documents_of_neighbors_have_the_same_keys_and_no_exact_number(
+    run, neighbors, tmp_path, name
+):
     one, two, films = neighbors
     documents = []
     for file in (one, two):
@@ -71,7 +88,9 @@ def test_documents_of_neighbors_have_the_same_keys_and_no_exact_number(run, neig
         assert document.keys() <= ALLOWED[name]
         found = list(walk(document))
         assert not {key for path, key in found if not path} & set(EXACT)
-        assert not [path for path, value in found if type(value) in (int, float) and value in counts]
+        assert not [
+            path for path, value in found if type(value) in (int, float) and value in counts
+        ]
     assert documents[0].keys() == documents[1].keys()
 
 
@@ -97,10 +116,15 @@ def test_on_a_terminal_exact_numbers_are_shown_and_marked(run, neighbors, tmp_pa
     assert all(EXACT_MARK in line for line in lines)
 
 
-def test_items_outside_the_catalog_are_refused_without_naming_or_counting_them(run, neighbors, tmp_path):
+def test_items_outside_the_catalog_are_refused_without_naming_or_counting_them(
+    run, neighbors, tmp_path
+):
     one, _, films = neighbors
     messages = set()
-    for extra in (["9001,secret-1,5,1"], ["9001,secret-1,5,1", "9002,secret-2,4,1", "9003,secret-2,4,1"]):
+    for extra in (
+        ["9001,secret-1,5,1"],
+        ["9001,secret-1,5,1", "9002,secret-2,4,1", "9003,secret-2,4,1"],
+    ):
         odd = tmp_path / "odd.csv"
         odd.write_text(one.read_text() + "\n".join(extra) + "\n")
         done = call(run, "train", odd, films, tmp_path)
@@ -120,7 +144,9 @@ def test_filters_that_leave_nothing_are_refused_without_a_number(run, neighbors,
     assert "1,800" not in done.err
 
 
-def test_training_says_of_any_ratings_that_those_outside_the_range_are_clipped(run, neighbors, tmp_path):
+def test_training_says_of_any_ratings_that_those_outside_the_range_are_clipped(
+    run, neighbors, tmp_path
+):
     one, _, films = neighbors
     wild = tmp_path / "wild.csv"
     wild.write_text(one.read_text() + "9001,10,1e30,1\n9001,11,-4,1\n")
@@ -140,7 +166,10 @@ def german(tmp_path):
     lines = write_ratings(tmp_path / "r.csv", n_users=150).read_text().splitlines()[1:]
     rows = [line.split(",") for line in lines]
     days = [f"2024-{1 + at % 12:02}-{1 + at % 28:02}" for at in range(len(rows))]
-    text = [f"K{user};{item};{stars};{day}" for (user, item, stars, _), day in zip(rows, days, strict=True)]
+    text = [
+        f"K{user};{item};{stars};{day}"
+        for (user, item, stars, _), day in zip(rows, days, strict=True)
+    ]
     file = tmp_path / "kunden.csv"
     file.write_text("\n".join(["Kundennummer;Artikel;Sterne;Datum", *text]) + "\n")
     return file
@@ -152,7 +181,10 @@ def test_no_user_column_is_suggested_and_wrong_ones_are_refused(run, german, tmp
     assert asked.code == 2
     assert "did you mean" not in asked.err
     assert "--user COLUMN" in asked.err
-    assert "'Kundennummer', 'Artikel', 'Sterne' (few distinct numbers, like ratings), 'Datum' (dates)" in asked.err
+    assert (
+        "'Kundennummer', 'Artikel', 'Sterne' (few distinct numbers, like ratings), 'Datum' (dates)"
+        in asked.err
+    )
     item = ("--item", "Artikel")
     reasons = {
         ("--user", "Sterne"): "fewer than 100 distinct values",
@@ -173,7 +205,17 @@ def test_no_user_column_is_suggested_and_wrong_ones_are_refused(run, german, tmp
         stars = ("--user", "Sterne", *item, "--engine", engine, "--trust-user-column", "--replace")
         trusted = run("train", german, *stars, *private)
         assert trusted.code == 0, trusted.err
-    right = run("train", german, "--user", "Kundennummer", "--rating", "Sterne", *item, *private, "--replace")
+    right = run(
+        "train",
+        german,
+        "--user",
+        "Kundennummer",
+        "--rating",
+        "Sterne",
+        *item,
+        *private,
+        "--replace",
+    )
     assert right.code == 0, right.err
 
 
@@ -199,7 +241,9 @@ def test_histories_outside_the_public_range_are_refused(run, private, tmp_path):
 
 
 def test_normalized_ids_are_an_option_of_files(run, tmp_path):
-    rows = [f"{name},{item},{1 + item % 5}" for item in range(6) for name in ("Anna", "ANNA ", "bob")]
+    rows = [
+        f"{name},{item},{1 + item % 5}" for item in range(6) for name in ("Anna", "ANNA ", "bob")
+    ]
     (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]) + "\n")
     train = ("train", tmp_path / "r.csv", "--not-private", "--model", "bias", "--json")
     plain = run(*train, "--out", tmp_path / "a")
@@ -208,4 +252,6 @@ def test_normalized_ids_are_an_option_of_files(run, tmp_path):
     files = ("--not-private", "--out", tmp_path / "c", "--normalize-ids")
     assert "is for files of your own" in run("train", "cinema", *files).err
     blocks = ("--epsilon", 1, "--engine", "blocks", "--out", tmp_path / "d", "--normalize-ids")
-    assert "--normalize-ids goes with --engine memory" in run("train", tmp_path / "r.csv", *blocks).err
+    assert (
+        "--normalize-ids goes with --engine memory" in run("train", tmp_path / "r.csv", *blocks).err
+    )

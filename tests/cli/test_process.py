@@ -22,7 +22,9 @@ WAIT = 120  # seconds that no answer takes, also on a busy machine that still ha
 
 
 def shell(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*DISCREET, *map(str, args)], capture_output=True, text=True, timeout=WAIT, **options)  # type: ignore[call-overload]
+    return subprocess.run(
+        [*DISCREET, *map(str, args)], capture_output=True, text=True, timeout=WAIT, **options
+    )  # type: ignore[call-overload]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,9 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ratings that take a while to learn from, if there are very many sweeps."""
     file = tmp_path_factory.mktemp("big") / "ratings.csv"
     rng = np.random.default_rng(0)
-    pairs = np.unique(np.column_stack([rng.integers(0, 2000, 50_000), rng.integers(0, 500, 50_000)]), axis=0)
+    pairs = np.unique(
+        np.column_stack([rng.integers(0, 2000, 50_000), rng.integers(0, 500, 50_000)]), axis=0
+    )
     rows = np.column_stack([pairs, rng.integers(1, 6, len(pairs))])
     np.savetxt(file, rows, fmt="%d", delimiter=",", header="user,item,rating", comments="")
     return file
@@ -38,11 +42,22 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_model_trained_here_recommends_the_same_in_a_new_process(shelf, tmp_path):
     """Train in one process, recommend in a second; both as Python does in this third one."""
-    done = shell("train", shelf / "ratings.csv", "--out", tmp_path / "m", "--not-private", "--factors", 3, "--json")
+    done = shell(
+        "train",
+        shelf / "ratings.csv",
+        "--out",
+        tmp_path / "m",
+        "--not-private",
+        "--factors",
+        3,
+        "--json",
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     json.loads(done.stdout)
-    answer = json.loads(shell("recommend", tmp_path / "m", "--history", "12=5,13=2", "--json").stdout)
+    answer = json.loads(
+        shell("recommend", tmp_path / "m", "--history", "12=5,13=2", "--json").stdout
+    )
     python = discreet.ALS(3).fit(discreet.Ratings.read(shelf / "ratings.csv"))
     for model in (python, discreet.load(tmp_path / "m")):
         ids, scores = model.recommend({12: 5, 13: 2})
@@ -52,7 +67,15 @@ def test_a_model_trained_here_recommends_the_same_in_a_new_process(shelf, tmp_pa
 
 def test_no_bar_in_a_pipe(shelf, tmp_path):
     for color in ({}, {"FORCE_COLOR": "1"}):
-        args = ["train", shelf / "ratings.csv", "--out", tmp_path / "m", "--not-private", "--model", "bias"]
+        args = [
+            "train",
+            shelf / "ratings.csv",
+            "--out",
+            tmp_path / "m",
+            "--not-private",
+            "--model",
+            "bias",
+        ]
         done = shell(*args, env={**os.environ, **color})
         assert done.returncode == 0
         assert done.stderr == ""
@@ -129,7 +152,15 @@ def test_control_c_leaves_with_130_and_no_mess(big, tmp_path, shelf, place):
 @pytest.mark.skipif(os.name == "nt", reason="pipes")
 def test_a_reader_that_leaves_early_is_no_trouble(shelf):
     with subprocess.Popen(
-        [*DISCREET, "recommend", str(shelf / "model"), "--users", str(shelf / "ratings.csv"), "-n", "20"],
+        [
+            *DISCREET,
+            "recommend",
+            str(shelf / "model"),
+            "--users",
+            str(shelf / "ratings.csv"),
+            "-n",
+            "20",
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
@@ -149,15 +180,20 @@ def test_output_survives_a_terminal_without_unicode(shelf):
 
 def test_start_up_imports_nothing_heavy():
     code = (
-        "import sys; from discreet.cli.app import run; run(['train', '--help']); "
-        "print(sorted({'numpy', 'numba', 'scipy', 'pyarrow', 'matplotlib', 'pandas'} & set(sys.modules)))"
+        "import sys; from discreet.cli.app import run; run(['train', '--help']);"
+        " print(sorted({'numpy', 'numba', 'scipy', 'pyarrow', 'matplotlib', 'pandas'} &"
+        " set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT
+    )
     assert done.stdout.splitlines()[-1] == "[]", done.stdout[-200:] + done.stderr
 
 
 def test_an_interrupt_that_python_drops_is_heard_all_the_same():
-    """In a weak reference's callback an exception is only reported; the interrupt must not be lost there."""
+    """In a weak reference's callback an exception is only reported; the interrupt must not be
+    lost there.
+    """
     code = """
 import sys, time, weakref
 from discreet import cli
@@ -199,10 +235,21 @@ main(sys.argv[2:])
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_an_interrupted_private_training_leaves_its_ledger(private, tmp_path, number, code):
-    """What was released is said, and listed in a ledger beside the place of the model, which is not there."""
-    args = ["train", private / "ratings.csv", "--items", private / "films.csv", "--rating-range", "1,5"]
+    """What was released is said, and listed in a ledger beside the place of the model, which is
+    not there.
+    """
+    args = [
+        "train",
+        private / "ratings.csv",
+        "--items",
+        private / "films.csv",
+        "--rating-range",
+        "1,5",
+    ]
     args += ["--epsilon", 50, "--goal", "rating", "--factors", 2, "--out", tmp_path / "m"]
     done = subprocess.run(
         [sys.executable, "-c", SIGNALLED, str(int(number)), *map(str, args)],
@@ -219,8 +266,11 @@ def test_an_interrupted_private_training_leaves_its_ledger(private, tmp_path, nu
     assert len(ledger.entries) == 5 < planned
     assert 0 < ledger.price().epsilon < 50
     assert done.stderr.splitlines() == [
-        f"discreet: the training had made 5 of {planned} releases, which cost ε = {ledger.price().epsilon:.4g} at "
-        f"δ = 1e-06 and count like any other; their ledger is {file}",
+        (
+            f"discreet: the training had made 5 of {planned} releases, which cost ε ="
+            f" {ledger.price().epsilon:.4g} at δ = 1e-06 and count like any other; their ledger is"
+            f" {file}"
+        ),
         "discreet: interrupted: nothing was left half-written",
     ]
     priced = shell("budget", file, "--json")
@@ -229,7 +279,16 @@ def test_an_interrupted_private_training_leaves_its_ledger(private, tmp_path, nu
 
 def test_a_signal_that_was_ignored_before_still_is(private, tmp_path):
     """As with nohup."""
-    args = [sys.executable, "-c", SIGNALLED, str(int(signal.SIGHUP)), "train", private / "ratings.csv", "--epsilon", 50]
+    args = [
+        sys.executable,
+        "-c",
+        SIGNALLED,
+        str(int(signal.SIGHUP)),
+        "train",
+        private / "ratings.csv",
+        "--epsilon",
+        50,
+    ]
     done = subprocess.run(
         [*map(str, args), "--out", str(tmp_path / "m")],
         capture_output=True,

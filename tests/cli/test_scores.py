@@ -33,7 +33,16 @@ def test_a_saved_model_is_measured_with_noise_and_a_ledger(run, shelf, tmp_path)
 def test_a_model_is_trained_and_measured_and_an_account_pays(run, private, tmp_path):
     store = f"{tmp_path / 'people.sqlite'}:all"
     assert run("budget", "open", store, "--epsilon", 6).code == 0
-    call = ("evaluate", private / "ratings.csv", "--epsilon", 5, "--rating-range", "1,5", "--factors", 3)
+    call = (
+        "evaluate",
+        private / "ratings.csv",
+        "--epsilon",
+        5,
+        "--rating-range",
+        "1,5",
+        "--factors",
+        3,
+    )
     result = run(*call, "--score-epsilon", 2, "--account", store, "--json")
     assert result.code == 0, result.err
     found = json.loads(result.out)
@@ -158,8 +167,17 @@ def test_equal_ratings_are_not_refused_where_the_range_is_public(run, odd, tmp_p
         assert result.code == 0, result.err
 
 
-def test_scores_of_a_saved_model_refuse_a_column_that_does_not_identify_users(run, private, tmp_path):
-    call = ("evaluate", private / "model", "--known", private / "ratings.csv", "--target", private / "ratings.csv")
+def test_scores_of_a_saved_model_refuse_a_column_that_does_not_identify_users(
+    run, private, tmp_path
+):
+    call = (
+        "evaluate",
+        private / "model",
+        "--known",
+        private / "ratings.csv",
+        "--target",
+        private / "ratings.csv",
+    )
     call += ("--score-epsilon", 1, "--relevant", 4, "--score-ledger", tmp_path / "scores.json")
     columns = ("--user", "rating", "--item", "movieId", "--rating", "none", "--metrics", "recall@5")
     refused = run(*call, *columns)
@@ -170,7 +188,9 @@ def test_scores_of_a_saved_model_refuse_a_column_that_does_not_identify_users(ru
     assert run(*call, *columns, "--trust-user-column").code == 0
 
 
-def test_scores_of_a_saved_model_merge_spellings_of_an_id_if_asked_to(run, private, tmp_path, monkeypatch):
+def test_scores_of_a_saved_model_merge_spellings_of_an_id_if_asked_to(
+    run, private, tmp_path, monkeypatch
+):
     from discreet.evaluation import private_scores
 
     rows = [f"User {u},{i},{r}" for u in range(120) for i, r in (("1", 5), ("2", 3))]
@@ -178,8 +198,21 @@ def test_scores_of_a_saved_model_merge_spellings_of_an_id_if_asked_to(run, priva
     file.write_text("\n".join(["user,item,rating", *rows, *map(str.upper, rows)]) + "\n")
     counted = []
     columns = private_scores.ScoreLayout.columns
-    monkeypatch.setattr(private_scores.ScoreLayout, "columns", lambda *a: counted.append(len(a[2])) or columns(*a))
-    call = ("evaluate", private / "model", "--known", file, "--target", file, "--score-epsilon", 1, "--relevant", 4)
+    monkeypatch.setattr(
+        private_scores.ScoreLayout, "columns", lambda *a: counted.append(len(a[2])) or columns(*a)
+    )
+    call = (
+        "evaluate",
+        private / "model",
+        "--known",
+        file,
+        "--target",
+        file,
+        "--score-epsilon",
+        1,
+        "--relevant",
+        4,
+    )
     assert run(*call).code == 0
     assert run(*call, "--normalize-ids").code == 0
     assert counted == [240, 120]

@@ -13,7 +13,15 @@ def test_the_page_is_written_and_says_what_is_missing(run, private, tmp_path):
 
 
 def test_the_conformance_kit_is_run_where_asked_for(run, private, tmp_path):
-    result = run("report", private / "model", "--sign-off", "--conformance", "--out", tmp_path / "page.html", "--json")
+    result = run(
+        "report",
+        private / "model",
+        "--sign-off",
+        "--conformance",
+        "--out",
+        tmp_path / "page.html",
+        "--json",
+    )
     assert result.code == 0, result.err
     found = json.loads(result.out)
     assert found["conformance"]["passed"]
@@ -24,7 +32,9 @@ def test_an_account_that_did_not_pay_ends_in_an_error(run, private, tmp_path):
     store = tmp_path / "people.sqlite"
     run("budget", "open", f"{store}:customers", "--epsilon", 4)
     page = tmp_path / "page.html"
-    result = run("report", private / "model", "--sign-off", "--account", f"{store}:customers", "--out", page)
+    result = run(
+        "report", private / "model", "--sign-off", "--account", f"{store}:customers", "--out", page
+    )
     assert result.code == 2
     assert "does not verify: the account 'customers' did not pay" in result.err
     assert len(result.err.strip().splitlines()) == 1

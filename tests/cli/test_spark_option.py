@@ -1,4 +1,6 @@
-"""``discreet train --engine spark``, in a process of its own: a running Java keeps what it was started with."""
+"""``discreet train --engine spark``, in a process of its own: a running Java keeps what it was
+started with.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,16 @@ def answers(private, tmp_path_factory):
     broken.write_text(f"userId,movieId,rating\n1,10,{SECRET}\n")
     bare = folder / "bare.csv"
     bare.write_text("a,b\n1,2\n")
-    films = ["--items", private / "films.csv", "--rating-range", "1,5", "--epsilon", 8, "--random-state", 3]
+    films = [
+        "--items",
+        private / "films.csv",
+        "--rating-range",
+        "1,5",
+        "--epsilon",
+        8,
+        "--random-state",
+        3,
+    ]
     spark = [*films, "--engine", "spark", "--master", "local[2]", "--blocks", 3, "--json"]
     known = ["--known", private / "ratings.csv", "--target", private / "ratings.csv"]
     ratings = private / "ratings.csv"
@@ -52,10 +63,38 @@ def answers(private, tmp_path_factory):
         "no number": ["train", broken, *spark, "--trust-user-column", "--out", folder / "n"],
         "no columns": ["train", bare, *spark, "--out", folder / "n"],
         "two kinds": ["train", ratings, folder / "none.parquet", *spark, "--out", folder / "n"],
-        "no order": ["train", ratings, *spark, "--timestamp", "none", "--duplicates", "last", "--out", folder / "n"],
+        "no order": [
+            "train",
+            ratings,
+            *spark,
+            "--timestamp",
+            "none",
+            "--duplicates",
+            "last",
+            "--out",
+            folder / "n",
+        ],
         "filter": ["train", ratings, *spark, "--min-rating", 3, "--out", folder / "n"],
-        "not private": ["train", ratings, "--engine", "spark", "--not-private", "--out", folder / "n"],
-        "no master": ["train", ratings, *films, "--engine", "spark", "--master", "nowhere", "--out", folder / "n"],
+        "not private": [
+            "train",
+            ratings,
+            "--engine",
+            "spark",
+            "--not-private",
+            "--out",
+            folder / "n",
+        ],
+        "no master": [
+            "train",
+            ratings,
+            *films,
+            "--engine",
+            "spark",
+            "--master",
+            "nowhere",
+            "--out",
+            folder / "n",
+        ],
     }
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],

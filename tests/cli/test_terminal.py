@@ -58,9 +58,13 @@ def test_json_keeps_titles_to_the_last_bit(run, folder):
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_lists_of_many_are_exact_in_a_pipe_and_harmless_on_a_terminal(run, folder, terminal, monkeypatch):
+def test_lists_of_many_are_exact_in_a_pipe_and_harmless_on_a_terminal(
+    run, folder, terminal, monkeypatch
+):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-    result = run("recommend", folder / "model", "--users", folder / "ratings.csv", "--include-seen", "-n", 6)
+    result = run(
+        "recommend", folder / "model", "--users", folder / "ratings.csv", "--include-seen", "-n", 6
+    )
     assert result.code == 0, result.err
     assert (NASTY in result.out) is not terminal
     assert bool(STEERING & set(result.out)) is not terminal
@@ -76,7 +80,9 @@ def test_lists_of_many_are_exact_in_a_pipe_and_harmless_on_a_terminal(run, folde
     ],
 )
 def test_no_complaint_is_longer_than_a_few_lines(run, folder, call):
-    """Also those that are not the library's own: of the operating system and of the parser of options."""
+    """Also those that are not the library's own: of the operating system and of the parser of
+    options.
+    """
     left = run(*(folder / "model" if word == "model" else word for word in call))
     assert left.code == 2
     assert len(left.err) < 900
@@ -98,4 +104,8 @@ def test_too_little_memory_ends_in_one_sentence_without_numbers(run, folder, mon
     monkeypatch.setattr("discreet.models.storage.load_scorer.open_model", fail)
     left = run("recommend", folder / "model", "--history", "x")
     assert left.code == 2
-    assert left.err == ("discreet: there is not enough memory for this: use fewer factors, or a part of the data\n")
+    assert (
+        left.err
+        == "discreet: there is not enough memory for this: use fewer factors, or a part of the"
+        " data\n"
+    )

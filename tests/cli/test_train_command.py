@@ -1,4 +1,6 @@
-"""``discreet train`` and what has been spent: no ledger is overwritten, and none is lost when training fails."""
+"""``discreet train`` and what has been spent: no ledger is overwritten, and none is lost when
+training fails.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,15 @@ def train(run, private, tmp_path):
     """Trains a private model to ``m``."""
 
     def call(*more):
-        data = [private / "ratings.csv", "--items", private / "films.csv", "--rating-range", "1,5", "--factors", 2]
+        data = [
+            private / "ratings.csv",
+            "--items",
+            private / "films.csv",
+            "--rating-range",
+            "1,5",
+            "--factors",
+            2,
+        ]
         return run("train", *data, "--out", tmp_path / "m", *more)
 
     return call
@@ -30,13 +40,22 @@ def train(run, private, tmp_path):
 def test_a_private_model_is_replaced_only_with_replace(train, run, private, tmp_path):
     assert train("--epsilon", 20).code == 0
     ledger = (tmp_path / "m" / "ledger.json").read_bytes()
-    opened = run("train", private / "ratings.csv", "--not-private", "--model", "bias", "--out", tmp_path / "m")
+    opened = run(
+        "train",
+        private / "ratings.csv",
+        "--not-private",
+        "--model",
+        "bias",
+        "--out",
+        tmp_path / "m",
+    )
     for refused in (train("--epsilon", 30), opened):
         assert refused.code == 2
         assert refused.out == ""
-        assert refused.err == (
-            f"discreet: {tmp_path / 'm'} holds a private model: choose a new folder, or say --replace, which keeps "
-            "its ledger beside the new one\n"
+        assert (
+            refused.err
+            == f"discreet: {tmp_path / 'm'} holds a private model: choose a new folder, or say"
+            " --replace, which keeps its ledger beside the new one\n"
         )
     assert (tmp_path / "m" / "ledger.json").read_bytes() == ledger
     assert train("--epsilon", 30, "--replace").code == 0
@@ -100,14 +119,27 @@ def test_seeded_noise_needs_a_seed(train, tmp_path):
     refused = train("--epsilon", 20, "--noise", "seeded")
     assert (refused.code, refused.out) == (2, "")
     assert (
-        refused.err == "discreet: --noise seeded needs a seed: give one with --random-state, and keep it to yourself\n"
+        refused.err
+        == "discreet: --noise seeded needs a seed: give one with --random-state, and keep it to"
+        " yourself\n"
     )
     assert train("--epsilon", 20, "--noise", "seeded", "--random-state", 0).code == 0
 
 
 def test_the_seed_of_seeded_noise_is_not_in_the_document(run, private, tmp_path):
-    call = ("train", private / "ratings.csv", "--items", private / "films.csv", "--rating-range", "1,5", "--epsilon", 5)
-    result = run(*call, "--noise", "seeded", "--random-state", 91827364, "--out", tmp_path / "m", "--json")
+    call = (
+        "train",
+        private / "ratings.csv",
+        "--items",
+        private / "films.csv",
+        "--rating-range",
+        "1,5",
+        "--epsilon",
+        5,
+    )
+    result = run(
+        *call, "--noise", "seeded", "--random-state", 91827364, "--out", tmp_path / "m", "--json"
+    )
     assert result.code == 0, result.err
     assert "91827364" not in result.out
 
@@ -118,7 +150,10 @@ def test_a_model_without_privacy_is_trained_only_where_that_is_said(run, private
     call = ["train", private / "ratings.csv", *model, "--out", tmp_path / "m"]
     refused = run(*call)
     assert (refused.code, refused.out) == (2, "")
-    assert "is not private, and nothing says that this is meant: give --epsilon, such as 1" in refused.err
+    assert (
+        "is not private, and nothing says that this is meant: give --epsilon, such as 1"
+        in refused.err
+    )
     assert refused.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
     meant = run(*call, "--not-private")
@@ -128,7 +163,16 @@ def test_a_model_without_privacy_is_trained_only_where_that_is_said(run, private
 
 @pytest.mark.parametrize("model", [[], ["--model", "dpals"]])
 def test_private_and_not_private_exclude_each_other(run, private, tmp_path, model):
-    result = run("train", private / "ratings.csv", "--epsilon", 1, "--not-private", *model, "--out", tmp_path / "m")
+    result = run(
+        "train",
+        private / "ratings.csv",
+        "--epsilon",
+        1,
+        "--not-private",
+        *model,
+        "--out",
+        tmp_path / "m",
+    )
     assert (result.code, result.out) == (2, "")
     assert "is private: leave out --not-private" in result.err
     assert list(tmp_path.iterdir()) == []
@@ -138,6 +182,8 @@ def test_private_and_not_private_exclude_each_other(run, private, tmp_path, mode
 def test_similar_is_proposed_only_where_taste_was_learned(own_columns, is_proposed):
     """What is users' own, such as a slope, is among the factors too, but says nothing of taste."""
     model = SimpleNamespace(
-        item_ids_=np.arange(3), item_factors_=np.ones((3, 2)), item_similarity=lambda: ItemSimilarity(own_columns)
+        item_ids_=np.arange(3),
+        item_factors_=np.ones((3, 2)),
+        item_similarity=lambda: ItemSimilarity(own_columns),
     )
     assert any(" similar " in line for line in examples("model/", model)) == is_proposed

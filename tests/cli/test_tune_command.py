@@ -36,8 +36,19 @@ def test_the_best_model_is_saved_at_the_whole_price(run, private, tmp_path):
 def test_composed_runs_are_listed_and_paid_for(run, private, tmp_path):
     store = f"{tmp_path / 'people.sqlite'}:all"
     run("budget", "open", store, "--epsilon", 25)
-    more = ("--goal", "rating", "--try", "factors=2..4", "--try", "regularization=1.0..9.0", "--runs", 2)
-    result = tune(run, private, tmp_path / "m", *more, "--law", "composed", "--account", store, "--json")
+    more = (
+        "--goal",
+        "rating",
+        "--try",
+        "factors=2..4",
+        "--try",
+        "regularization=1.0..9.0",
+        "--runs",
+        2,
+    )
+    result = tune(
+        run, private, tmp_path / "m", *more, "--law", "composed", "--account", store, "--json"
+    )
     assert result.code == 0, result.err
     found = json.loads(result.out)
     assert len(found["trials"]) == 2

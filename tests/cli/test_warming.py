@@ -27,7 +27,11 @@ def test_after_warming_nothing_is_compiled(tmp_path):
     assert kept
     rng = np.random.default_rng(0)
     data = tmp_path / "ratings.csv"
-    lines = [f"{u},{i},{rng.integers(1, 6)}" for u in range(120) for i in rng.choice(40, 12, replace=False)]
+    lines = [
+        f"{u},{i},{rng.integers(1, 6)}"
+        for u in range(120)
+        for i in rng.choice(40, 12, replace=False)
+    ]
     data.write_text("user,item,rating\n" + "\n".join(lines))
     known = (data, "--epsilon", 20, "--rating-range", "1,5")
     discreet(cache, "train", *known, "--out", tmp_path / "lists")

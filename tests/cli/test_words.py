@@ -1,4 +1,6 @@
-"""Messages on a command line name its options, never the parameters of Python that they stand for."""
+"""Messages on a command line name its options, never the parameters of Python that they stand
+for.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,17 @@ def find_messages():
     root = Path(discreet.__file__).parent
     for file in sorted([*(root / "data").glob("*.py"), *(root / "engines").rglob("*.py")]):
         for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ERRORS:
-                parts = [part for given in call.args for part in ast.walk(given) if isinstance(part, ast.Constant)]
+            if (
+                isinstance(call, ast.Call)
+                and isinstance(call.func, ast.Name)
+                and call.func.id in ERRORS
+            ):
+                parts = [
+                    part
+                    for given in call.args
+                    for part in ast.walk(given)
+                    if isinstance(part, ast.Constant)
+                ]
                 yield f"{file.name}:{call.lineno}", "".join(str(part.value) for part in parts)
 
 
@@ -48,7 +59,10 @@ def test_no_message_of_reading_data_is_left_with_a_parameter_that_has_an_option(
 @pytest.mark.parametrize(
     ("python", "shell"),
     [
-        ("say with folder= where sealed blocks may be", "say with --keep where sealed blocks may be"),
+        (
+            "say with folder= where sealed blocks may be",
+            "say with --keep where sealed blocks may be",
+        ),
         ('pass unknown_items="drop" to leave', "pass --unknown-items drop to leave"),
         ('duplicates="mean" is', "--duplicates mean is"),
         ("duplicates='last' keeps", "--duplicates last keeps"),
@@ -60,4 +74,6 @@ def test_parameters_become_options(python, shell):
 
 def test_too_little_memory_on_sealed_data_says_what_to_do_and_no_number():
     said = for_shell("the users' gram could not be computed (MemoryError)")
-    assert said.endswith("could not be computed: there is not enough memory. Use fewer factors, or --engine blocks")
+    assert said.endswith(
+        "could not be computed: there is not enough memory. Use fewer factors, or --engine blocks"
+    )

@@ -20,6 +20,8 @@ def make_frame(names, n_rows=3000):
         rng.integers(1000, 1400, n_rows),
         [f"A{item}" for item in rng.integers(0, 80, n_rows)],
         rng.integers(1, 6, n_rows),
-        pd.date_range("2024-01-01", periods=90).strftime("%Y-%m-%d").to_numpy()[rng.integers(0, 90, n_rows)],
+        pd.date_range("2024-01-01", periods=90)
+        .strftime("%Y-%m-%d")
+        .to_numpy()[rng.integers(0, 90, n_rows)],
     )
     return pd.DataFrame(dict(zip(names, values, strict=True)))

@@ -13,7 +13,10 @@ import pytest
 from discreet import Ratings
 from discreet.errors import DataError, DiscreetError
 
-GZ = gzip.compress(b"user,item,rating\n" + b"".join(b"%d,%d,3\n" % (n, n * n % 997) for n in range(20_000)), mtime=0)
+GZ = gzip.compress(
+    b"user,item,rating\n" + b"".join(b"%d,%d,3\n" % (n, n * n % 997) for n in range(20_000)),
+    mtime=0,
+)
 ZST = pa.compress(gzip.decompress(GZ), "zstd", asbytes=True)
 
 
@@ -29,26 +32,68 @@ def refused(path, **options) -> str:
 
 TEXT = {
     "nan": ("user,item,rating\n1,2,3\n1,3,nan\n", "line 3: the rating is 'nan'"),
-    "infinite": ("user,item,rating\n1,2,3\n\n1,3,inf\n", "line 4: the rating 'inf' is not a finite number"),
-    "minus infinite": ("user,item,rating\n1,2,-inf\n", "line 2: the rating '-inf' is not a finite number"),
-    "too large": ("user,item,rating\n1,2,1e300\n", "line 2: the rating '1e300' is not a finite number"),
-    "text as rating": ("user,item,rating\n1,2,3\n4,5,good\n", "line 3: the rating 'good' is not a number"),
-    "decimal comma": ("user;item;rating\n1;2;3,5\n", "line 2: the rating '3,5' is not a number (decimal commas"),
+    "infinite": (
+        "user,item,rating\n1,2,3\n\n1,3,inf\n",
+        "line 4: the rating 'inf' is not a finite number",
+    ),
+    "minus infinite": (
+        "user,item,rating\n1,2,-inf\n",
+        "line 2: the rating '-inf' is not a finite number",
+    ),
+    "too large": (
+        "user,item,rating\n1,2,1e300\n",
+        "line 2: the rating '1e300' is not a finite number",
+    ),
+    "text as rating": (
+        "user,item,rating\n1,2,3\n4,5,good\n",
+        "line 3: the rating 'good' is not a number",
+    ),
+    "decimal comma": (
+        "user;item;rating\n1;2;3,5\n",
+        "line 2: the rating '3,5' is not a number (decimal commas",
+    ),
     "no rating": ("user,item,rating\n1,2,3\n4,5,\n", "line 3: the rating is missing"),
     "no user": ("user,item,rating\n1,2,3\n,5,1\n", "line 3: the user id is missing"),
     "no text user": ("user,item,rating\na,2,3\n,5,1\n", "line 3: the user id is missing"),
     "no item": ("user,item,rating\n1,2,3\n1,,1\n", "line 3: the item id is missing"),
-    "NA among integers": ("user,item,rating\n1,2,3\n1,NA,1\n", "line 3: the item id is 'NA', which stands for"),
-    "null among text": ("user,item,rating\na,b,3\nnull,b,1\n", "line 3: the user id is 'null', which stands for"),
-    "line break in an id": ('user,item,rating\na,b,3\n"c\nd",b,1\n', "line 3: the user id runs over several lines"),
-    "name and number": ("user,item,4\nbob,cup,3\n", "the first line has both a known name of a column and a number"),
-    "two separators": ("1,2,3;4\n1,3,3;4\n", "can be cut at ',' and at ';': pass the right one as separator="),
+    "NA among integers": (
+        "user,item,rating\n1,2,3\n1,NA,1\n",
+        "line 3: the item id is 'NA', which stands for",
+    ),
+    "null among text": (
+        "user,item,rating\na,b,3\nnull,b,1\n",
+        "line 3: the user id is 'null', which stands for",
+    ),
+    "line break in an id": (
+        'user,item,rating\na,b,3\n"c\nd",b,1\n',
+        "line 3: the user id runs over several lines",
+    ),
+    "name and number": (
+        "user,item,4\nbob,cup,3\n",
+        "the first line has both a known name of a column and a number",
+    ),
+    "two separators": (
+        "1,2,3;4\n1,3,3;4\n",
+        "can be cut at ',' and at ';': pass the right one as separator=",
+    ),
     "two user columns": ("user,item,user,rating\n1,2,3,4\n", "has several columns called 'user'"),
-    "timestamp too large": ("user,item,rating,time\n1,2,3,1e30\n", "line 2: the timestamp is beyond 64 bits"),
+    "timestamp too large": (
+        "user,item,rating,time\n1,2,3,1e30\n",
+        "line 2: the timestamp is beyond 64 bits",
+    ),
     "no timestamp": ("user,item,rating,timestamp\n1,2,3,\n", "line 2: the timestamp is missing"),
-    "text as timestamp": ("user,item,rating,time\n1,2,3,noon\n", "line 2: the timestamp 'noon' is neither"),
-    "line too short": ("user,item,rating\n1,2,3\n1,2\n", "line 3: 2 fields where the first line has 3"),
-    "line too long": ("user,item,rating\n1,2,3\n1,2,3,4\n", "line 3: 4 fields where the first line has 3"),
+    "text as timestamp": (
+        "user,item,rating,time\n1,2,3,noon\n",
+        "line 2: the timestamp 'noon' is neither",
+    ),
+    "line too short": (
+        "user,item,rating\n1,2,3\n1,2\n",
+        "line 3: 2 fields where the first line has 3",
+    ),
+    "line too long": (
+        "user,item,rating\n1,2,3\n1,2,3,4\n",
+        "line 3: 4 fields where the first line has 3",
+    ),
     "first line of numbers": ("1,2,good\n4,5,6\n", "line 1: the rating 'good' is not a number"),
     "colons": ("1::2::3\n1::2::x\n", "line 2: the rating 'x' is not a number"),
     "empty": ("", "is empty"),
@@ -58,13 +103,25 @@ TEXT = {
     "unknown separator": ("user#item\n1#2\n", "has only one column when split at any of"),
     "no user column": (
         "person_name,item,rating\nx,2,3\n",
-        "identifies users, or say header=False if the first line holds no names. Columns: 'person_name', 'item'",
+        (
+            "identifies users, or say header=False if the first line holds no names. Columns:"
+            " 'person_name', 'item'"
+        ),
     ),
-    "no item column": ("user,flm,rating\nx,2,3\n", "recognizably the item: its columns are 'user', 'flm', 'rating'"),
-    "no known column": ("a,b,c\nx,y,z\n", "say with user=... which column identifies users, or say header=False"),
+    "no item column": (
+        "user,flm,rating\nx,2,3\n",
+        "recognizably the item: its columns are 'user', 'flm', 'rating'",
+    ),
+    "no known column": (
+        "a,b,c\nx,y,z\n",
+        "say with user=... which column identifies users, or say header=False",
+    ),
     "UTF-16": ("user,item\na,b\n".encode("utf-16"), "is encoded as UTF-16"),
     "UTF-16 without mark": (("user,item\na,b\n" * 9).encode("utf-16-le"), "is encoded as UTF-16"),
-    "Latin-1": ("user,item,rating\na,b,3\nRené,b,2\n".encode("latin-1"), "line 3: the user is not UTF-8 text"),
+    "Latin-1": (
+        "user,item,rating\na,b,3\nRené,b,2\n".encode("latin-1"),
+        "line 3: the user is not UTF-8 text",
+    ),
     "binary": (bytes([7, 0, 1, 2, 255, 0]) * 9, "is not a text file"),
     "zip": (b"PK\x03\x04....", "is a zip archive: unpack it"),
     "pickle": (b"\x80\x05\x95....", "is a pickle, which is never loaded"),
@@ -72,7 +129,10 @@ TEXT = {
     "web page": ("\n<!DOCTYPE html><html></html>", "is a web page: the download went wrong"),
     "endless line": ("user,item\n" + "x" * 400_000, "fields where the first line has 2"),
     "endless quote": ('user,item\n1,2\n"' + "x,1\n" * 100_000, "line 3"),
-    "row after a long text": ('user,item,rating,text\n1,2,3,"a\nb"\n1,3,x,"c"\n', "line 4: the rating 'x'"),
+    "row after a long text": (
+        'user,item,rating,text\n1,2,3,"a\nb"\n1,3,x,"c"\n',
+        "line 4: the rating 'x'",
+    ),
     "sqlite": (b"SQLite format 3", "is an SQLite database"),
 }
 
@@ -87,7 +147,9 @@ def test_text_files(tmp_path, case):
     assert expected in message
 
 
-@pytest.mark.parametrize("case", [name for name, (_, expected) in TEXT.items() if "line" in expected[:5]])
+@pytest.mark.parametrize(
+    "case", [name for name, (_, expected) in TEXT.items() if "line" in expected[:5]]
+)
 def test_lines_are_counted_in_compressed_files_too(tmp_path, case):
     content, expected = TEXT[case]
     path = tmp_path / "ratings.csv.gz"
@@ -110,9 +172,18 @@ def test_line_number_far_down(tmp_path):
         ({"item": 9}, "has 3 columns, so there is none at position 9"),
         ({"rating": "ratings"}, "did you mean rating='rating'?"),
         ({"user": "item"}, "the column 'item' cannot be both the user and the item"),
-        ({"separator": ";"}, "at the separator ';' (first line 'user,item,rating'): pass separator=','"),
-        ({"header": False}, "line 1: the rating 'rating' is not a number: correct it or drop the line, or say"),
-        ({"header": False, "user": "user"}, "so there is no column 'user': give its position, such as user=0"),
+        (
+            {"separator": ";"},
+            "at the separator ';' (first line 'user,item,rating'): pass separator=','",
+        ),
+        (
+            {"header": False},
+            "line 1: the rating 'rating' is not a number: correct it or drop the line, or say",
+        ),
+        (
+            {"header": False, "user": "user"},
+            "so there is no column 'user': give its position, such as user=0",
+        ),
         ({"header": False, "rating": 7}, "has 3 columns, so the rating cannot be at position 7"),
         ({"header": False, "rating": 1}, "the same position was given for two columns"),
     ],
@@ -160,14 +231,32 @@ def test_damaged_containers(tmp_path, name, content, expected):
     [
         ({"user": [1, None], "item": [1, 2]}, "row 1 (counting from 0): the user id is missing"),
         ({"user": [1, 2], "item": ["a", None]}, "row 1 (counting from 0): the item id is missing"),
-        ({"user": [1, 2], "item": [1, 2], "rating": [1.0, np.nan]}, "row 1 (counting from 0): the rating is nan"),
-        ({"user": [1, 2], "item": [1, 2], "rating": [-np.inf, 1.0]}, "row 0 (counting from 0): the rating is -inf"),
-        ({"user": [1, 2], "item": [1, 2], "rating": [1.0, None]}, "row 1 (counting from 0): the rating is missing"),
-        ({"user": [1, 2], "item": [1, 2], "rating": ["1", "x"]}, "row 1 (counting from 0): the rating 'x' is not"),
-        ({"user": [1, 2], "item": [1, 2], "time": [1, None]}, "row 1 (counting from 0): the timestamp is missing"),
+        (
+            {"user": [1, 2], "item": [1, 2], "rating": [1.0, np.nan]},
+            "row 1 (counting from 0): the rating is nan",
+        ),
+        (
+            {"user": [1, 2], "item": [1, 2], "rating": [-np.inf, 1.0]},
+            "row 0 (counting from 0): the rating is -inf",
+        ),
+        (
+            {"user": [1, 2], "item": [1, 2], "rating": [1.0, None]},
+            "row 1 (counting from 0): the rating is missing",
+        ),
+        (
+            {"user": [1, 2], "item": [1, 2], "rating": ["1", "x"]},
+            "row 1 (counting from 0): the rating 'x' is not",
+        ),
+        (
+            {"user": [1, 2], "item": [1, 2], "time": [1, None]},
+            "row 1 (counting from 0): the timestamp is missing",
+        ),
         ({"user": [[1], [2]], "item": [1, 2]}, "must be hashable"),
         ({"user": [], "item": []}, "holds no ratings"),
-        ({"usr": [1], "item": [1]}, "say with user=... which column identifies users. Columns: 'usr', 'item'"),
+        (
+            {"usr": [1], "item": [1]},
+            "say with user=... which column identifies users. Columns: 'usr', 'item'",
+        ),
     ],
     ids=str,
 )
@@ -181,7 +270,10 @@ def test_columnar_content(tmp_path, columns, expected):
 
 def test_paths(tmp_path):
     (tmp_path / "ratings.csv").write_text("1,2,3\n", encoding="utf-8")
-    assert refused(tmp_path) == f"{tmp_path.name} is a folder: give one of the files inside, such as ratings.csv"
+    assert (
+        refused(tmp_path)
+        == f"{tmp_path.name} is a folder: give one of the files inside, such as ratings.csv"
+    )
     assert f"did you mean {tmp_path / 'ratings.csv'}?" in refused(tmp_path / "rating.csv")
     assert "does not exist: check the path" in refused(tmp_path / "zzzzzz")
     assert "does not exist either" in refused(tmp_path / "none" / "x.csv")
@@ -191,7 +283,9 @@ def test_paths(tmp_path):
         Ratings.read(7)
 
 
-@pytest.mark.skipif(os.name == "nt" or not hasattr(os, "geteuid") or os.geteuid() == 0, reason="needs permissions")
+@pytest.mark.skipif(
+    os.name == "nt" or not hasattr(os, "geteuid") or os.geteuid() == 0, reason="needs permissions"
+)
 def test_unreadable_file(tmp_path):
     path = tmp_path / "ratings.csv"
     path.write_text("1,2,3\n", encoding="utf-8")
@@ -200,7 +294,9 @@ def test_unreadable_file(tmp_path):
 
 
 def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
-    """Some megabytes of one letter are a few kilobytes of gzip, and took time by the square of their length."""
+    """Some megabytes of one letter are a few kilobytes of gzip, and took time by the square of
+    their length.
+    """
     from discreet.data.catalog import read_catalog
     from discreet.data.csv_format import MOST_LINE, find_layout
     from discreet.data.csv_scan import scan
@@ -216,7 +312,9 @@ def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
         return BlockRatings.write(source, tmp_path / "blocks", blocks=2)
 
     for read in (Ratings.read, write_blocks, read_catalog, read_features):
-        with pytest.raises(DataError, match=r"long.csv.gz.* has a line of more than 1,048,576 bytes") as caught:
+        with pytest.raises(
+            DataError, match=r"long.csv.gz.* has a line of more than 1,048,576 bytes"
+        ) as caught:
             read(file)
         assert len(str(caught.value)) < 300
 
@@ -257,7 +355,9 @@ def test_lines_up_to_the_limit_and_old_line_ends_are_read(tmp_path):
     assert Ratings.read(tmp_path / "wide.csv").n_users == 2
     (tmp_path / "old.csv").write_bytes(b"user,item,rating\r1,2,3\r2,2,4\r" + b"3,2,1\r" * 10)
     assert Ratings.read(tmp_path / "old.csv").n_users == 3
-    assert len(BlockRatings.write(tmp_path / "old.csv", tmp_path / "blocks", blocks=2).item_ids) == 1
+    assert (
+        len(BlockRatings.write(tmp_path / "old.csv", tmp_path / "blocks", blocks=2).item_ids) == 1
+    )
 
 
 def test_a_list_of_items_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):

@@ -32,7 +32,11 @@ def written(folder, text, name="items.csv", encoding="utf-8"):
             [1, 2],
             ["Toy: a Story (1995)", "Jumanji (1995)"],
         ),
-        ("1|Toy Story|01-Jan-1995||0|1\n2|Get, Shorty|01-Jan-1995||1|0\n", [1, 2], ["Toy Story", "Get, Shorty"]),
+        (
+            "1|Toy Story|01-Jan-1995||0|1\n2|Get, Shorty|01-Jan-1995||1|0\n",
+            [1, 2],
+            ["Toy Story", "Get, Shorty"],
+        ),
         ("item_id\n5\n3\n", [5, 3], None),
         ("5\n3\n", [5, 3], None),
         ("x\ny\n", ["x", "y"], None),
@@ -58,7 +62,13 @@ def test_columnar_files_and_frames(tmp_path):
     columns = {"item": [3, 1], "title": ["Three", None]}
     path = tmp_path / "items.parquet"
     pa.parquet.write_table(pa.table(columns), path)
-    for items in (path, pd.DataFrame(columns), pl.DataFrame(columns), pl.DataFrame(columns).lazy(), pa.table(columns)):
+    for items in (
+        path,
+        pd.DataFrame(columns),
+        pl.DataFrame(columns),
+        pl.DataFrame(columns).lazy(),
+        pa.table(columns),
+    ):
         catalog = Catalog.from_any(items)
         assert catalog.ids.tolist() == [3, 1]
         assert catalog.titles.tolist() == ["Three", "1"]
@@ -98,7 +108,9 @@ def test_broken_files(tmp_path, text, message):
 def test_other_refusals(tmp_path):
     path = tmp_path / "items.parquet"
     pa.parquet.write_table(pa.table({"x": [1]}), path)
-    with pytest.raises(DataError, match=r"items\.parquet has no column of item ids: its columns are 'x'"):
+    with pytest.raises(
+        DataError, match=r"items\.parquet has no column of item ids: its columns are 'x'"
+    ):
         Catalog.from_any(path)
     with pytest.raises(DataError, match="does not exist"):
         Catalog.from_any(tmp_path / "none.csv")
@@ -139,4 +151,7 @@ def test_official_catalogs(shared_data, tmp_path):
     assert official.titles.tolist() == table.titles.tolist()
     small = Catalog.from_any(shared_data / "ml-100k" / "u.item")
     assert len(small) == 1682
-    assert small.titles.tolist() == Catalog.from_any(shared_data / "ml-100k" / "items.parquet").titles.tolist()
+    assert (
+        small.titles.tolist()
+        == Catalog.from_any(shared_data / "ml-100k" / "items.parquet").titles.tolist()
+    )

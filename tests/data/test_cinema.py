@@ -17,7 +17,9 @@ def ratings():
 
 def test_films_are_readable_and_unique():
     films = cinema.films()
-    assert len(films) == len({film.id for film in films}) == len({film.title for film in films}) == 800
+    assert (
+        len(films) == len({film.id for film in films}) == len({film.title for film in films}) == 800
+    )
     for film in films:
         assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", film.id), film
         assert cinema.YEARS[0] <= film.year <= cinema.YEARS[1]
@@ -51,7 +53,10 @@ def test_activity_and_popularity_have_long_tails(ratings):
 
 def test_the_same_on_every_machine(ratings):
     arrays = (ratings.indptr, ratings.indices, ratings.values, ratings.timestamps)
-    sums = [zlib.crc32(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()) for array in arrays]
+    sums = [
+        zlib.crc32(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes())
+        for array in arrays
+    ]
     titles = zlib.crc32("\n".join(ratings.titles).encode())
     assert [*sums, titles] == EXPECTED
 
@@ -81,7 +86,9 @@ def test_people_rate_films_of_their_favorite_genre_higher(ratings):
         for half in (of_genre[::2], of_genre[1::2]):
             hit = np.isin(ratings.indices, half)
             count = np.bincount(rows[hit], minlength=ratings.n_users)
-            halves.append((np.bincount(rows[hit], ratings.values[hit] - means, ratings.n_users), count))
+            halves.append(
+                (np.bincount(rows[hit], ratings.values[hit] - means, ratings.n_users), count)
+            )
         both = (halves[0][1] >= 3) & (halves[1][1] >= 3)
         likes = [total[both] / count[both] for total, count in halves]
         assert np.corrcoef(*likes)[0, 1] > 0.3
@@ -113,5 +120,6 @@ def test_wrong_arguments_are_answered_with_a_sentence():
             cinema.make_cinema(**arguments)
 
 
-# A change of any of these is a change of the data set: results that were published on it would no longer hold.
+# A change of any of these is a change of the data set: results that were published on it would no
+# longer hold.
 EXPECTED = [3630144781, 2090262906, 224597174, 2707630545, 1613002104]

@@ -25,13 +25,17 @@ def test_no_user_column_is_suggested_in_any_language(tmp_path, names):
         assert "did you mean" not in message
         assert "user='" not in message
         listed = message.split("Columns: ")[1]
-        assert listed == (
-            f"{names[0]!r}, {names[1]!r}, {names[2]!r} (few distinct numbers, like ratings), {names[3]!r} (dates)"
+        assert (
+            listed
+            == f"{names[0]!r}, {names[1]!r}, {names[2]!r} (few distinct numbers, like ratings),"
+            f" {names[3]!r} (dates)"
         )
 
 
 def test_a_misspelled_user_column_gets_the_list_and_no_suggestion():
-    with pytest.raises(DataError, match=r"has no column 'Stern': its columns are 'Kundennummer', .*'Datum'$"):
+    with pytest.raises(
+        DataError, match=r"has no column 'Stern': its columns are 'Kundennummer', .*'Datum'$"
+    ):
         Ratings.from_frame(make_frame(HEADERS["German"]), user="Stern")
 
 

@@ -20,7 +20,9 @@ from support.ratings_helpers import ROWS, assert_inner_form, small, triples
 @given(ROWS, st.booleans(), st.sampled_from(["last", "mean"]))
 def test_duplicates_against_a_dictionary(rows, with_times, rule):
     users, items, values, times = (list(column) for column in zip(*rows, strict=True))
-    ratings = Ratings.from_arrays(users, items, values, times if with_times else None, duplicates=rule)
+    ratings = Ratings.from_arrays(
+        users, items, values, times if with_times else None, duplicates=rule
+    )
     groups = {}
     for user, item, value, time in rows:
         groups.setdefault((user, item), []).append((time if with_times else 0, value))
@@ -37,7 +39,10 @@ def test_duplicates_against_a_dictionary(rows, with_times, rule):
 
 def test_merging_is_the_same_across_blocks(monkeypatch):
     rng = np.random.default_rng(0)
-    users, items = rng.integers(0, 9, 500).astype(np.int32), rng.integers(0, 7, 500).astype(np.int32)
+    users, items = (
+        rng.integers(0, 9, 500).astype(np.int32),
+        rng.integers(0, 7, 500).astype(np.int32),
+    )
     values, times = rng.random(500, dtype=np.float32), rng.integers(0, 4, 500)
     for rule in ("last", "mean"):
         whole = compress(users, items, 9, 7, values, times, rule)
@@ -52,7 +57,8 @@ def test_merging_is_the_same_across_blocks(monkeypatch):
 @pytest.mark.parametrize("timed", [True, False])
 def test_users_sorted_apart_are_sorted_the_same(monkeypatch, cores, timed):
     rng = np.random.default_rng(2)
-    users = (40 * rng.random(3_000) ** 3).astype(np.int32)  # some have most of the rows, and some have none
+    # some have most of the rows, and some have none
+    users = (40 * rng.random(3_000) ** 3).astype(np.int32)
     items = rng.integers(0, 30, 3_000).astype(np.int32)
     values = rng.random(3_000, dtype=np.float32)
     times = rng.integers(0, 4, 3_000) if timed else None
@@ -70,7 +76,10 @@ def test_users_sorted_apart_are_sorted_the_same(monkeypatch, cores, timed):
 
 def test_packed_sort_equals_lexsort():
     rng = np.random.default_rng(1)
-    users, items = rng.integers(0, 50, 2000).astype(np.int32), rng.integers(0, 30, 2000).astype(np.int32)
+    users, items = (
+        rng.integers(0, 50, 2000).astype(np.int32),
+        rng.integers(0, 30, 2000).astype(np.int32),
+    )
     expected = np.lexsort((items, users))
     for n_users in (50, 2**60):  # the second does not fit into 63 bits
         order, sorted_items = sort_pairs(users, items, n_users, 30)
@@ -125,7 +134,11 @@ def test_columns_of_wrong_kind_or_length():
         (["1970-01-01T00:00:05Z", "1970-01-01 01:00:00+01:00"], [5, 0]),
         (["1970-01-02", "17"], [86400, 17]),
         ([datetime.datetime(1970, 1, 1, 0, 0, 3), datetime.date(1970, 1, 2)], [3, 86400]),
-        ([datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=-2)))] * 2, [7200, 7200]),
+        (
+            [datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=-2)))]
+            * 2,
+            [7200, 7200],
+        ),
     ],
     ids=str,
 )
@@ -133,10 +146,14 @@ def test_timestamps_of_many_kinds(times, seconds):
     assert Ratings.from_arrays([1, 2], [3, 4], None, times).timestamps.tolist() == seconds
 
 
-@pytest.mark.parametrize("bad", ["yesterday", None, float("nan"), np.datetime64("NaT"), float("inf"), {}], ids=str)
+@pytest.mark.parametrize(
+    "bad", ["yesterday", None, float("nan"), np.datetime64("NaT"), float("inf"), {}], ids=str
+)
 def test_bad_timestamps_are_refused_with_their_row(bad):
     with pytest.raises(DataError, match=r"row 1 .*timestamp"):
-        Ratings.from_arrays([1, 2], [3, 4], None, [datetime.date(2020, 1, 1) if bad == {} else 5, bad])
+        Ratings.from_arrays(
+            [1, 2], [3, 4], None, [datetime.date(2020, 1, 1) if bad == {} else 5, bad]
+        )
 
 
 def test_empty_arrays_make_empty_ratings():
@@ -164,11 +181,15 @@ def test_from_csr_shares_memory_with_a_canonical_matrix(kind):
 def test_every_sparse_format(make, dtype):
     dense = np.array([[0, 2, 3], [0, 0, 0], [1, 0, 4]]).astype(dtype)
     for origin in (sparse.csr_array(dense), sparse.csr_matrix(dense)):
-        np.testing.assert_array_equal(Ratings.from_csr(origin.asformat(make)).to_csr().toarray(), dense)
+        np.testing.assert_array_equal(
+            Ratings.from_csr(origin.asformat(make)).to_csr().toarray(), dense
+        )
 
 
 def test_stored_zeros_are_ratings():
-    matrix = sparse.csr_array((np.array([0.0, 5.0]), np.array([0, 1]), np.array([0, 2])), shape=(1, 2))
+    matrix = sparse.csr_array(
+        (np.array([0.0, 5.0]), np.array([0, 1]), np.array([0, 2])), shape=(1, 2)
+    )
     assert triples(Ratings.from_csr(matrix)) == [(0, 0, 0.0, None), (0, 1, 5.0, None)]
     assert Ratings.from_csr(matrix.tocsc()).n_ratings == 2
     assert Ratings.from_csr(matrix).to_csr().nnz == 2
@@ -195,7 +216,9 @@ def test_transposed_matrices_are_recognized():
         Ratings.from_csr(matrix, user_ids=range(6040))
     with pytest.raises(DataError, match=r"6,040 columns for 3,706 items: did you transpose\?"):
         Ratings.from_csr(matrix, item_ids=range(3706))
-    with pytest.raises(DataError, match=r"6,040 columns for 5 items: one id for each of the columns"):
+    with pytest.raises(
+        DataError, match=r"6,040 columns for 5 items: one id for each of the columns"
+    ):
         Ratings.from_csr(matrix, items=range(5))
 
 
@@ -205,7 +228,11 @@ def test_from_csr_with_ids_titles_and_catalog():
     assert ratings.user_ids.tolist() == ["x", "a"]  # given ids keep the order given
     assert ratings.titles.tolist() == ["Q", "P"]
     named = Ratings.from_csr(matrix, items={"q": "Queen", "p": "Pawn"})
-    assert (named.item_ids.tolist(), named.titles.tolist(), named.catalog) == (["q", "p"], ["Queen", "Pawn"], True)
+    assert (named.item_ids.tolist(), named.titles.tolist(), named.catalog) == (
+        ["q", "p"],
+        ["Queen", "Pawn"],
+        True,
+    )
     wider = Ratings.from_csr(matrix, item_ids=["q", "p"], items=["p", "z", "q"])
     assert wider.catalog
     assert wider.to_csr().toarray().tolist() == [[0, 0, 1], [3, 0, 2]]
@@ -220,7 +247,11 @@ def test_from_csr_with_ids_titles_and_catalog():
 
 def broken_matrix(data, indices, indptr):
     matrix = sparse.csr_array((2, 2), dtype=np.float32)
-    matrix.data, matrix.indices, matrix.indptr = np.array(data, np.float32), np.array(indices), np.array(indptr)
+    matrix.data, matrix.indices, matrix.indptr = (
+        np.array(data, np.float32),
+        np.array(indices),
+        np.array(indptr),
+    )
     return matrix
 
 
@@ -229,7 +260,10 @@ def broken_matrix(data, indices, indptr):
     [
         (np.eye(2), "csr_array"),
         ([[1, 2]], "list was given"),
-        (sparse.csr_array(np.array([[1, np.nan]])), "NaN or infinite, the first in row 0 and column 1"),
+        (
+            sparse.csr_array(np.array([[1, np.nan]])),
+            "NaN or infinite, the first in row 0 and column 1",
+        ),
         (sparse.csr_array(np.array([[1e300, 1]])), "infinite"),
         (sparse.csr_array(np.array([[1j, 1]])), "real numbers"),
         (sparse.coo_array(np.array([1.0, 2.0])), "two dimensions"),
@@ -251,7 +285,8 @@ def test_csr_round_trip(rows):
     assert Ratings.from_csr(ratings.to_csr(), ratings.user_ids, ratings.item_ids) == ratings
     assert Ratings.from_csr(ratings.to_csr().tocsc(), ratings.user_ids, ratings.item_ids) == ratings
     dense = np.zeros((ratings.n_users, ratings.n_items), np.float32)
-    dense[ratings.user_index(users), ratings.item_index(items)] = values  # numpy keeps the last, too
+    # numpy keeps the last, too
+    dense[ratings.user_index(users), ratings.item_index(items)] = values
     np.testing.assert_array_equal(ratings.to_csr().toarray(), dense)
 
 

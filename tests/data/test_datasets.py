@@ -1,4 +1,6 @@
-"""Data sets by name: the real archives where they are, the other layouts on archives made here, and clear refusals."""
+"""Data sets by name: the real archives where they are, the other layouts on archives made here,
+and clear refusals.
+"""
 
 import dataclasses
 import logging
@@ -36,7 +38,9 @@ TITLES = {
 
 @pytest.fixture(autouse=True)
 def small(request, monkeypatch):
-    """The archives built here are far smaller than the published ones, whose sizes only real data have."""
+    """The archives built here are far smaller than the published ones, whose sizes only real
+    data have.
+    """
     if "real_data" not in request.keywords and "sizes" not in request.node.name:
         monkeypatch.setattr("discreet.data.datasets.FIXED", set())
 
@@ -54,12 +58,21 @@ def cache(tmp_path, monkeypatch):
 
 
 def official_files(name):
-    """The files of a tiny data set in the official layout of ``name``, as text in the official encoding."""
+    """The files of a tiny data set in the official layout of ``name``, as text in the official
+    encoding.
+    """
     layout = describe(name).layout
     if layout.header:
-        quoted = {i: '"' + t.replace('"', '""') + '"' if "," in t or '"' in t else t for i, t in TITLES.items()}
-        ratings = "userId,movieId,rating,timestamp\n" + "".join(f"{u},{i},{r},{t}\n" for u, i, r, t in ROWS)
-        items = "movieId,title,genres\n" + "".join(f"{i},{t},Drama|Comedy\n" for i, t in quoted.items())
+        quoted = {
+            i: '"' + t.replace('"', '""') + '"' if "," in t or '"' in t else t
+            for i, t in TITLES.items()
+        }
+        ratings = "userId,movieId,rating,timestamp\n" + "".join(
+            f"{u},{i},{r},{t}\n" for u, i, r, t in ROWS
+        )
+        items = "movieId,title,genres\n" + "".join(
+            f"{i},{t},Drama|Comedy\n" for i, t in quoted.items()
+        )
     elif layout.separator == "::":
         ratings = "".join(f"{u}::{i}::{r:g}::{t}\n" for u, i, r, t in ROWS)
         items = "".join(f"{i}::{t}::Drama|Comedy\n" for i, t in TITLES.items())
@@ -91,7 +104,9 @@ def check(ratings, catalog=False):
     assert ratings.user_ids.tolist() == [1, 7]
     assert sorted(ratings.item_ids.tolist()) == items
     assert ratings.n_ratings == 4
-    assert dict(zip(ratings.item_ids.tolist(), ratings.titles.tolist(), strict=True)) == {i: TITLES[i] for i in items}
+    assert dict(zip(ratings.item_ids.tolist(), ratings.titles.tolist(), strict=True)) == {
+        i: TITLES[i] for i in items
+    }
     assert ratings.catalog is catalog
     dense = ratings.to_csr().toarray()
     for user, item, rating, _ in ROWS:
@@ -144,7 +159,9 @@ def test_parquet_tables_and_a_lonely_ratings_file(tmp_path):
     assert ratings.n_ratings == 4
     with pytest.raises(DataError, match="no catalog"):
         load_dataset("ml-25m", tmp_path, catalog=True)
-    pq.write_table(pa.table({"item": list(TITLES), "title": list(TITLES.values())}), tmp_path / "items.parquet")
+    pq.write_table(
+        pa.table({"item": list(TITLES), "title": list(TITLES.values())}), tmp_path / "items.parquet"
+    )
     check(load_dataset("ml-25m", tmp_path))
 
 
@@ -189,14 +206,23 @@ def test_over_the_network_with_a_connection_that_breaks(cache, tmp_path, monkeyp
     archive = write_zip("ml-latest-small", tmp_path / "served.zip").read_bytes()
     with serving(archive) as server:
         server.cuts = [100, 200]
-        there = dataclasses.replace(describe("ml-latest-small"), url=f"{server.url}/ml-latest-small.zip")
+        there = dataclasses.replace(
+            describe("ml-latest-small"), url=f"{server.url}/ml-latest-small.zip"
+        )
         monkeypatch.setitem(module._BY_NAME, "ml-latest-small", there)
         check(load_dataset("ml-latest-small"))
         assert server.ranges == [None, "bytes=100-", "bytes=300-"]
-        assert sorted(f.name for f in cache.iterdir()) == ["ml-latest-small.zip", "ml-latest-small.zip.sha256"]
-        changed = dataclasses.replace(there, name="ml-25m", sha256="0" * 64, layout=describe("ml-25m").layout)
+        assert sorted(f.name for f in cache.iterdir()) == [
+            "ml-latest-small.zip",
+            "ml-latest-small.zip.sha256",
+        ]
+        changed = dataclasses.replace(
+            there, name="ml-25m", sha256="0" * 64, layout=describe("ml-25m").layout
+        )
         monkeypatch.setitem(module._BY_NAME, "ml-25m", changed)
-        with pytest.raises(DataError, match=r"ml-25m is not on this machine and cannot be downloaded .*SHA-256"):
+        with pytest.raises(
+            DataError, match=r"ml-25m is not on this machine and cannot be downloaded .*SHA-256"
+        ):
             load_dataset("ml-25m")
         assert not (cache / "ml-25m.zip").exists()
 
@@ -209,7 +235,9 @@ def test_broken_input_is_answered_with_a_sentence(tmp_path, cache):
     whole = write_zip("ml-20m", tmp_path / "whole.zip").read_bytes()
     (tmp_path / "cut.zip").write_bytes(whole[: len(whole) // 2])
     where = whole.index(b"ml-20m/ratings.csv") + len("ml-20m/ratings.csv") + 5
-    (tmp_path / "flipped.zip").write_bytes(whole[:where] + bytes([whole[where] ^ 0xFF]) + whole[where + 1 :])
+    (tmp_path / "flipped.zip").write_bytes(
+        whole[:where] + bytes([whole[where] ^ 0xFF]) + whole[where + 1 :]
+    )
     (tmp_path / "empty").mkdir()
     bad = write_folder("ml-20m", tmp_path / "bad")
     (bad / "ratings.csv").write_text("userId,movieId,rating,timestamp\n1,2,good,3\n")
@@ -256,7 +284,9 @@ def test_wrong_names_and_options_are_answered_with_a_sentence(tmp_path):
 def test_the_registry_lists_everything():
     listed = {dataset.name: dataset for dataset in datasets()}
     assert next(iter(listed)) == "cinema"
-    assert set(PUBLISHED) | {"cinema", "sweetrs"} == {name for name in listed if not name.startswith("twin-")}
+    assert set(PUBLISHED) | {"cinema", "sweetrs"} == {
+        name for name in listed if not name.startswith("twin-")
+    }
     for dataset in datasets():
         row = dataset.to_dict()
         assert row["license"]
@@ -288,7 +318,11 @@ def test_generated_sets_are_loaded_by_name():
 def test_real_ml_1m(shared_data, path):
     ratings = load_dataset("ml-1m", shared_data / path)
     about = describe("ml-1m")
-    assert (ratings.n_users, ratings.n_items, ratings.n_ratings) == (about.users, about.items, about.ratings)
+    assert (ratings.n_users, ratings.n_items, ratings.n_ratings) == (
+        about.users,
+        about.items,
+        about.ratings,
+    )
     assert ratings.merged == 0
     title = dict(zip(ratings.item_ids.tolist(), ratings.titles.tolist(), strict=True))
     assert title[1] == "Toy Story (1995)"
@@ -303,7 +337,11 @@ def test_real_ml_1m(shared_data, path):
 def test_real_ml_100k(shared_data):
     ratings = load_dataset("ml-100k", shared_data / "ml-100k")
     about = describe("ml-100k")
-    assert (ratings.n_users, ratings.n_items, ratings.n_ratings) == (about.users, about.items, about.ratings)
+    assert (ratings.n_users, ratings.n_items, ratings.n_ratings) == (
+        about.users,
+        about.items,
+        about.ratings,
+    )
     title = dict(zip(ratings.item_ids.tolist(), ratings.titles.tolist(), strict=True))
     assert title[50] == "Star Wars (1977)"
     assert ratings.values.mean() == pytest.approx(3.52986, abs=1e-5)
@@ -314,7 +352,11 @@ def test_real_ml_100k(shared_data):
 def test_real_sweetrs_zeros_mean_never_tried(shared_data):
     ratings = load_dataset("sweetrs", shared_data / "sweetrs")
     about = describe("sweetrs")
-    assert (ratings.n_users, ratings.n_items, ratings.n_ratings) == (about.users, about.items, about.ratings)
+    assert (ratings.n_users, ratings.n_items, ratings.n_ratings) == (
+        about.users,
+        about.items,
+        about.ratings,
+    )
     assert ratings.values.min() == 1
     assert np.diff(ratings.indptr).min() >= 1
     assert ratings.titles[0] == "7 days - cake bar"
@@ -338,7 +380,9 @@ def test_sweetrs_as_published(tmp_path, cache):
 def test_sizes_tell_another_data_set(tmp_path):
     for name in ("ml-1m", "ml-10m"):
         write_folder(name, tmp_path / name)
-        with pytest.raises(DataError, match=f"is not {name}: it holds .* ratings of .* users.*Ratings.read"):
+        with pytest.raises(
+            DataError, match=f"is not {name}: it holds .* ratings of .* users.*Ratings.read"
+        ):
             load_dataset(name, tmp_path / name)
     write_folder("ml-latest-small", tmp_path / "latest")  # its publisher changes it
     check(load_dataset("ML-Latest-Small", tmp_path / "latest"))
@@ -346,5 +390,7 @@ def test_sizes_tell_another_data_set(tmp_path):
 
 @pytest.mark.real_data
 def test_the_data_set_that_it_is_is_named(shared_data):
-    with pytest.raises(DataError, match=r"is not ml-1m: it holds 100,000 ratings of 943 users.*load it as ml-100k"):
+    with pytest.raises(
+        DataError, match=r"is not ml-1m: it holds 100,000 ratings of 943 users.*load it as ml-100k"
+    ):
         load_dataset("ml-1m", shared_data / "ml-100k" / "ratings.parquet")

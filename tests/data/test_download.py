@@ -28,7 +28,12 @@ def no_proxy(monkeypatch):
 def test_a_whole_file_arrives_with_progress(server, tmp_path):
     seen = []
     target = tmp_path / "new" / "folder" / "a.zip"
-    assert download(server.url + "/a.zip", target, sha256=SHA256, progress=lambda *state: seen.append(state)) == target
+    assert (
+        download(
+            server.url + "/a.zip", target, sha256=SHA256, progress=lambda *state: seen.append(state)
+        )
+        == target
+    )
     assert target.read_bytes() == BODY
     assert [file.name for file in target.parent.iterdir()] == ["a.zip"]
     assert seen[-1] == (len(BODY), len(BODY), "a.zip")
@@ -75,12 +80,18 @@ def test_a_part_that_is_too_long_is_thrown_away(server, tmp_path):
 
 def test_an_unknown_length_is_fine(server, tmp_path):
     seen = []
-    download(server.url + "/unknown-length.zip", tmp_path / "a.zip", sha256=SHA256, progress=lambda *s: seen.append(s))
+    download(
+        server.url + "/unknown-length.zip",
+        tmp_path / "a.zip",
+        sha256=SHA256,
+        progress=lambda *s: seen.append(s),
+    )
     assert seen[-1][:2] == (len(BODY), 0)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found"), [({"sha256": "0" * 64}, SHA256), ({"sha256": SHA256, "md5": "0" * 32}, MD5)]
+    ("wanted", "found"),
+    [({"sha256": "0" * 64}, SHA256), ({"sha256": SHA256, "md5": "0" * 32}, MD5)],
 )
 def test_a_wrong_checksum_removes_the_file(server, tmp_path, wanted, found):
     with pytest.raises(DataError, match=f"checksum {found} instead of 0000") as caught:
@@ -96,7 +107,9 @@ def test_without_a_checksum_the_first_download_is_remembered(server, tmp_path):
     assert pin.read_text().strip() == SHA256
     target.unlink()
     server.body = BODY[:-1] + b"?"
-    with pytest.raises(DataError, match=r"SHA-256 .* remove .*a.zip.sha256 if you trust the new file"):
+    with pytest.raises(
+        DataError, match=r"SHA-256 .* remove .*a.zip.sha256 if you trust the new file"
+    ):
         download(server.url + "/a.zip", target)
     assert [file.name for file in tmp_path.iterdir()] == ["a.zip.sha256"]
     pin.unlink()

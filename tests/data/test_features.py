@@ -18,7 +18,9 @@ def write(tmp_path, text, name="items.csv"):
 
 def test_numbers_words_and_years_of_a_csv(tmp_path):
     file = write(
-        tmp_path, "item_id,title,length,genres\n3,Up (2009),96,Comedy|War\n1,It (1990),,War\n7,Jaws,124,Comedy\n"
+        tmp_path,
+        "item_id,title,length,genres\n3,Up (2009),96,Comedy|War\n1,It"
+        " (1990),,War\n7,Jaws,124,Comedy\n",
     )
     found = read_features(file)
     assert found.names == ("year", "length", "genres: Comedy", "genres: War")
@@ -33,7 +35,11 @@ def test_numbers_words_and_years_of_a_csv(tmp_path):
 
 
 def test_movielens_layouts_without_names(tmp_path):
-    file = write(tmp_path, "1::Toy (1995)::Comedy|War\n2::Heat (1995)::War\n3::Sabrina (1996)::Comedy\n", "movies.dat")
+    file = write(
+        tmp_path,
+        "1::Toy (1995)::Comedy|War\n2::Heat (1995)::War\n3::Sabrina (1996)::Comedy\n",
+        "movies.dat",
+    )
     assert read_features(file).names == ("year", "column 2: Comedy", "column 2: War")
     many = "".join(f"{i}|Toy (1995)|{i}-Jan-1995|http://x/{i}|{i % 2}|1\n" for i in range(1, 61))
     assert read_features(write(tmp_path, many, "u.item")).names == ("year", "column 4", "column 5")
@@ -41,13 +47,21 @@ def test_movielens_layouts_without_names(tmp_path):
 
 def test_a_column_of_a_few_words_and_one_of_many(tmp_path):
     lines = "".join(f"{i},{'film' if i % 2 else 'series'},text {i}\n" for i in range(60))
-    assert read_features(write(tmp_path, "id,kind,blurb\n" + lines)).names == ("kind: film", "kind: series")
+    assert read_features(write(tmp_path, "id,kind,blurb\n" + lines)).names == (
+        "kind: film",
+        "kind: series",
+    )
 
 
 def test_frames_mappings_and_arrays_say_the_same():
     X = np.array([[1.0, 0.0], [3.0, 2.0], [0.5, 0.5]])
     frame = pd.DataFrame({"item_id": IDS, "a": X[:, 0], "b": X[:, 1]})
-    for source in (X, frame, dict(zip(IDS.tolist(), X.tolist(), strict=True)), Features(IDS, ("a", "b"), X)):
+    for source in (
+        X,
+        frame,
+        dict(zip(IDS.tolist(), X.tolist(), strict=True)),
+        Features(IDS, ("a", "b"), X),
+    ):
         np.testing.assert_array_equal(item_features(source, IDS), X)
     words = item_features({1: "war|love", 2: ["love"], 3: "war"}, IDS)
     np.testing.assert_array_equal(words, [[1, 1], [1, 0], [0, 1]])
@@ -64,12 +78,18 @@ def test_frames_mappings_and_arrays_say_the_same():
         ({}, "empty mapping"),
         ({1: [1.0], 2: [1.0, 2.0]}, "not as many numbers for every item"),
         ({1: "a", 2: "b"}, "holds no features"),
-        (np.array([[1.0], [np.nan], [2.0]]), r"of 1 items are NaN or infinite, the first in row 1 \(from 0\)"),
+        (
+            np.array([[1.0], [np.nan], [2.0]]),
+            r"of 1 items are NaN or infinite, the first in row 1 \(from 0\)",
+        ),
         (np.array([[1.0], [2.0], [-np.inf]]), "NaN or infinite"),
         ({1: [1.0], 2: [np.nan]}, "NaN or infinite"),
         ({1: [1.0], 2: [np.inf]}, "NaN or infinite"),
         (pd.DataFrame({"item_id": [1, 2], "y": [2.0, np.inf]}), "NaN or infinite"),
-        (pd.DataFrame([[1, 2, 3]], columns=["item_id", "a", "a"]), "several columns of the same name"),
+        (
+            pd.DataFrame([[1, 2, 3]], columns=["item_id", "a", "a"]),
+            "several columns of the same name",
+        ),
         (7, "not a int"),
         (pd.DataFrame({"x": [1], "y": [2]}), "has no column of item ids"),
         (pd.DataFrame({"item_id": [1, 1], "y": [2, 3]}), "has the item 1 twice"),
@@ -99,7 +119,9 @@ def test_columns_of_lists_are_features_and_usual_words_are_not_known(tmp_path, c
     import pyarrow.parquet as pq
 
     pq.write_table(
-        pa.table({"item_id": [1, 2, 3], "embedding": [[0.5, 1.0], None, [2.0, 3.0]], "year": [1, 2, 3]}),
+        pa.table(
+            {"item_id": [1, 2, 3], "embedding": [[0.5, 1.0], None, [2.0, 3.0]], "year": [1, 2, 3]}
+        ),
         tmp_path / "e.parquet",
     )
     found = read_features(tmp_path / "e.parquet")

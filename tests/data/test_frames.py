@@ -27,7 +27,12 @@ MAKERS = {
     "pyarrow": pa.table,
     "record-batch": pa.RecordBatch.from_pydict,
 }
-COLUMNS = {"user_id": [2, 1, 2], "item_id": ["b", "a", "a"], "rating": [1.5, 2.0, 3.0], "timestamp": [7, 8, 9]}
+COLUMNS = {
+    "user_id": [2, 1, 2],
+    "item_id": ["b", "a", "a"],
+    "rating": [1.5, 2.0, 3.0],
+    "timestamp": [7, 8, 9],
+}
 EXPECTED = Ratings.from_arrays(*COLUMNS.values())
 
 
@@ -41,13 +46,23 @@ def test_every_library(make):
 
 
 def test_columns_by_name_and_position(make):
-    frame = make({"when": [7, 8, 9], "who": [2, 1, 2], "what": ["b", "a", "a"], "score": [1.5, 2.0, 3.0]})
+    frame = make(
+        {"when": [7, 8, 9], "who": [2, 1, 2], "what": ["b", "a", "a"], "score": [1.5, 2.0, 3.0]}
+    )
     assert Ratings.from_frame(frame, user="who", item="what", timestamp="when") == EXPECTED
     assert Ratings.from_frame(frame, user=1, item=2, rating=3, timestamp=0) == EXPECTED
-    assert Ratings.from_frame(frame, user="who", item="what", rating=False).values.tolist() == [1, 1, 1]
-    with pytest.raises(DataError, match=r"no column that is recognizably the user.*'when', 'who', 'what', 'score'"):
+    assert Ratings.from_frame(frame, user="who", item="what", rating=False).values.tolist() == [
+        1,
+        1,
+        1,
+    ]
+    with pytest.raises(
+        DataError, match=r"no column that is recognizably the user.*'when', 'who', 'what', 'score'"
+    ):
         Ratings.from_frame(frame)
-    with pytest.raises(DataError, match=r"no column 'whom': its columns are 'when', 'who', 'what', 'score'$"):
+    with pytest.raises(
+        DataError, match=r"no column 'whom': its columns are 'when', 'who', 'what', 'score'$"
+    ):
         Ratings.from_frame(frame, user="whom")
 
 
@@ -70,12 +85,16 @@ def test_missing_values_are_named_by_row(make):
 
 def test_dates_are_seconds(make):
     times = [datetime.datetime(1970, 1, 1, 0, 1), datetime.datetime(1970, 1, 2)]
-    assert Ratings.from_frame(make({"user": [1, 2], "item": [1, 2], "time": times})).timestamps.tolist() == [60, 86400]
+    assert Ratings.from_frame(
+        make({"user": [1, 2], "item": [1, 2], "time": times})
+    ).timestamps.tolist() == [60, 86400]
     days = [datetime.date(1970, 1, 2), datetime.date(1970, 1, 3)]
     frame = make({"user": [1, 2], "item": [1, 2], "date": days})
     assert Ratings.from_frame(frame).timestamps.tolist() == [86400, 172800]
     texts = ["1970-01-02", "1970-01-01T00:00:09Z"]
-    assert Ratings.from_frame(make({"user": [1, 2], "item": [1, 2], "date": texts})).timestamps.tolist() == [86400, 9]
+    assert Ratings.from_frame(
+        make({"user": [1, 2], "item": [1, 2], "date": texts})
+    ).timestamps.tolist() == [86400, 9]
 
 
 def test_catalog_and_duplicates(make):
@@ -95,10 +114,14 @@ def test_pandas_peculiarities():
     assert ratings.item_ids.tolist() == [uuid.UUID(int=n) for n in (1, 2, 3)]
     gaps = pd.DataFrame({"user": [1.0, 2.0], "item": [3, 4]})
     assert Ratings.from_frame(gaps).user_ids.tolist() == [1, 2]
-    category = pd.DataFrame({"user": pd.Categorical(["b", "a"], categories=["z", "b", "a"]), "item": [1, 2]})
+    category = pd.DataFrame(
+        {"user": pd.Categorical(["b", "a"], categories=["z", "b", "a"]), "item": [1, 2]}
+    )
     assert Ratings.from_frame(category).user_ids.tolist() == ["a", "b"]
     with pytest.raises(DataError, match=r"index 'user'.*reset_index"):
-        Ratings.from_frame(pd.DataFrame({"user": [1], "item": [2], "rating": [3]}).set_index("user"))
+        Ratings.from_frame(
+            pd.DataFrame({"user": [1], "item": [2], "rating": [3]}).set_index("user")
+        )
     numbered = pd.DataFrame([[1, 2, 3.0]])
     assert Ratings.from_frame(numbered, user=0, item=1, rating=2).values.tolist() == [3]
     twice = pd.DataFrame([[1, 2, 3]], columns=["user", "item", "item"])
@@ -109,7 +132,9 @@ def test_pandas_peculiarities():
 
 
 def test_polars_categories_and_decimals():
-    frame = pl.DataFrame({"user": ["b", "a"], "item": [1, 2]}).with_columns(pl.col("user").cast(pl.Categorical))
+    frame = pl.DataFrame({"user": ["b", "a"], "item": [1, 2]}).with_columns(
+        pl.col("user").cast(pl.Categorical)
+    )
     assert Ratings.from_frame(frame).user_ids.tolist() == ["a", "b"]
     decimals = pl.DataFrame({"user": [1, 2], "item": [1, 2], "rating": ["1.5", "2"]}).with_columns(
         pl.col("rating").cast(pl.Decimal(10, 2))
@@ -121,7 +146,10 @@ def test_polars_categories_and_decimals():
 
 def test_integers_of_128_bits_in_polars():
     wide = {"user": pl.Series([2**100, 7], dtype=pl.Int128), "item": [1, 2]}
-    numbers = {"rating": pl.Series([4, 5], dtype=pl.Int128), "timestamp": pl.Series([8, 9], dtype=pl.Int128)}
+    numbers = {
+        "rating": pl.Series([4, 5], dtype=pl.Int128),
+        "timestamp": pl.Series([8, 9], dtype=pl.Int128),
+    }
     ratings = Ratings.from_frame(pl.DataFrame(wide | numbers))
     assert ratings.user_ids.tolist() == [7, 2**100]
     assert (ratings.values.tolist(), ratings.timestamps.tolist()) == ([5, 4], [9, 8])
@@ -157,7 +185,11 @@ def test_round_trip(rows, backend, text):
 
 def test_to_frame_columns_and_failures():
     assert list(EXPECTED.to_frame().columns) == ["user_id", "item_id", "rating", "timestamp"]
-    assert Ratings.from_arrays([1], [2]).to_frame("pyarrow").column_names == ["user_id", "item_id", "rating"]
+    assert Ratings.from_arrays([1], [2]).to_frame("pyarrow").column_names == [
+        "user_id",
+        "item_id",
+        "rating",
+    ]
     tuples = Ratings.from_arrays([(1, 2), "x"], [1, 2])
     assert Ratings.from_frame(tuples.to_frame("pandas")) == tuples
     assert Ratings.from_frame(tuples.to_frame("polars")) == tuples
@@ -173,7 +205,9 @@ def test_to_frame_columns_and_failures():
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ConfigError, match=r"polars is not installed: pip install \"discreet\[frames\]\""):
+    with pytest.raises(
+        ConfigError, match=r"polars is not installed: pip install \"discreet\[frames\]\""
+    ):
         EXPECTED.to_frame("polars")
 
 
@@ -186,13 +220,22 @@ def test_reading_imports_neither_pandas_nor_polars(tmp_path):
     )
     path = tmp_path / "ratings.csv"
     path.write_text("user,item,rating\n1,a,3\n12345678901234567,b,4\n", encoding="utf-8")
-    run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
+    )
     assert run.stderr.strip() == ""
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"user": None}, {"item": None}, {"rating": None}, {"rating": float("inf")}, {"time": None}, {"item": 0}],
+    [
+        {"user": None},
+        {"item": None},
+        {"rating": None},
+        {"rating": float("inf")},
+        {"time": None},
+        {"item": 0},
+    ],
     ids=str,
 )
 def test_a_refusal_names_a_row_and_not_how_many_there_are(change):

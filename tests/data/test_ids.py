@@ -42,8 +42,12 @@ def test_ids_come_out_as_they_went_in(ids):
     rows = zip(ids, ids[::-1], [1.0, 2.0, 3.0], [None] * 3, strict=True)
     assert triples(ratings) == sorted(rows, key=lambda row: ratings.user_ids.tolist().index(row[0]))
     assert set(ratings.user_ids.tolist()) == set(ids)
-    assert [type(value) for value in sorted(ratings.user_ids.tolist(), key=ids.index)] == [type(value) for value in ids]
-    assert ratings.user_index(ids).tolist() == [ratings.user_ids.tolist().index(value) for value in ids]
+    assert [type(value) for value in sorted(ratings.user_ids.tolist(), key=ids.index)] == [
+        type(value) for value in ids
+    ]
+    assert ratings.user_index(ids).tolist() == [
+        ratings.user_ids.tolist().index(value) for value in ids
+    ]
 
 
 def test_order_is_sorted_where_there_is_one_and_first_appearance_otherwise():
@@ -51,12 +55,19 @@ def test_order_is_sorted_where_there_is_one_and_first_appearance_otherwise():
     assert Ratings.from_arrays(["b", "a"], [0, 0]).user_ids.tolist() == ["a", "b"]
     assert Ratings.from_arrays([(2, 1), (1, 9)], [0, 0]).user_ids.tolist() == [(1, 9), (2, 1)]
     assert Ratings.from_arrays(["b", 3, "a"], [0, 0, 0]).user_ids.tolist() == [3, "a", "b"]
-    assert Ratings.from_arrays(["10", "9", "a", "010"], [0, 0, 0, 0]).user_ids.tolist() == ["9", "10", "010", "a"]
+    assert Ratings.from_arrays(["10", "9", "a", "010"], [0, 0, 0, 0]).user_ids.tolist() == [
+        "9",
+        "10",
+        "010",
+        "a",
+    ]
     sets = [frozenset({2}), frozenset({1, 2}), frozenset({1})]
     assert Ratings.from_arrays(sets, [0, 0, 0]).user_ids.tolist() == sets
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.float64])
+@pytest.mark.parametrize(
+    "dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.float64]
+)
 def test_integers_of_any_width_are_int64(dtype):
     ids = np.array([7, 3, 7], dtype=dtype)
     ratings = Ratings.from_arrays(ids, [1, 2, 3])
@@ -86,7 +97,9 @@ def test_what_cannot_be_an_id_is_refused():
     with pytest.raises(DataError, match="hashable"):
         Ratings.from_arrays([[1], [2, 3]], [1, 2])
     for single in (1, None, 2.5):
-        with pytest.raises(DataError, match=f"a list of user ids is needed, and the single value {single}"):
+        with pytest.raises(
+            DataError, match=f"a list of user ids is needed, and the single value {single}"
+        ):
             Ratings.from_arrays(single, 2)
     with pytest.raises(DataError, match="a list of ratings is needed, and the single value 3"):
         Ratings.from_arrays([1], [2], 3)
@@ -109,7 +122,10 @@ def test_encode_is_inverted_by_indexing(ids):
     assert IdIndex(distinct).positions(ids).tolist() == indices.tolist()
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30), st.integers(-(2**63), 2**63 - 1))
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30),
+    st.integers(-(2**63), 2**63 - 1),
+)
 def test_encode_integers_near_and_far_apart(ids, other):
     distinct, indices = encode(np.array(ids, dtype=np.int64))
     assert distinct.tolist() == sorted(set(ids))

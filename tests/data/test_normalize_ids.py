@@ -23,8 +23,12 @@ def rows():
 
 def read_as(form, rows, folder, **options):
     if form == "csv":
-        text = [f'"{user}",{item},{rating}' for user, item, rating in zip(*rows.values(), strict=True)]
-        (folder / "r.csv").write_text("\n".join(["user,item,rating", *text]) + "\n", encoding="utf-8")
+        text = [
+            f'"{user}",{item},{rating}' for user, item, rating in zip(*rows.values(), strict=True)
+        ]
+        (folder / "r.csv").write_text(
+            "\n".join(["user,item,rating", *text]) + "\n", encoding="utf-8"
+        )
         return Ratings.read(folder / "r.csv", **options)
     if form == "parquet":
         pd.DataFrame(rows).to_parquet(folder / "r.parquet")
@@ -59,6 +63,10 @@ def test_an_id_is_normalized_whatever_the_other_rows_are(users, left_out):
     users = [user for user in users if user.strip().casefold() not in words]
     frame = pd.DataFrame({"user": [*users, "x"], "item": range(len(users) + 1)})
     whole = Ratings.from_frame(frame, normalize_ids=True).to_frame()
-    fewer = Ratings.from_frame(frame.drop(index=min(left_out, len(users))), normalize_ids=True).to_frame()
+    fewer = Ratings.from_frame(
+        frame.drop(index=min(left_out, len(users))), normalize_ids=True
+    ).to_frame()
     kept = dict(zip(whole["item_id"], whole["user_id"], strict=True))
-    assert all(kept[item] == user for item, user in zip(fewer["item_id"], fewer["user_id"], strict=True))
+    assert all(
+        kept[item] == user for item, user in zip(fewer["item_id"], fewer["user_id"], strict=True)
+    )

@@ -1,7 +1,8 @@
 """How anybody's rows are read does not depend on anybody else's.
 
-One user's rows, as odd as rows can be, are added to a file: every other user's sealed rows must stay the same to the
-last bit, or the whole file must be refused. Readers × odd values × places where the odd rows stand.
+One user's rows, as odd as rows can be, are added to a file: every other user's sealed rows must
+stay the same to the last bit, or the whole file must be refused. Readers × odd values × places
+where the odd rows stand.
 """
 
 import bz2
@@ -35,7 +36,10 @@ from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.sealed_users import seal
 
-FILMS = {item: f"Film {item}" for item in range(1, 41)} | {"tt0111161": "Shawshank", "042": "Padded"}
+FILMS = {item: f"Film {item}" for item in range(1, 41)} | {
+    "tt0111161": "Shawshank",
+    "042": "Padded",
+}
 
 
 class Row(NamedTuple):
@@ -48,20 +52,28 @@ class Row(NamedTuple):
 
 
 def ordinary() -> list[Row]:
-    """Seven users with twelve ratings each, the last of them twice, at times that a float would mix up."""
+    """Seven users with twelve ratings each, the last of them twice, at times that a float would
+    mix up.
+    """
     rng = np.random.default_rng(5)
     rows = []
     for user in (2, 10, *range(99, 104)):
         for n, item in enumerate(rng.choice(np.arange(1, 41), 12, replace=False)):
-            rows.append(Row(str(user), str(item), f"{rng.integers(2, 11) / 2}", str(1600000000000000000 + n)))
-        rows.append(rows[-1]._replace(rating="0.5", time=str(1600000000000000000 + 10)))  # older than the last one
+            rows.append(
+                Row(
+                    str(user), str(item), f"{rng.integers(2, 11) / 2}", str(1600000000000000000 + n)
+                )
+            )
+        # older than the last one
+        rows.append(rows[-1]._replace(rating="0.5", time=str(1600000000000000000 + 10)))
     order = rng.permutation(len(rows))
     return [rows[at] for at in order]
 
 
 BASE = ordinary()
 
-# ------------------------------------------------------------------------------------------------ readers
+# ------------------------------------------------------------------------------------------------
+# readers
 
 
 def as_written(column: list[str]) -> list[Any]:
@@ -76,7 +88,9 @@ def mixed(column: list[str]) -> list[Any]:
     return [int(text) if re.fullmatch(r"0|-?[1-9]\d*", text, re.ASCII) else text for text in column]
 
 
-def columns(rows: list[Row], kind: Callable[[list[str]], list[Any]] = as_written) -> dict[str, list[Any]]:
+def columns(
+    rows: list[Row], kind: Callable[[list[str]], list[Any]] = as_written
+) -> dict[str, list[Any]]:
     user, item, rating, time = (list(column) for column in zip(*rows, strict=True))
     return {
         "user_id": kind(user),
@@ -86,7 +100,9 @@ def columns(rows: list[Row], kind: Callable[[list[str]], list[Any]] = as_written
     }
 
 
-def text(separator: str, header: bool, pack: Callable[[bytes], bytes] = bytes) -> Callable[..., Any]:
+def text(
+    separator: str, header: bool, pack: Callable[[bytes], bytes] = bytes
+) -> Callable[..., Any]:
     def read(rows: list[Row], folder: Path) -> Ratings:
         lines = io.StringIO()
         if separator in ",\t;":
@@ -115,14 +131,18 @@ def stream(made: pa.Table, path: Path) -> None:
         writer.write_table(made)
 
 
-def frame(make: Callable[[dict[str, list[Any]]], Any], kind: Callable[..., Any] = as_written) -> Callable[..., Any]:
+def frame(
+    make: Callable[[dict[str, list[Any]]], Any], kind: Callable[..., Any] = as_written
+) -> Callable[..., Any]:
     def read(rows: list[Row], folder: Path) -> Ratings:
         return Ratings.from_frame(make(columns(rows, kind)), items=FILMS, unknown_items="drop")
 
     return read
 
 
-def arrays(make: Callable[[list[Any]], Any], kind: Callable[..., Any] = mixed) -> Callable[..., Any]:
+def arrays(
+    make: Callable[[list[Any]], Any], kind: Callable[..., Any] = mixed
+) -> Callable[..., Any]:
     def read(rows: list[Row], folder: Path) -> Ratings:
         given = columns(rows, kind)
         users, items = make(given["user_id"]), make(given["item_id"])
@@ -136,9 +156,13 @@ def arrays(make: Callable[[list[Any]], Any], kind: Callable[..., Any] = mixed) -
 def csr(make: Callable[[list[Any]], Any]) -> Callable[..., Any]:
     def read(rows: list[Row], folder: Path) -> Ratings:
         users, items = (list(dict.fromkeys(column)) for column in list(zip(*rows, strict=True))[:2])
-        newest = {(row.user, row.item): row for row in sorted(rows, key=lambda row: int(row.time))}.values()
+        newest = {
+            (row.user, row.item): row for row in sorted(rows, key=lambda row: int(row.time))
+        }.values()
         at = [users.index(row.user) for row in newest], [items.index(row.item) for row in newest]
-        matrix = sparse.coo_array(([float(row.rating) for row in newest], at), shape=(len(users), len(items)))
+        matrix = sparse.coo_array(
+            ([float(row.rating) for row in newest], at), shape=(len(users), len(items))
+        )
         ids = make(mixed(users)), make(mixed(items))
         return Ratings.from_csr(matrix.tocsr(), *ids, items=FILMS, unknown_items="drop")
 
@@ -161,7 +185,9 @@ READERS: dict[str, Callable[[list[Row], Path], Ratings]] = {
     "arrow stream": table(stream),
     "pandas": frame(pd.DataFrame),
     "pandas objects": frame(lambda given: pd.DataFrame(given, dtype=object), mixed),
-    "pandas text": frame(lambda given: pd.DataFrame(given).astype({"user_id": str, "item_id": str})),
+    "pandas text": frame(
+        lambda given: pd.DataFrame(given).astype({"user_id": str, "item_id": str})
+    ),
     "polars": frame(pl.DataFrame),
     "arrow": frame(pa.table),
     "lists": arrays(list),
@@ -171,7 +197,8 @@ READERS: dict[str, Callable[[list[Row], Path], Ratings]] = {
     "csr, numpy": csr(np.array),
 }
 
-# ------------------------------------------------------------------------------------------------ the property
+# ------------------------------------------------------------------------------------------------
+# the property
 
 
 def sealed(ratings: Ratings) -> tuple[list[Any], dict[Any, Any]]:
@@ -265,7 +292,16 @@ ODD = {
 }
 PLACES = ("first", "middle", "last")
 TEXT = [name for name, read in READERS.items() if read.__qualname__.startswith("text")]
-MATTER = {"text", "leading zeros", "decimal", "many digits", "hexadecimal", "minus zero", "other digits", "date"}
+MATTER = {
+    "text",
+    "leading zeros",
+    "decimal",
+    "many digits",
+    "hexadecimal",
+    "minus zero",
+    "other digits",
+    "date",
+}
 
 
 @pytest.mark.parametrize("column", ["user", "item"])
@@ -287,7 +323,8 @@ def test_odd_ids(reader, column, tmp_path):
 def test_words_for_missing_ids_are_nobody(reader, word, column, tmp_path):
     rows = [Row("3001", "7")._replace(**{column: word})]
     if reader.startswith("csr") and column == "item":
-        assert unchanged(reader, rows, "middle", tmp_path)  # a column that is called so, and not in the catalog
+        # a column that is called so, and not in the catalog
+        assert unchanged(reader, rows, "middle", tmp_path)
         return
     for place in PLACES:
         assert unchanged(reader, rows, place, tmp_path) is None
@@ -296,7 +333,21 @@ def test_words_for_missing_ids_are_nobody(reader, word, column, tmp_path):
 @pytest.mark.parametrize("reader", [name for name in READERS if not name.startswith("csr")])
 def test_odd_ratings(reader, tmp_path):
     accepted = set()
-    for rating in ("", "nan", "inf", "1e400", "five", "3,5", "0x4", "1_0", "٣", " 4 ", "-7", "1e3", "0.30000001192"):
+    for rating in (
+        "",
+        "nan",
+        "inf",
+        "1e400",
+        "five",
+        "3,5",
+        "0x4",
+        "1_0",
+        "٣",
+        " 4 ",
+        "-7",
+        "1e3",
+        "0.30000001192",
+    ):
         for place in PLACES:
             same = unchanged(reader, [Row("3001", "7"), Row("3001", "8", rating)], place, tmp_path)
             assert same in (True, None), f"{rating}, {place}"
@@ -308,12 +359,28 @@ def test_odd_ratings(reader, tmp_path):
 @pytest.mark.parametrize("reader", [name for name in READERS if not name.startswith("csr")])
 def test_odd_times(reader, tmp_path):
     accepted = set()
-    times = ("", "nan", "noon", "7.5", "-3", "0x7", "1e3", "1e300", "9" * 25, "007", "true", "12:30:00", "2024-05-01")
+    times = (
+        "",
+        "nan",
+        "noon",
+        "7.5",
+        "-3",
+        "0x7",
+        "1e3",
+        "1e300",
+        "9" * 25,
+        "007",
+        "true",
+        "12:30:00",
+        "2024-05-01",
+    )
     for time in (*times, "2024-05-01T12:00:00Z", "2024-05-01 12:00:00.5+02:00", "20240501"):
         for place in PLACES:
             if reader in ("pandas", "polars", "arrow") and time in ("7.5", "-3"):
                 continue  # these libraries make the whole column floats, before it gets here
-            same = unchanged(reader, [Row("3001", "7"), Row("3001", "8", "3", time)], place, tmp_path)
+            same = unchanged(
+                reader, [Row("3001", "7"), Row("3001", "8", "3", time)], place, tmp_path
+            )
             assert same in (True, None), f"{time}, {place}"
             accepted |= {time} if same else set()
     assert {"2024-05-01", "2024-05-01T12:00:00Z", "20240501"} <= accepted or reader == "spaces"
@@ -326,7 +393,13 @@ VALUES = st.one_of(
     st.sampled_from(sorted(ODD.values())),
 )
 ODD_ROWS = st.lists(
-    st.builds(Row, VALUES, VALUES, st.sampled_from(["3", "4.5", "0"]), st.sampled_from(["5", "1600000000000000001"])),
+    st.builds(
+        Row,
+        VALUES,
+        VALUES,
+        st.sampled_from(["3", "4.5", "0"]),
+        st.sampled_from(["5", "1600000000000000001"]),
+    ),
     min_size=1,
     max_size=5,
 )
@@ -341,11 +414,14 @@ def test_any_rows_of_strangers(tmp_path_factory, reader, rows, place):
         assert unchanged(reader, rows, place, tmp_path_factory.mktemp("odd")) in (True, None)
 
 
-# ------------------------------------------------------------------------------------------------ how a file is cut
+# ------------------------------------------------------------------------------------------------
+# how a file is cut
 
 
 def layouts(folder: Path, lines: list[str], first: list[str]) -> Any:
-    """The ratings of these lines and, with others before them, of the same users; None if that is refused."""
+    """The ratings of these lines and, with others before them, of the same users; None if that
+    is refused.
+    """
     read = {}
     for name, content in (("alone", lines), ("with", first + lines)):
         path = folder / name
@@ -362,13 +438,25 @@ def layouts(folder: Path, lines: list[str], first: list[str]) -> Any:
 def test_nobody_else_decides_how_lines_are_cut(many, tmp_path):
     spaced = [f"{user}, {item}, 3" for user in (1, 2) for item in (5, 6)]
     assert layouts(tmp_path, [line.replace(" ", "") for line in spaced], ["9,8,4"] * many)
-    for other in ("x y 3", "x,y, 2, 3", "x;y;3", "x|y|3", "x\ty\t3", "a;b;c;d;e,5,3", "x::5::3", '"x, y", 5, 3'):
+    for other in (
+        "x y 3",
+        "x,y, 2, 3",
+        "x;y;3",
+        "x|y|3",
+        "x\ty\t3",
+        "a;b;c;d;e,5,3",
+        "x::5::3",
+        '"x, y", 5, 3',
+    ):
         layouts(tmp_path, spaced, [other] * many)
-    for line in ("1,2,3;4", "1|2|3,5", "1::2::3|4"):  # which separator would be meant is anybody's guess
+    # which separator would be meant is anybody's guess
+    for line in ("1,2,3;4", "1|2|3,5", "1::2::3|4"):
         assert layouts(tmp_path, [line], []) is None
 
 
-@pytest.mark.parametrize("first", ["user,7,3", "user,item,5", "item,8,4", "rating,8,1", "timestamp,8,1"])
+@pytest.mark.parametrize(
+    "first", ["user,7,3", "user,item,5", "item,8,4", "rating,8,1", "timestamp,8,1"]
+)
 def test_a_user_who_is_called_like_a_column_is_no_header(first, tmp_path):
     lines = [f"{user},{item},{item % 5 + 1}" for user in (1, 2) for item in (5, 6)]
     assert layouts(tmp_path, lines, ["9,7,3"])
@@ -380,12 +468,16 @@ def test_a_user_who_is_called_like_a_column_is_no_header(first, tmp_path):
 def test_a_quote_that_somebody_opens_swallows_nobody(tmp_path):
     path = tmp_path / "ratings.csv"
     for opened, closed in (('9,"x,5', '9,y",5'), ('"x,7,5', 'y",7,5'), ('9,"x', '",5')):
-        path.write_text("\n".join(["user,item,rating", "1,7,3", opened, "2,7,4", closed, "3,7,5"]), encoding="utf-8")
+        path.write_text(
+            "\n".join(["user,item,rating", "1,7,3", opened, "2,7,4", closed, "3,7,5"]),
+            encoding="utf-8",
+        )
         with pytest.raises(DataError):
             Ratings.read(path)
 
 
-# ------------------------------------------------------------------------------------------------ two ways, one result
+# ------------------------------------------------------------------------------------------------
+# two ways, one result
 
 IDS = st.one_of(st.integers(-(10**6), 10**6).map(str), st.integers(0, 9).map("{} ".format))
 
@@ -393,7 +485,9 @@ IDS = st.one_of(st.integers(-(10**6), 10**6).map(str), st.integers(0, 9).map("{}
 @given(st.lists(st.tuples(IDS, IDS, st.integers(0, 2**62)), min_size=1, max_size=30))
 def test_integers_come_out_the_same_when_read_as_text(rows):
     content = "\n".join(f"{user},{item},3,{time}" for user, item, time in rows).encode()
-    layout = CsvFormat(",", False, ("0", "1", "2", "3"), 0, {"user": 0, "item": 1, "rating": 2, "timestamp": 3}, ())
+    layout = CsvFormat(
+        ",", False, ("0", "1", "2", "3"), 0, {"user": 0, "item": 1, "rating": 2, "timestamp": 3}, ()
+    )
     fast = read_text(pa.BufferReader(content), layout)
     slow = read_text(pa.BufferReader(content), layout, {"user", "item", "timestamp"})
     assert pa.types.is_integer(fast.users.type)
@@ -413,7 +507,10 @@ TIMES = st.one_of(
     st.dates(),
 )
 SPELLED = st.one_of(
-    TIMES.map(str), TIMES.map(lambda moment: moment.isoformat()), st.floats(-1e9, 1e9).map(str), st.integers().map(str)
+    TIMES.map(str),
+    TIMES.map(lambda moment: moment.isoformat()),
+    st.floats(-1e9, 1e9).map(str),
+    st.integers().map(str),
 )
 
 
@@ -432,7 +529,9 @@ def test_the_mean_of_repeated_rows_is_the_same_wherever_they_stand():
     rng = np.random.default_rng(1)
     values = rng.normal(size=(50, 37)).astype(np.float32)
     users = np.repeat(np.arange(50), 37)
-    expected = Ratings.from_arrays(users, np.zeros(1850, int), values.ravel(), duplicates="mean").values
+    expected = Ratings.from_arrays(
+        users, np.zeros(1850, int), values.ravel(), duplicates="mean"
+    ).values
     for others in (1, 7, 1000, 8191, 20_001):
         with_others = Ratings.from_arrays(
             np.concatenate([np.full(others, -1), users]),
@@ -452,7 +551,9 @@ def test_a_stray_quote_hides_no_leading_zero(padded, comment, tmp_path):
     path = tmp_path / "ratings.csv"
 
     def read(stray: list[str]) -> Any:
-        path.write_text("\n".join(["user,item,rating,comment", *lines[:28_990], *stray, *lines[28_990:]]) + "\n")
+        path.write_text(
+            "\n".join(["user,item,rating,comment", *lines[:28_990], *stray, *lines[28_990:]]) + "\n"
+        )
         assert path.stat().st_size > 1 << 18
         try:
             return Ratings.read(path)

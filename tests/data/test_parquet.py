@@ -1,4 +1,6 @@
-"""Parquet read a row group at a time is what it is when read whole, and so are integers of 32 and of 64 bits."""
+"""Parquet read a row group at a time is what it is when read whole, and so are integers of 32
+and of 64 bits.
+"""
 
 import datetime
 from pathlib import Path
@@ -64,13 +66,22 @@ def test_ids_of_every_type(tmp_path, kind):
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()], ids=str)
 def test_ratings_and_times_may_be_absent(tmp_path, kind):
     many, one = both(table(rating=kind), tmp_path)
-    for choice in ({}, {"rating": False}, {"timestamp": False}, {"rating": False, "timestamp": False}):
+    for choice in (
+        {},
+        {"rating": False},
+        {"timestamp": False},
+        {"rating": False, "timestamp": False},
+    ):
         assert Ratings.read(many, **choice) == Ratings.read(one, **choice)
 
 
 def test_rows_stay_in_order(tmp_path):
-    """Without times, the last of several ratings counts, so that the order of row groups matters."""
-    rows = pa.table({"user_id": [1] * 50, "item_id": [2] * 50, "rating": [float(n) for n in range(50)]})
+    """Without times, the last of several ratings counts, so that the order of row groups
+    matters.
+    """
+    rows = pa.table(
+        {"user_id": [1] * 50, "item_id": [2] * 50, "rating": [float(n) for n in range(50)]}
+    )
     many, _ = both(rows, tmp_path)
     assert Ratings.read(many).values.tolist() == [49.0]
 
@@ -95,14 +106,17 @@ def test_dates_are_read_whole(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("column", "value"), [("user_id", None), ("item_id", None), ("rating", None), ("rating", np.inf)]
+    ("column", "value"),
+    [("user_id", None), ("item_id", None), ("rating", None), ("rating", np.inf)],
 )
 def test_what_is_wrong_is_said_as_of_the_whole_file(tmp_path, column, value):
     rows = table()
     cells = rows.column(column).to_pylist()
     cells[40] = value
     at = rows.schema.get_field_index(column)
-    many, one = both(rows.set_column(at, column, pa.array(cells, rows.schema.field(column).type)), tmp_path)
+    many, one = both(
+        rows.set_column(at, column, pa.array(cells, rows.schema.field(column).type)), tmp_path
+    )
     said = []
     for path in (many, one):
         with pytest.raises(DataError, match="row 40") as caught:
@@ -113,7 +127,9 @@ def test_what_is_wrong_is_said_as_of_the_whole_file(tmp_path, column, value):
 
 @pytest.mark.parametrize("late", ["3000000000", "-3000000000", "4611686018427387904"])
 def test_a_large_id_far_down_a_text_file(tmp_path, late):
-    """The first lines fit into 32 bits and are read so; what comes later is the same as in 64 bits."""
+    """The first lines fit into 32 bits and are read so; what comes later is the same as in 64
+    bits.
+    """
     lines = [f"{n % 50},{n % 7},3" for n in range(60_000)]  # more than is looked at beforehand
     path = tmp_path / "r.csv"
     path.write_text("\n".join(["user,item,rating", *lines, f"{late},1,4", "1,2,5"]) + "\n")

@@ -7,7 +7,9 @@ import pytest
 from discreet import Ratings
 from discreet.errors import DataError
 
-ROWS = [[user, item, (user * 7 + item) % 5 + 1, "fine"] for user in range(1, 40) for item in range(1, 8)]
+ROWS = [
+    [user, item, (user * 7 + item) % 5 + 1, "fine"] for user in range(1, 40) for item in range(1, 8)
+]
 HEAD = ["userId", "movieId", "rating", "review"]
 
 
@@ -33,14 +35,18 @@ def written(path, lines, separator=","):
 )
 def test_rows_between_quotes_are_not_lost(tmp_path, lines, separator):
     path = written(tmp_path / "r.csv", lines, separator)
-    with pytest.raises(DataError, match=r"a quoted field runs on through|a quote is opened and not closed"):
+    with pytest.raises(
+        DataError, match=r"a quoted field runs on through|a quote is opened and not closed"
+    ):
         Ratings.read(path)
 
 
 def test_a_file_without_a_rating_column_or_a_header(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text('1,10,,a\n2,10,,b\n3,10,,"x\n4,10,,c\n5,10,,d"\n6,10,,e\n')
-    with pytest.raises(DataError, match="a quoted field runs on through other rows, in a row that ends on line 5"):
+    with pytest.raises(
+        DataError, match="a quoted field runs on through other rows, in a row that ends on line 5"
+    ):
         Ratings.read(path, header=False, rating=False, timestamp=False)
 
 
@@ -63,7 +69,14 @@ def test_an_open_quote_on_the_last_line_harms_nobody(tmp_path):
 def test_words_in_quotes_over_several_lines_are_words(tmp_path):
     """Written as it should be, a text may hold line breaks, quotes and commas."""
     path = tmp_path / "r.csv"
-    words = ["one\ntwo", 'he said: "no"\n\nand left, slowly', "", "a, b, c, d, e\n1,2,3", 'ends with a quote"', "\n"]
+    words = [
+        "one\ntwo",
+        'he said: "no"\n\nand left, slowly',
+        "",
+        "a, b, c, d, e\n1,2,3",
+        'ends with a quote"',
+        "\n",
+    ]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(HEAD)

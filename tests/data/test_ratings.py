@@ -29,8 +29,14 @@ def test_immutable():
 
 
 def test_from_indices_shares_and_leaves_the_callers_arrays_writeable():
-    indptr, indices, values = np.array([0, 1, 2]), np.array([0, 0], np.int32), np.array([1, 2], np.float32)
-    ratings = Ratings.from_indices(indptr, indices, values, ["a", "b"], [7], titles=["seven"], catalog=True)
+    indptr, indices, values = (
+        np.array([0, 1, 2]),
+        np.array([0, 0], np.int32),
+        np.array([1, 2], np.float32),
+    )
+    ratings = Ratings.from_indices(
+        indptr, indices, values, ["a", "b"], [7], titles=["seven"], catalog=True
+    )
     assert np.shares_memory(ratings.values, values)
     assert values.flags.writeable
     assert ratings.user_ids.dtype == object
@@ -44,7 +50,9 @@ def test_equality_pickle_and_repr():
     assert ratings == small()
     assert ratings != Ratings.from_arrays([1], ["a"])
     assert ratings != ratings.keep(np.arange(6) > 0)
-    assert ratings != Ratings.from_arrays([1, 1, 2, 3, 3, 3], ["a", "c", "b", "a", "b", "d"], [1, 2, 3, 4, 5, 0])
+    assert ratings != Ratings.from_arrays(
+        [1, 1, 2, 3, 3, 3], ["a", "c", "b", "a", "b", "d"], [1, 2, 3, 4, 5, 0]
+    )
     assert ratings != "ratings"
     again = pickle.loads(pickle.dumps(ratings.with_items({"a": "A", "b": "B", "c": "C", "d": "D"})))
     assert again == copy.deepcopy(ratings)
@@ -104,11 +112,18 @@ def test_with_items():
     with pytest.raises(DataError, match=r"some rated items are not in the catalog of 2: add them"):
         ratings.with_items(["a", "b"])
     dropped = ratings.with_items(["b", "a"], unknown="drop")
-    assert sorted(triples(dropped)) == [(1, "a", 1, 10), (2, "b", 3, 21), (3, "a", 4, 30), (3, "b", 5, 31)]
+    assert sorted(triples(dropped)) == [
+        (1, "a", 1, 10),
+        (2, "b", 3, 21),
+        (3, "a", 4, 30),
+        (3, "b", 5, 31),
+    ]
     assert dropped.n_users == 3
     with pytest.raises(ConfigError, match="'ignore'"):
         ratings.with_items(["a"], unknown="ignore")
-    titled = ratings.with_items({"a": "A", "b": "B", "c": "C", "d": "D"}).with_items(["d", "c", "b", "a", "z"])
+    titled = ratings.with_items({"a": "A", "b": "B", "c": "C", "d": "D"}).with_items(
+        ["d", "c", "b", "a", "z"]
+    )
     assert titled.titles.tolist() == ["D", "C", "B", "A", "z"]
 
 
@@ -122,8 +137,11 @@ def test_catalog_when_reading_arrays():
     assert ratings.item_ids.tolist() == ["a", "b", "x"]
     assert ratings.titles.tolist() == ["A", "B", "X"]
     assert ratings.catalog
-    assert Ratings.from_arrays([1], [2], item_ids=[2, 3], titles=["two", "three"]).titles.tolist() == ["two", "three"]
-    assert Ratings.from_arrays([1, 2], [1, 2], item_ids=["2", "1"]).indices.tolist() == [1, 0]  # by their written form
+    assert Ratings.from_arrays(
+        [1], [2], item_ids=[2, 3], titles=["two", "three"]
+    ).titles.tolist() == ["two", "three"]
+    # by their written form
+    assert Ratings.from_arrays([1, 2], [1, 2], item_ids=["2", "1"]).indices.tolist() == [1, 0]
     assert Ratings.from_arrays([1, 2], ["1", "2.0"], item_ids=[2, 1]).indices.tolist() == [1, 0]
     both = Ratings.from_arrays([1, 1, 1], [1, "1", "01"], [3, 4, 5], item_ids=["01", "1", 1])
     assert both.values.tolist() == [5, 4, 3]
@@ -165,10 +183,15 @@ def test_filter_reaches_the_fixed_point(rows, min_user, min_item):
 def test_filter_items_and_the_catalog_flag():
     ratings = small().with_items({"a": "A", "b": "B", "c": "C", "d": "D", "e": "E"})
     some = ratings.filter(items=["e", "b"], public=True)
-    assert (some.item_ids.tolist(), some.titles.tolist(), some.catalog) == (["b", "e"], ["B", "E"], True)
+    assert (some.item_ids.tolist(), some.titles.tolist(), some.catalog) == (
+        ["b", "e"],
+        ["B", "E"],
+        True,
+    )
     assert some.n_users == 3
     assert ratings.filter(items=["b"], min_user_ratings=1).user_ids.tolist() == [2, 3]
-    assert not ratings.filter(min_item_ratings=1).catalog  # which items are left depends on the data now
+    # which items are left depends on the data now
+    assert not ratings.filter(min_item_ratings=1).catalog
     assert ratings.filter() == ratings
     with pytest.raises(DataError, match="1 of the items to keep are not there, such as 'zzz'"):
         ratings.filter(items=["a", "zzz"])
@@ -185,14 +208,18 @@ def test_a_list_of_items_is_a_catalog_only_where_the_caller_says_so():
     assert ratings.with_items(ratings.item_ids).catalog  # its own catalog again, unchanged
 
 
-def test_filtering_items_by_exact_counts_is_remembered_and_filtering_users_by_their_own_is_no_look():
+def test_filtering_items_by_exact_counts_is_recorded_and_users_by_their_own_is_not():
     ratings = small().with_items({"a": "A", "b": "B", "c": "C", "d": "D"})
     assert ratings.filtered == ""
     own = ratings.filter(min_user_ratings=2)
     assert (own.filtered, own.catalog) == ("", True)
     counted = ratings.filter(min_item_ratings=2)
     assert counted.filtered.startswith("which items have at least 2 ratings, by exact counts")
-    for later in (counted.binarize(1), counted.select_users([1]), counted.with_items({"a": "A", "b": "B"})):
+    for later in (
+        counted.binarize(1),
+        counted.select_users([1]),
+        counted.with_items({"a": "A", "b": "B"}),
+    ):
         assert later.filtered == counted.filtered
     assert pickle.loads(pickle.dumps(counted)).filtered == counted.filtered
     both = counted.filter(min_item_ratings=3, min_user_ratings=1)
@@ -208,7 +235,9 @@ def test_binarize():
 
 @pytest.mark.real_data
 def test_movielens_1m(shared_data):
-    ratings = Ratings.read(shared_data / "ml-1m" / "ratings.parquet", items=shared_data / "ml-1m" / "items.parquet")
+    ratings = Ratings.read(
+        shared_data / "ml-1m" / "ratings.parquet", items=shared_data / "ml-1m" / "items.parquet"
+    )
     assert (ratings.n_users, ratings.n_items, ratings.n_ratings) == (6040, 3883, 1_000_209)
     assert ratings.filter(min_item_ratings=1).n_items == 3706
     assert ratings.titles[ratings.item_index([1])[0]] == "Toy Story (1995)"
@@ -219,11 +248,14 @@ def test_movielens_1m(shared_data):
 
 @pytest.mark.real_data
 def test_sweetrs_has_fifty_repeated_pairs(shared_data):
-    ratings = Ratings.read(shared_data / "sweetrs" / "ratings.parquet", items=shared_data / "sweetrs" / "items.parquet")
+    ratings = Ratings.read(
+        shared_data / "sweetrs" / "ratings.parquet", items=shared_data / "sweetrs" / "items.parquet"
+    )
     assert (ratings.n_users, ratings.n_items, ratings.merged) == (1476, 77, 50)
     assert ratings.n_ratings == 44_543 - 50
     assert ratings.filter(min_item_ratings=1).n_items == 77
-    assert (ratings.values == 0).sum() > 6000  # "never tried" is a rating of 0 until somebody filters it
+    # "never tried" is a rating of 0 until somebody filters it
+    assert (ratings.values == 0).sum() > 6000
 
 
 @pytest.mark.parametrize("threshold", ["4", float("nan"), None, True])

@@ -29,12 +29,15 @@ def write(folder, lines, name="ratings.csv", separator=",", end="\n", last="\n")
     return path
 
 
-# ------------------------------------------------------------------------------------------------ text
+# ------------------------------------------------------------------------------------------------
+# text
 
 
 @pytest.mark.parametrize("separator", [",", "\t", ";", "|", "::", " "])
 @pytest.mark.parametrize("header", [True, False])
-@pytest.mark.parametrize(("end", "last"), [("\n", "\n"), ("\r\n", "\r\n"), ("\n", ""), ("\n\n", "\n\n\n")])
+@pytest.mark.parametrize(
+    ("end", "last"), [("\n", "\n"), ("\r\n", "\r\n"), ("\n", ""), ("\n\n", "\n\n\n")]
+)
 def test_separators_headers_and_line_ends(tmp_path, separator, header, end, last):
     path = write(tmp_path, [HEADER] * header + LINES, "ratings.txt", separator, end, last)
     assert Ratings.read(path) == EXPECTED
@@ -88,7 +91,10 @@ def test_columns_that_may_hold_ratings_are_named_by_their_names_alone(tmp_path, 
     columns = {"user": "Kunde", "item": "Artikel"}
     assert Ratings.read(write(tmp_path, lines), **columns).values.tolist() == [1]
     said = caplog.text
-    assert "every rating is 1. If one of 'Sterne', 'Datum' holds ratings, name it with rating=..." in said
+    assert (
+        "every rating is 1. If one of 'Sterne', 'Datum' holds ratings, name it with rating=..."
+        in said
+    )
     caplog.clear()
     Ratings.read(write(tmp_path, [lines[0], "1;2;red;"]), **columns)
     assert caplog.text == said, "values do not decide what a log says"
@@ -101,7 +107,8 @@ def test_columns_that_may_hold_ratings_are_named_by_their_names_alone(tmp_path, 
 def test_columns_of_the_same_name_are_refused(tmp_path):
     text = write(tmp_path, ["user_id,userId,item,rating", "1,2,3,4"])
     with pytest.raises(
-        DataError, match="has several columns called 'user_id' and 'userId', and only one can be the user"
+        DataError,
+        match="has several columns called 'user_id' and 'userId', and only one can be the user",
     ):
         Ratings.read(text)
     assert Ratings.read(text, user=1).user_ids.tolist() == [2]
@@ -139,7 +146,9 @@ def test_columns_of_the_same_name_are_refused(tmp_path):
     ],
 )
 def test_header_is_found_out(tmp_path, lines, header):
-    ratings = Ratings.read(write(tmp_path, lines), user="who" if lines[0].startswith("who") else None)
+    ratings = Ratings.read(
+        write(tmp_path, lines), user="who" if lines[0].startswith("who") else None
+    )
     assert ratings.n_ratings == 2 - header
 
 
@@ -149,7 +158,9 @@ def test_header_can_be_said(tmp_path):
     with pytest.raises(DataError, match="header=False"):
         Ratings.read(path)
     numbers = write(tmp_path, ["1,2,3", "4,5,6"])
-    assert Ratings.read(numbers, header=True, user="1", item="2", rating="3").user_ids.tolist() == [4]
+    assert Ratings.read(numbers, header=True, user="1", item="2", rating="3").user_ids.tolist() == [
+        4
+    ]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +235,9 @@ def test_double_colons_cut_by_blocks():
     data = b"".join(b"%d::%d::3.5::100\n" % (n, n * 7) for n in range(50))
     for size in (2, 3, 7, 10_000):
         stream = Replaced(pa.BufferReader(data), b"::", b"\x1f")
-        assert b"".join(iter(lambda s=stream, n=size: s.read(n), b"")) == data.replace(b"::", b"\x1f")
+        assert b"".join(iter(lambda s=stream, n=size: s.read(n), b"")) == data.replace(
+            b"::", b"\x1f"
+        )
 
 
 @pytest.mark.parametrize(
@@ -258,14 +271,16 @@ def test_catalog(tmp_path):
     ratings = Ratings.read(path, items={30: "thirty", 20: "twenty", 10: "ten", 5: "five"})
     assert ratings.item_ids.tolist() == [30, 20, 10, 5]
     assert ratings.catalog
-    with pytest.raises(DataError, match=r"ratings\.csv: some rated items are not in the catalog of 2: add"):
+    with pytest.raises(
+        DataError, match=r"ratings\.csv: some rated items are not in the catalog of 2: add"
+    ):
         Ratings.read(path, items=[10, 20])
     assert Ratings.read(path, items=[10, 20], unknown_items="drop").n_ratings == 2
 
 
-IDS = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0", exclude_categories=["Cs"]), min_size=1).filter(
-    lambda text: not stands_for_nothing(text)
-)
+IDS = st.text(
+    st.characters(codec="utf-8", exclude_characters="\r\n\0", exclude_categories=["Cs"]), min_size=1
+).filter(lambda text: not stands_for_nothing(text))
 
 
 @given(st.lists(st.tuples(IDS, IDS, st.floats(-100, 100, width=32)), min_size=1, max_size=20))
@@ -276,18 +291,27 @@ def test_any_text_survives_a_csv(tmp_path_factory, rows):
         writer.writerows([("user", "item", "rating"), ("x", "x", 1.0), *rows])
     users, items, values = zip(("x", "x", 1.0), *rows, strict=True)
     ratings = Ratings.read(path, separator=",", header=True)
-    assert ratings == Ratings.from_arrays(list(map(parse_id, users)), list(map(parse_id, items)), values)
+    assert ratings == Ratings.from_arrays(
+        list(map(parse_id, users)), list(map(parse_id, items)), values
+    )
 
 
-# ------------------------------------------------------------------------------------------------ other formats
+# ------------------------------------------------------------------------------------------------
+# other formats
 
 
-@pytest.mark.parametrize("name", ["ratings.csv.gz", "ratings.csv.zst", "ratings.csv.bz2", "ratings.csv", "ratings.dat"])
+@pytest.mark.parametrize(
+    "name", ["ratings.csv.gz", "ratings.csv.zst", "ratings.csv.bz2", "ratings.csv", "ratings.dat"]
+)
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "bz2"])
 @pytest.mark.parametrize("separator", [",", "::"])
 def test_compressed(tmp_path, name, codec, separator):
     plain = "\n".join(line.replace(",", separator) for line in LINES).encode()
-    pack = {"gzip": gzip.compress, "bz2": bz2.compress, "zstd": lambda data: pa.compress(data, "zstd", asbytes=True)}
+    pack = {
+        "gzip": gzip.compress,
+        "bz2": bz2.compress,
+        "zstd": lambda data: pa.compress(data, "zstd", asbytes=True),
+    }
     path = tmp_path / name
     path.write_bytes(pack[codec](plain))
     contradiction = path.suffix in (".gz", ".zst", ".bz2") and codec[:2] != path.suffix[1:3]
@@ -299,7 +323,12 @@ def test_compressed(tmp_path, name, codec, separator):
 
 
 def table(**columns):
-    given = {"user": [1, 1, 2], "item": [30, 10, 20], "rating": [4.5, 3.0, 1.0], "timestamp": [7, 8, 9]}
+    given = {
+        "user": [1, 1, 2],
+        "item": [30, 10, 20],
+        "rating": [4.5, 3.0, 1.0],
+        "timestamp": [7, 8, 9],
+    }
     return pa.table(given | columns)
 
 
@@ -348,7 +377,8 @@ def test_columnar_dates_and_text_numbers(tmp_path):
     assert sorted(ratings.values.tolist()) == [1, 2.5, 3]
 
 
-# ------------------------------------------------------------------------------------------------ real data
+# ------------------------------------------------------------------------------------------------
+# real data
 
 
 @pytest.mark.real_data
@@ -358,7 +388,9 @@ def test_official_files_equal_the_parquet_ones(shared_data, tmp_path):
     official = Ratings.read(tmp_path / "ml-1m" / "ratings.dat")
     assert (official.n_users, official.n_items, official.n_ratings) == (6040, 3706, 1_000_209)
     assert official == Ratings.read(shared_data / "ml-1m" / "ratings.parquet")
-    small = Ratings.read(shared_data / "ml-100k" / "u.data", items=shared_data / "ml-100k" / "u.item")
+    small = Ratings.read(
+        shared_data / "ml-100k" / "u.data", items=shared_data / "ml-100k" / "u.item"
+    )
     assert (small.n_users, small.n_items, small.n_ratings) == (943, 1682, 100_000)
     assert small == Ratings.read(shared_data / "ml-100k" / "ratings.parquet")
     assert small.titles[0] == "Toy Story (1995)"
@@ -389,4 +421,5 @@ def test_leading_zeros_far_down_are_kept(tmp_path, separator, line, changed):
     ids = {"007", "-07", "-0"}
     assert ids & {str(i).strip() for i in [*ratings.user_ids.tolist(), *ratings.item_ids.tolist()]}
     whole = Ratings.read(write(tmp_path, head + rows[:-1]))
-    assert whole.user_ids.dtype == whole.item_ids.dtype == np.int64  # zeros in the other columns change nothing
+    # zeros in the other columns change nothing
+    assert whole.user_ids.dtype == whole.item_ids.dtype == np.int64

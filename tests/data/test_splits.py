@@ -32,7 +32,12 @@ def make(n_users=60, n_items=40, seed=0, timestamps=True, least=0):
     indptr = np.concatenate([[0], np.cumsum(counts)])
     times = rng.integers(0, 200, len(indices)) if timestamps else None
     return Ratings.from_indices(
-        indptr, indices, np.arange(len(indices)), np.arange(n_users) * 10, np.arange(n_items) + 7, times
+        indptr,
+        indices,
+        np.arange(len(indices)),
+        np.arange(n_users) * 10,
+        np.arange(n_items) + 7,
+        times,
     )
 
 
@@ -130,13 +135,17 @@ def test_strong_generalization_keeps_held_out_users_out_of_training(fold_in):
     groups = [split.train.user_ids, split.valid.known.user_ids, split.test.known.user_ids]
     assert [len(group) for group in groups] == [45, 15, 20]
     assert np.array_equal(np.sort(np.concatenate(groups)), data.user_ids)
-    everything = entries(split.train, *(x for h in (split.test, split.valid) for x in (h.known, h.target)))
+    everything = entries(
+        split.train, *(x for h in (split.test, split.valid) for x in (h.known, h.target))
+    )
     assert np.array_equal(everything, np.sort(data.values))
     for holdout in (split.test, split.valid):
         assert np.array_equal(holdout.known.user_ids, holdout.target.user_ids)
         assert np.array_equal(holdout.known.item_ids, data.item_ids)
         known, hidden = np.diff(holdout.known.indptr), np.diff(holdout.target.indptr)
-        assert np.array_equal(hidden, np.maximum(np.floor((1 - fold_in) * (known + hidden) + 1e-9), 1))
+        assert np.array_equal(
+            hidden, np.maximum(np.floor((1 - fold_in) * (known + hidden) + 1e-9), 1)
+        )
         assert known.min() >= 1
     assert split.train.catalog == data.catalog
 
@@ -144,7 +153,9 @@ def test_strong_generalization_keeps_held_out_users_out_of_training(fold_in):
 def test_strong_generalization_hides_one_of_five_and_nothing_of_one():
     def hidden(n):
         everybody = np.tile(np.arange(n), 4)
-        data = Ratings.from_indices(np.arange(5) * n, everybody, np.ones(4 * n), np.arange(4), np.arange(n))
+        data = Ratings.from_indices(
+            np.arange(5) * n, everybody, np.ones(4 * n), np.arange(4), np.arange(n)
+        )
         return np.diff(strong_generalization(data, 1, 1).test.target.indptr).tolist()
 
     assert hidden(5) == [1]
@@ -157,7 +168,10 @@ def test_strong_generalization_hides_one_of_five_and_nothing_of_one():
 @given(st.integers(0, 2**40), st.integers(12, 50))
 def test_any_seed_and_shape_gives_partitions(seed, n_users):
     data = make(n_users, 9, seed=seed % 1000, least=2)
-    for split in (random_ratings(data, (0.7, 0.2, 0.1), seed), leave_one_out(data, seed, valid=True)):
+    for split in (
+        random_ratings(data, (0.7, 0.2, 0.1), seed),
+        leave_one_out(data, seed, valid=True),
+    ):
         parts = (split.train, split.test.target, split.valid.target)
         assert np.array_equal(entries(*parts), np.sort(data.values))
     split = strong_generalization(data, 3, 4, seed=seed)
@@ -210,8 +224,10 @@ CALLS = {
     random_ratings: [{}, {"fractions": (0.5, 0.5)}],
     by_person: [{}, {"fractions": (0.5, 0.5)}, {"fractions": (0.4, 0.3, 0.3)}],
     k_fold: [{"k": 2}],
-    leave_one_out: [{"by_time": newest, "valid": not newest} for newest in (False, True)]
-    + [{"by_time": newest, "valid": newest} for newest in (False, True)],
+    leave_one_out: (
+        [{"by_time": newest, "valid": not newest} for newest in (False, True)]
+        + [{"by_time": newest, "valid": newest} for newest in (False, True)]
+    ),
     by_time: [{"fraction": 0.4}, {"fraction": 0.3, "valid": 0.3}, {"at": 2}],
     strong_generalization: [{"n_valid": 1, "n_test": 1, "fold_in": 0.5}],
 }
@@ -375,7 +391,11 @@ class Letter(str, Enum):  # noqa: UP042 - StrEnum would print its text
 
 
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
-EQUAL_IDS = [(NOON, NOON.astimezone(timezone(timedelta(hours=1)))), (1, complex(1)), ("a", Letter.A)]
+EQUAL_IDS = [
+    (NOON, NOON.astimezone(timezone(timedelta(hours=1)))),
+    (1, complex(1)),
+    ("a", Letter.A),
+]
 
 
 @pytest.mark.parametrize(("first", "other"), EQUAL_IDS, ids=["moments", "numbers", "texts"])
@@ -389,6 +409,8 @@ def test_how_one_user_writes_an_item_moves_no_rating_of_others(first, other):
     for split in (by_person, leave_one_out, lambda ratings: leave_one_out(ratings, by_time=True)):
         alone, together = (split(ratings).test.target for ratings in data)
         others = together.select_users(alone.user_ids.tolist())
-        held_out = [some.to_csr().toarray()[:, some.item_ids == "z"].ravel() for some in (alone, others)]
+        held_out = [
+            some.to_csr().toarray()[:, some.item_ids == "z"].ravel() for some in (alone, others)
+        ]
         assert np.array_equal(*held_out)
         assert np.array_equal(np.diff(alone.indptr), np.diff(others.indptr))

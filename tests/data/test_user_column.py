@@ -1,4 +1,6 @@
-"""A private training refuses a user column that hardly identifies users, unless it is trusted explicitly."""
+"""A private training refuses a user column that hardly identifies users, unless it is trusted
+explicitly.
+"""
 
 import pickle
 import re
@@ -16,7 +18,9 @@ GERMAN = make_frame(HEADERS["German"]).rename(columns={"Artikel": "item"})
 
 
 def fit(ratings, **parameters):
-    return DPMF(2, epsilon=1, noise="seeded", random_state=0, **parameters).fit(ratings, progress=False)
+    return DPMF(2, epsilon=1, noise="seeded", random_state=0, **parameters).fit(
+        ratings, progress=False
+    )
 
 
 def play_log(n_users, plays, n_items=3):
@@ -34,7 +38,11 @@ REFUSED = {
         "no column is left for the ratings",
     ),
     "few users": (play_log(MIN_USERS - 1, 1), {}, "fewer than 100 distinct values"),
-    "rows that merge": (play_log(MIN_USERS, round(1 / (1 - MAX_MERGED)) + 1), {}, "nearly all rows repeat"),
+    "rows that merge": (
+        play_log(MIN_USERS, round(1 / (1 - MAX_MERGED)) + 1),
+        {},
+        "nearly all rows repeat",
+    ),
 }
 
 
@@ -53,7 +61,11 @@ def test_a_private_fit_refuses_what_hardly_identifies_users(tmp_path, frame, par
 @pytest.mark.parametrize(("frame", "parameters", "reason"), REFUSED.values(), ids=REFUSED)
 def test_an_explicit_override_trains(frame, parameters, reason):
     trusted = Ratings.from_frame(frame, trust_user_column=True)
-    for given in (trusted, trusted.select_users(trusted.user_ids[:3].tolist()), pickle.loads(pickle.dumps(trusted))):
+    for given in (
+        trusted,
+        trusted.select_users(trusted.user_ids[:3].tolist()),
+        pickle.loads(pickle.dumps(trusted)),
+    ):
         assert fit(given, **parameters).privacy_.finite
     model = DPMF(2, epsilon=1, noise="seeded", random_state=0, **parameters)
     assert model.fit(frame, progress=False, trust_user_column=True).privacy_.finite

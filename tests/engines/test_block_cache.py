@@ -1,4 +1,6 @@
-"""Blocks that stay in memory between passes: fewer steps, the same bits, and no more memory than there is room for."""
+"""Blocks that stay in memory between passes: fewer steps, the same bits, and no more memory
+than there is room for.
+"""
 
 import gc
 import weakref
@@ -18,7 +20,16 @@ from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.gradient_steps import ComputeResiduals
 from discreet.privacy.users.lazy_partitions import Node, Outlook, RecordedStep, follow
 from discreet.privacy.users.sealed_users import Users
-from support.engine_helpers import MODELS, SCALE, Interrupted, interrupt, same_bits, silenced, some_ratings, trained
+from support.engine_helpers import (
+    MODELS,
+    SCALE,
+    Interrupted,
+    interrupt,
+    same_bits,
+    silenced,
+    some_ratings,
+    trained,
+)
 
 BOUNDS = Bounds(items=10**9, rating=1.0, center=3.0)
 
@@ -53,7 +64,10 @@ def test_who_moves_on_from_where_it_is_takes_every_step_about_once(folder, monke
     counts = {}
     for megabytes in (0, 64):
         looks.clear()
-        same_bits(whole, trained(model(), discreet.BlockRatings(folder, cache_megabytes=megabytes), silent))
+        same_bits(
+            whole,
+            trained(model(), discreet.BlockRatings(folder, cache_megabytes=megabytes), silent),
+        )
         counts[megabytes] = len(looks)
     assert counts == {0: 3 * 15, 64: 3 * 6}
 
@@ -75,7 +89,9 @@ def test_no_bit_depends_on_what_there_was_room_for(folder, monkeypatch, name):
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_nothing_is_kept_when_a_training_has_ended_or_failed(folder, monkeypatch, fails):
-    """Also while the error, whose traceback holds everything that the training held, is still looked at."""
+    """Also while the error, whose traceback holds everything that the training held, is still
+    looked at.
+    """
     most = []
     keep = BlockCache.keep
 
@@ -95,7 +111,9 @@ def test_nothing_is_kept_when_a_training_has_ended_or_failed(folder, monkeypatch
         else:
             model.fit(people)
             frames = []
-    engines = [one["users"].open(KEY).engine for one in frames if isinstance(one.get("users"), Users)]
+    engines = [
+        one["users"].open(KEY).engine for one in frames if isinstance(one.get("users"), Users)
+    ]
     assert max(most) == 3
     assert bool(engines) == fails
     assert all(len(engine._kept) == 0 for engine in engines)
@@ -154,7 +172,9 @@ def block(ratings=100):
 def test_memory_is_counted_once_and_with_whatever_holds_it():
     one = block()
     size = memory_of([one])
-    assert size >= 16 + 16 + 16 + 800 + 400, "the file's own bytes, of which a part is used, and the centered ratings"
+    assert size >= 16 + 16 + 16 + 800 + 400, (
+        "the file's own bytes, of which a part is used, and the centered ratings"
+    )
     more = one.with_state(vectors=np.zeros(50))
     assert memory_of([one, more]) == size + 400
     assert memory_of([one, more, one.without()]) == size + 400
@@ -168,7 +188,9 @@ def test_there_is_no_more_than_there_is_room_for():
         kept.keep(name, {(): replace(one, values=one.values.copy())})
     assert [len(kept.lookup(name)) for name in "abc"] == [1, 1, 0], "who is there stays"
     kept.keep("b", {(): block(300)})
-    assert not kept.lookup("b"), "what does not fit is not kept, and what it stood for is out of date"
+    assert not kept.lookup("b"), (
+        "what does not fit is not kept, and what it stood for is out of date"
+    )
     kept.keep("c", {(): one})
     kept.keep("a", {})
     assert [len(kept.lookup(name)) for name in "abc"] == [0, 0, 1]
@@ -203,7 +225,9 @@ def test_points_that_two_passes_share_are_worth_keeping():
     a, b, c, d = (RecordedStep(None, None, frozenset(), frozenset(), False) for _ in range(4))
     assert len({one.number for one in (a, b, c, d)}) == 4
     assert kept_at(chain(a)) == {()}
-    assert kept_at(chain(a, b), chain(a, c)) == {(a.number,)}, "users who begin anew after the first step"
+    assert kept_at(chain(a, b), chain(a, c)) == {(a.number,)}, (
+        "users who begin anew after the first step"
+    )
     assert kept_at(chain(a, b), chain(d)) == {()}
     fork = chain(a, b)
     fork.then[0].then.append(Node(c))
@@ -214,7 +238,10 @@ def test_ends_are_worth_keeping_once_users_went_on_from_one():
     a, b, c, d = (RecordedStep(None, None, frozenset(), frozenset(), False) for _ in range(4))
     end = {(a.number, b.number, c.number)}
     assert kept_at(chain(a, b), chain(a, b, c)) == {(a.number, b.number)} | end
-    assert kept_at(chain(a, b), chain(a, b), chain(a, c, d)) == {(a.number,), (a.number, c.number, d.number)}
+    assert kept_at(chain(a, b), chain(a, b), chain(a, c, d)) == {
+        (a.number,),
+        (a.number, c.number, d.number),
+    }
     assert kept_at(chain(), chain(a, b)) == {()}, "whoever was only counted is at no end"
 
 
@@ -224,13 +251,17 @@ def test_a_block_is_not_opened_where_something_later_is_known(folder):
 
     step = RecordedStep(None, None, frozenset(), frozenset(), False)
     one = block()
-    assert follow(chain(step), opened, [], {(step.number,): one}, [(step.number,)]) == {(step.number,): one}
+    assert follow(chain(step), opened, [], {(step.number,): one}, [(step.number,)]) == {
+        (step.number,): one
+    }
     with pytest.raises(AssertionError):
         follow(chain(step), opened, [], {}, [(step.number,)])
 
 
 def test_a_block_that_is_not_kept_is_gone_at_once():
-    """Not when Python next looks for garbage: until then, blocks of many passes would be in memory."""
+    """Not when Python next looks for garbage: until then, blocks of many passes would be in
+    memory.
+    """
     opened = []
 
     def begin():

@@ -1,4 +1,6 @@
-"""Block files: the same bits as in memory from files of any kind, and one sentence where something is lost."""
+"""Block files: the same bits as in memory from files of any kind, and one sentence where
+something is lost.
+"""
 
 import json
 import os
@@ -73,7 +75,9 @@ def test_secret_coins_are_refused(blocks):
 
 
 def test_seeded_noise_is_refused_before_anything_is_charged(blocks):
-    model = discreet.DPMF(epsilon=8.0, goal="rating", rating_range=SCALE, noise="seeded", random_state=1)
+    model = discreet.DPMF(
+        epsilon=8.0, goal="rating", rating_range=SCALE, noise="seeded", random_state=1
+    )
     with pytest.raises(ConfigError, match="whole numbers"):
         model.fit(blocks)
     assert not hasattr(model, "privacy_")
@@ -89,7 +93,9 @@ def write_csv(ratings, path, rows=slice(None), separator=","):
     path.write_text("\n".join([separator.join(table.column_names), *lines]) + "\n")
 
 
-@pytest.mark.parametrize("kind", ["csv", "::", "two files", "folder", "parquet", "feather", "frame", "frames"])
+@pytest.mark.parametrize(
+    "kind", ["csv", "::", "two files", "folder", "parquet", "feather", "frame", "frames"]
+)
 def test_from_any_source(ratings, silent, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(readers, "BYTES", 1 << 14)  # so that a small file has many pieces
     monkeypatch.setattr(readers, "ROWS", 1 << 10)
@@ -112,7 +118,9 @@ def test_from_any_source(ratings, silent, tmp_path, monkeypatch, kind):
         source = table
     else:
         source = (part for part in (table.slice(0, 3000), table.slice(3000)))
-    people = discreet.BlockRatings.write(source, tmp_path / "blocks", blocks=5, items=ratings.item_ids.tolist())
+    people = discreet.BlockRatings.write(
+        source, tmp_path / "blocks", blocks=5, items=ratings.item_ids.tolist()
+    )
     assert people.catalog
     name = "DPMF, rating"
     same_bits(trained(MODELS[name](), ratings, silent), trained(MODELS[name](), people, silent))
@@ -132,26 +140,41 @@ def test_items_that_are_found_in_the_data_have_the_same_order(ratings, silent, t
 def test_repeated_ratings_are_merged_as_in_memory(silent, tmp_path, duplicates):
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, 30, 400), rng.integers(0, 9, 400)
-    given = {"user": users, "item": items, "rating": rng.integers(1, 6, 400), "timestamp": rng.integers(0, 5, 400)}
+    given = {
+        "user": users,
+        "item": items,
+        "rating": rng.integers(1, 6, 400),
+        "timestamp": rng.integers(0, 5, 400),
+    }
     how = {"items": list(range(9)), "duplicates": duplicates, "trust_user_column": True}
     whole = discreet.Ratings.from_frame(pa.table(given), **how)
     people = discreet.BlockRatings.write(pa.table(given), tmp_path / "blocks", blocks=4, **how)
-    model = lambda: discreet.DPLMC(3, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
+
+    def model():
+        return discreet.DPLMC(3, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)
+
     same_bits(trained(model(), whole, silent), trained(model(), people, silent))
     with pytest.raises(DataError, match="rated an item twice"):
         discreet.BlockRatings.write(pa.table(given), tmp_path / "more", duplicates="error")
 
 
 def test_a_person_is_one_however_its_id_is_written(silent, tmp_path):
-    """As a number in one file and as text in another, which then has 007 as well: that is somebody else."""
+    """As a number in one file and as text in another, which then has 007 as well: that is
+    somebody else.
+    """
     (tmp_path / "1.csv").write_text("user,item,rating\n7,1,5\n8,1,3\n")
     (tmp_path / "2.csv").write_text("user,item,rating\n7,2,4\n007,2,2\nann,1,1\n")
     files = [tmp_path / "1.csv", tmp_path / "2.csv"]
-    people = discreet.BlockRatings.write(files, tmp_path / "blocks", blocks=2, items=[1, 2], trust_user_column=True)
+    people = discreet.BlockRatings.write(
+        files, tmp_path / "blocks", blocks=2, items=[1, 2], trust_user_column=True
+    )
     whole = discreet.Ratings.from_arrays(
         [7, 8, 7, "007", "ann"], [1, 1, 2, 2, 1], [5.0, 3.0, 4.0, 2.0, 1.0], item_ids=[1, 2]
     )
-    model = lambda: discreet.DPLMC(1, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
+
+    def model():
+        return discreet.DPLMC(1, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)
+
     same_bits(trained(model(), whole, silent), trained(model(), people, silent))
 
 
@@ -164,7 +187,10 @@ def test_people_without_a_rating_are_counted(silent, tmp_path):
         discreet.BlockRatings.write(rows, tmp_path / "rows", blocks=2, **given),
         discreet.BlockRatings.write(whole, tmp_path / "whole", blocks=3),
     ]
-    model = lambda: discreet.DPLMC(1, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
+
+    def model():
+        return discreet.DPLMC(1, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)
+
     first = trained(model(), whole, silent)
     for one in people:
         same_bits(first, trained(model(), one, silent))
@@ -213,7 +239,9 @@ def test_no_file_holds_an_id_or_a_hash_of_one_without_a_key(tmp_path):
 def test_the_order_of_users_in_a_block_says_nothing_about_their_ids(tmp_path):
     """User n rates item n: ids that ascend would show as items that ascend."""
     n = np.arange(200)
-    discreet.BlockRatings.write(pa.table({"user": n, "item": n, "rating": n * 1.0}), tmp_path / "blocks", blocks=1)
+    discreet.BlockRatings.write(
+        pa.table({"user": n, "item": n, "rating": n * 1.0}), tmp_path / "blocks", blocks=1
+    )
     manifest = Manifest.read(tmp_path / "blocks")
     items = read_portion(tmp_path / "blocks", 0, manifest.blocks[0]).items
     assert sorted(items) == n.tolist()
@@ -253,7 +281,11 @@ def test_writing_is_all_or_nothing(ratings, tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"blocks": 0}, "blocks is 0"), ({"duplicates": "first"}, "duplicates"), ({"unknown_items": "x"}, "unknown")],
+    [
+        ({"blocks": 0}, "blocks is 0"),
+        ({"duplicates": "first"}, "duplicates"),
+        ({"unknown_items": "x"}, "unknown"),
+    ],
 )
 def test_what_cannot_be_meant(ratings, tmp_path, given, said):
     with pytest.raises(ConfigError, match=said):
@@ -280,7 +312,9 @@ def test_a_block_that_is_lost_or_damaged_is_said_in_one_sentence(blocks, tmp_pat
     with pytest.raises(EngineError) as caught:
         model.fit(blocks)
     told = "is lost" if harm == "lost" else "is damaged"
-    assert str(caught.value).startswith(f"block 4 of {tmp_path / 'blocks'} {told}: restore the file block-00003.bin")
+    assert str(caught.value).startswith(
+        f"block 4 of {tmp_path / 'blocks'} {told}: restore the file block-00003.bin"
+    )
     assert caught.value.__cause__ is None
     assert len(model.privacy_.ledger.entries) == 1, "what was charged stays charged"
     with pytest.raises(EngineError):
@@ -294,7 +328,9 @@ def test_a_block_that_comes_back_gives_the_same_bits(ratings, silent, blocks, tm
     with pytest.raises(EngineError):
         MODELS["DPALS"]().fit(blocks)
     away.rename(file)
-    same_bits(trained(MODELS["DPALS"](), ratings, silent), trained(MODELS["DPALS"](), blocks, silent))
+    same_bits(
+        trained(MODELS["DPALS"](), ratings, silent), trained(MODELS["DPALS"](), blocks, silent)
+    )
 
 
 def test_errors_name_nobody(blocks, monkeypatch):
@@ -324,7 +360,9 @@ def stars(n):
 
 WRONG_USERS = {
     "fewer than 100": lambda: table_of(stars(900)),
-    "holds dates": lambda: table_of([f"2024-{1 + at % 12:02}-{1 + at % 28:02}" for at in range(900)]),
+    "holds dates": lambda: table_of(
+        [f"2024-{1 + at % 12:02}-{1 + at % 28:02}" for at in range(900)]
+    ),
     "nearly all rows repeat": lambda: table_of(np.arange(120 * 400) % 120),
 }
 
@@ -340,11 +378,18 @@ def test_a_column_that_does_not_identify_users_is_refused(tmp_path, problem, sev
     with pytest.raises(DataError, match=problem):
         model.fit(BlockRatings.write(source, tmp_path / "wrong", **more), progress=False)
     assert not hasattr(model, "privacy_")
-    assert BlockRatings.write(source, tmp_path / "trusted", trust_user_column=True, **more).user_problem == ""
+    assert (
+        BlockRatings.write(
+            source, tmp_path / "trusted", trust_user_column=True, **more
+        ).user_problem
+        == ""
+    )
 
 
 def test_blocks_of_ratings_and_people_in_memory_keep_what_speaks_against_the_user_column(tmp_path):
-    ratings = Ratings.from_frame(WRONG_USERS["fewer than 100"](), items=range(30), duplicates="mean")
+    ratings = Ratings.from_frame(
+        WRONG_USERS["fewer than 100"](), items=range(30), duplicates="mean"
+    )
     for people in (BlockRatings.write(ratings, tmp_path / "b", blocks=2), LocalRatings(ratings, 2)):
         with pytest.raises(DataError, match="fewer than 100"):
             discreet.DPMF(2, epsilon=5).fit(people, progress=False)

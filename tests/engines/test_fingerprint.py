@@ -36,7 +36,9 @@ def is_kernel(value):
 
 @contextlib.contextmanager
 def watching(monkeypatch, change=None):
-    """Collect the names of compiled functions that are called; `change` is made to what one of them returns."""
+    """Collect the names of compiled functions that are called; `change` is made to what one of
+    them returns.
+    """
     called = set()
 
     def watched(name, function):
@@ -59,7 +61,8 @@ def watching(monkeypatch, change=None):
 
 @pytest.mark.parametrize("goal", ["ranking", "rating"])
 def test_every_kernel_that_dpmf_uses_is_compared(monkeypatch, goal):
-    fingerprint.canary()  # compiles what is not compiled yet, which would not find the functions that are watched
+    # compiles what is not compiled yet, which would not find the functions that are watched
+    fingerprint.canary()
     with watching(monkeypatch) as compared:
         fingerprint.canary()
     ratings = make_ratings(640, far=False)
@@ -87,7 +90,12 @@ class Changed:
 
 @pytest.mark.parametrize(
     "name",
-    ["least_squares.solve_rows_constant", "gradient.sum_columns", "grams.add_pair_products", "integer_sums.pack_grams"],
+    [
+        "least_squares.solve_rows_constant",
+        "gradient.sum_columns",
+        "grams.add_pair_products",
+        "integer_sums.pack_grams",
+    ],
 )
 def test_a_kernel_that_gives_other_numbers_gives_another_fingerprint(monkeypatch, name):
     before = fingerprint.canary()

@@ -1,4 +1,6 @@
-"""Steps that are written down: which a pass needs, what it reads once for several sums, and what the twin refuses."""
+"""Steps that are written down: which a pass needs, what it reads once for several sums, and
+what the twin refuses.
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,6 @@
-"""People in blocks: what is released, and so what is learned, has the same bits for any number of blocks."""
+"""People in blocks: what is released, and so what is learned, has the same bits for any number
+of blocks.
+"""
 
 import numpy as np
 import pytest
@@ -10,14 +12,20 @@ from discreet.errors import ConfigError, DataError, PrivacyError
 from discreet.privacy.noise.sources import SecureNoise
 
 MODELS = {
-    "DPMF, rating": lambda: discreet.DPMF(epsilon=8.0, goal="rating", rating_range=(0.5, 5.0), random_state=1),
+    "DPMF, rating": lambda: discreet.DPMF(
+        epsilon=8.0, goal="rating", rating_range=(0.5, 5.0), random_state=1
+    ),
     "DPALS": lambda: discreet.DPALS(8, epsilon=8.0, rating_range=(0.5, 5.0), random_state=1),
     "DPALS, implicit": lambda: discreet.DPALS(8, epsilon=8.0, feedback="implicit", random_state=1),
     "DPLMC": lambda: discreet.DPLMC(6, epsilon=8.0, rating_range=(0.5, 5.0), random_state=1),
     "HuberALS": lambda: discreet.HuberALS(epsilon=8.0, rating_range=(0.5, 5.0), random_state=1),
-    "DPFrankWolfe": lambda: discreet.DPFrankWolfe(3, epsilon=8.0, rating_range=(0.5, 5.0), random_state=1),
+    "DPFrankWolfe": lambda: discreet.DPFrankWolfe(
+        3, epsilon=8.0, rating_range=(0.5, 5.0), random_state=1
+    ),
     "DPSVD": lambda: discreet.DPSVD(epsilon=8.0, rating_range=(0.5, 5.0), random_state=1),
-    "DPSGLD": lambda: discreet.DPSGLD(epsilon=8.0, iterations=4, rating_range=(0.5, 5.0), random_state=1),
+    "DPSGLD": lambda: discreet.DPSGLD(
+        epsilon=8.0, iterations=4, rating_range=(0.5, 5.0), random_state=1
+    ),
 }
 
 
@@ -71,7 +79,9 @@ def test_what_fit_accepts(ratings):
     with pytest.raises(PrivacyError):
         len(people.seal(MODELS["DPALS"]().bounds()))
     assert str(ratings.n_users) not in repr(people)
-    with pytest.raises(DataError, match="fit needs Ratings, a frame or a sparse matrix, and a list was given"):
+    with pytest.raises(
+        DataError, match="fit needs Ratings, a frame or a sparse matrix, and a list was given"
+    ):
         MODELS["DPALS"]().fit([1, 2])
     with pytest.raises(ConfigError, match="parts is 0"):
         LocalRatings(ratings, 0)
@@ -80,4 +90,7 @@ def test_what_fit_accepts(ratings):
 def test_a_range_that_was_not_given_is_asked_of_the_people(ratings, silent):
     model = discreet.DPMF(epsilon=8.0, goal="rating").fit(LocalRatings(ratings, 3))
     assert model.rating_range_ == ratings.rating_range()
-    assert any(assumption.inferred and assumption.name == "ratings" for assumption in model.privacy_.assumptions)
+    assert any(
+        assumption.inferred and assumption.name == "ratings"
+        for assumption in model.privacy_.assumptions
+    )

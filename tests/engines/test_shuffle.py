@@ -1,4 +1,6 @@
-"""Sealing on Spark, as workers do it and without Spark: packets, blocks, and what is refused in one sentence."""
+"""Sealing on Spark, as workers do it and without Spark: packets, blocks, and what is refused in
+one sentence.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +19,16 @@ KEY = Secret(bytes(range(32)))
 
 
 def batches(user, item, rating, time=None, size=300):
-    columns = {"user": user, "item": item, "rating": rating} | ({} if time is None else {"time": time})
+    columns = {"user": user, "item": item, "rating": rating} | (
+        {} if time is None else {"time": time}
+    )
     return pa.table(columns).to_batches(size)
 
 
 def sealed(given, parts=3, items=ITEMS, unknown="error", duplicates="error", shuffled=None):
-    """Portions by block, as Spark would have them: packets of a block come to one task, in any order."""
+    """Portions by block, as Spark would have them: packets of a block come to one task, in any
+    order.
+    """
     packets = [
         one
         for batch in given
@@ -35,7 +41,9 @@ def sealed(given, parts=3, items=ITEMS, unknown="error", duplicates="error", shu
     found = {}
     for part in range(parts):
         own = pa.Table.from_pylist([row for row in rows if row["part"] == part], packets[0].schema)
-        for batch in shuffle.sealer(len(items), duplicates, lambda part=part: part)(own.to_batches(2)):
+        for batch in shuffle.sealer(len(items), duplicates, lambda part=part: part)(
+            own.to_batches(2)
+        ):
             (row,) = batch.to_pylist()
             assert (row["part"], row["source"], row["size"]) == (part, part, len(row["payload"]))
             found[part, row["piece"]] = row["payload"]
@@ -54,7 +62,11 @@ def test_packets_come_out_as_the_blocks_that_their_rows_make(names, timed, monke
     monkeypatch.setattr(shuffle, "ROWS_OF_A_PACKET", 7)
     rng = np.random.default_rng(3)
     user, item, rating = someone(rng)
-    users = pa.array(user) if names == "numbers" else pa.array([f"u{one}" if one % 3 else str(one) for one in user])
+    users = (
+        pa.array(user)
+        if names == "numbers"
+        else pa.array([f"u{one}" if one % 3 else str(one) for one in user])
+    )
     time = rng.integers(0, 99, len(user)) if timed else None
     found = sealed(batches(users, item, rating, time), shuffled=rng)
     who = identities(users, KEY)
@@ -62,7 +74,9 @@ def test_packets_come_out_as_the_blocks_that_their_rows_make(names, timed, monke
     for number in range(3):
         own = part == number
         when = None if time is None else time[own]
-        whole = portion_of(who[own], item[own].astype(np.int32), rating[own].astype(np.float32), when, 50, "error")
+        whole = portion_of(
+            who[own], item[own].astype(np.int32), rating[own].astype(np.float32), when, 50, "error"
+        )
         assert found[number, 0] == whole.to_bytes()
 
 
@@ -72,7 +86,10 @@ def test_repeated_ratings_do_not_depend_on_the_order_of_rows(duplicates):
     user, item = rng.integers(0, 20, 900), rng.integers(0, 9, 900)
     rating, time = rng.integers(1, 6, 900).astype(np.float64), rng.integers(0, 30, 900)
     given = batches(user, item, rating, time)
-    ways = [sealed(given, duplicates=duplicates, shuffled=np.random.default_rng(seed)) for seed in range(3)]
+    ways = [
+        sealed(given, duplicates=duplicates, shuffled=np.random.default_rng(seed))
+        for seed in range(3)
+    ]
     assert ways[0] == ways[1] == ways[2]
     newest = {}
     for u, i, t, r in zip(user, item, time, rating, strict=True):
@@ -80,7 +97,9 @@ def test_repeated_ratings_do_not_depend_on_the_order_of_rows(duplicates):
     portions = [PackedBlock.from_bytes(data) for data in ways[0].values()]
     assert sum(len(one.items) for one in portions) == len(newest)
     if duplicates == "last":
-        assert sum(float(one.ratings.sum()) for one in portions) == sum(r for _, r in newest.values())
+        assert sum(float(one.ratings.sum()) for one in portions) == sum(
+            r for _, r in newest.values()
+        )
 
 
 def test_pieces_are_of_whole_users(monkeypatch):

@@ -1,4 +1,6 @@
-"""Spark: the same bits as in memory, whatever fails on the way, and nothing private in any message or log."""
+"""Spark: the same bits as in memory, whatever fails on the way, and nothing private in any
+message or log.
+"""
 
 import datetime
 from functools import partial
@@ -44,9 +46,10 @@ def spark(log):
     """Tasks are tried four times; everything that Spark has to say goes to a file."""
     layout = log.with_name("log4j2.properties")
     layout.write_text(
-        "rootLogger.level = info\nrootLogger.appenderRef.file.ref = file\nappender.file.type = File\n"
-        f"appender.file.name = file\nappender.file.fileName = {log}\n"
-        "appender.file.layout.type = PatternLayout\nappender.file.layout.pattern = %p %c: %m%n%ex\n"
+        "rootLogger.level = info\nrootLogger.appenderRef.file.ref = file\nappender.file.type ="
+        " File\nappender.file.name = file\nappender.file.fileName ="
+        f" {log}\nappender.file.layout.type = PatternLayout\nappender.file.layout.pattern = %p %c:"
+        " %m%n%ex\n"
     )
     options = f"-Dlog4j2.configurationFile={layout.as_uri()}"
     spark = session("local[2,4]", **{"spark.driver.extraJavaOptions": options})
@@ -86,7 +89,9 @@ def test_any_number_of_partitions_gives_the_same_bits(ratings, sealed, silent, n
 
 
 @pytest.mark.parametrize("trouble", ["error", "worker"])
-def test_a_task_that_fails_is_tried_again_and_counts_once(ratings, frame, silent, tmp_path, log, trouble):
+def test_a_task_that_fails_is_tried_again_and_counts_once(
+    ratings, frame, silent, tmp_path, log, trouble
+):
     troubled = people(frame, ratings, 3, Troubled)
     troubled.step = Trouble(str(tmp_path / "marker"), trouble)
     whole = trained(MODELS["DPMF, rating"](), ratings, silent)
@@ -140,7 +145,9 @@ def test_sealed_files_hold_no_id_and_are_for_their_owner_alone(spark, tmp_path):
     assert files_with_traces(place) == []
     assert modes_of(place.parent) == ({0o700}, {0o600})
     (folder / "letters.txt").write_text("dear")
-    with pytest.raises(ConfigError, match="holds other files than sealed blocks: give another folder"):
+    with pytest.raises(
+        ConfigError, match="holds other files than sealed blocks: give another folder"
+    ):
         discreet.SparkRatings(frame, **given).ready()
     assert (folder / "letters.txt").exists()
 
@@ -167,8 +174,12 @@ def test_workers_drop_blocks_when_a_training_has_ended_or_failed(spark, sealed, 
     assert blocks_on_workers(spark) == 0
 
 
-def test_blocks_that_spark_hands_over_and_sums_that_are_added_on_the_workers(ratings, frame, silent, monkeypatch):
-    """As where blocks are in a store that only Spark can read, and where sums are too large for the driver."""
+def test_blocks_that_spark_hands_over_and_sums_that_are_added_on_the_workers(
+    ratings, frame, silent, monkeypatch
+):
+    """As where blocks are in a store that only Spark can read, and where sums are too large for
+    the driver.
+    """
     one = people(frame, ratings, 3)
     one.ready()
     monkeypatch.setattr(one._sealed, "within_reach", False)
@@ -178,7 +189,9 @@ def test_blocks_that_spark_hands_over_and_sums_that_are_added_on_the_workers(rat
     same_bits(whole, trained(MODELS["DPALS"](), one, silent))
 
 
-def test_machines_that_compute_otherwise_are_refused_before_anything_is_charged(ratings, frame, monkeypatch):
+def test_machines_that_compute_otherwise_are_refused_before_anything_is_charged(
+    ratings, frame, monkeypatch
+):
     monkeypatch.setattr(fingerprint, "_fingerprint", lambda vector: "another machine")
     model = MODELS["DPMF, rating"]()
     with pytest.raises(EngineError, match="do not compute alike"):
@@ -196,10 +209,14 @@ def test_lists_and_scores_are_those_of_one_machine(ratings, frame, spark):
         for rank in range(5):
             assert found[user, rank + 1] == (ids[at, rank], scores[at, rank])
     split = discreet.data.splits.random_ratings(ratings, (0.8, 0.2), seed=1)
-    known, held = (spark.createDataFrame(part.to_frame("pyarrow")) for part in (split.train, split.test.target))
+    known, held = (
+        spark.createDataFrame(part.to_frame("pyarrow")) for part in (split.train, split.test.target)
+    )
     there = evaluate_frame(model, known, held, ["recall@20", "rmse"], partitions=3)
     here = discreet.evaluate(model, split, ["recall@20", "rmse"])
-    assert there["recall@20"] == pytest.approx((here["recall@20"], here.stderr["recall@20"]), rel=1e-9)
+    assert there["recall@20"] == pytest.approx(
+        (here["recall@20"], here.stderr["recall@20"]), rel=1e-9
+    )
     assert there["rmse"][0] == pytest.approx(here["rmse"], rel=1e-6)
     with pytest.raises(ConfigError, match="coverage"):
         evaluate_frame(model, known, held, "coverage@20")
@@ -224,12 +241,17 @@ def test_repeated_ratings_need_an_order(spark, silent):
         discreet.SparkRatings(bare, items=list(range(9)), duplicates="last")
     when = rng.permutation(400)
     timed = rows_of(
-        spark, **columns, timestamp=[datetime.datetime(2020, 1, 1, 0, int(t) // 60, int(t) % 60) for t in when]
+        spark,
+        **columns,
+        timestamp=[datetime.datetime(2020, 1, 1, 0, int(t) // 60, int(t) % 60) for t in when],
     )
     whole = discreet.Ratings.from_arrays(
         columns["user"], columns["item"], columns["rating"], when, item_ids=list(range(9))
     )
-    model = lambda: discreet.DPLMC(3, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
+
+    def model():
+        return discreet.DPLMC(3, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)
+
     one = discreet.SparkRatings(timed, items=list(range(9)), partitions=2, rating_range=(1, 5))
     same_bits(trained(model(), whole, silent), trained(model(), one, silent))
 
@@ -237,7 +259,10 @@ def test_repeated_ratings_need_an_order(spark, silent):
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"user": ["a", "b"], "rating": ["1", SECRET]}, "a rating is missing, infinite or no number"),
+        (
+            {"user": ["a", "b"], "rating": ["1", SECRET]},
+            "a rating is missing, infinite or no number",
+        ),
         ({"user": [SECRET, SECRET], "item": [1, 1], "rating": ["1", "2"]}, "rated an item twice"),
     ],
 )
@@ -250,7 +275,9 @@ def test_rows_that_cannot_be_used_are_refused_in_one_sentence(spark, log, column
 
 
 def test_a_person_is_one_however_its_id_is_written(spark, silent):
-    """As text, with 7, 7.0 and 007 in it, of whom the last is somebody else; an item that nobody knows is left out."""
+    """As text, with 7, 7.0 and 007 in it, of whom the last is somebody else; an item that
+    nobody knows is left out.
+    """
     frame = rows_of(
         spark,
         user=["7", "8", "7.0", "007", "ann", "bo"],
@@ -264,7 +291,10 @@ def test_a_person_is_one_however_its_id_is_written(spark, silent):
         item_ids=[1, 2],
         unknown_items="drop",
     )
-    model = lambda: discreet.DPLMC(1, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
+
+    def model():
+        return discreet.DPLMC(1, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)
+
     one = discreet.SparkRatings(frame, items=[1, 2], partitions=4, unknown_items="drop")
     same_bits(trained(model(), whole, silent), trained(model(), one, silent))
 

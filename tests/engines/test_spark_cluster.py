@@ -1,4 +1,6 @@
-"""Spark with executors of their own: one is killed, and a slow task is run twice; the bits stay the same."""
+"""Spark with executors of their own: one is killed, and a slow task is run twice; the bits stay
+the same.
+"""
 
 import pytest
 
@@ -8,7 +10,9 @@ from support.spark_helpers import Trouble, Troubled, session
 
 @pytest.fixture(scope="module")
 def spark():
-    """Two executors of one core each; whoever is slower than the others is run again beside itself."""
+    """Two executors of one core each; whoever is slower than the others is run again beside
+    itself.
+    """
     spark = session(
         "local-cluster[2,1,900]",
         **{
@@ -27,11 +31,15 @@ def spark():
 
 
 @pytest.mark.parametrize("trouble", ["executor", "slow"])
-def test_an_executor_that_dies_and_a_task_that_runs_twice_change_no_bit(spark, tmp_path, monkeypatch, trouble):
+def test_an_executor_that_dies_and_a_task_that_runs_twice_change_no_bit(
+    spark, tmp_path, monkeypatch, trouble
+):
     seen = silenced(monkeypatch)
     ratings = some_ratings()
     frame = spark.createDataFrame(ratings.to_frame("pyarrow"))
-    people = Troubled(frame, items=ratings.item_ids.tolist(), partitions=4, folder=str(tmp_path / "sealed"))
+    people = Troubled(
+        frame, items=ratings.item_ids.tolist(), partitions=4, folder=str(tmp_path / "sealed")
+    )
     people.step = Trouble(str(tmp_path / "marker"), trouble)
     whole = trained(MODELS["DPALS"](), ratings, seen)
     same_bits(whole, trained(MODELS["DPALS"](), people, seen))

@@ -1,4 +1,6 @@
-"""Keyed hashes of user ids: 128 independent bits, the same for every spelling, unknown without the key."""
+"""Keyed hashes of user ids: 128 independent bits, the same for every spelling, unknown without
+the key.
+"""
 
 import hashlib
 import pickle
@@ -35,7 +37,9 @@ def test_siphash_is_the_published_one():
 
 
 def test_users_whose_unkeyed_hashes_collide_stay_two_users(tmp_path, monkeypatch):
-    """A collision of 64 bits takes 2³² tries to find; here the hash itself is made to collide for two ids."""
+    """A collision of 64 bits takes 2³² tries to find; here the hash itself is made to collide
+    for two ids.
+    """
     real = hashlib.blake2b
 
     def weak(data=b"", /, **given):
@@ -48,7 +52,10 @@ def test_users_whose_unkeyed_hashes_collide_stay_two_users(tmp_path, monkeypatch
     discreet.BlockRatings.write(rows, tmp_path / "blocks", blocks=1)
     manifest = Manifest.read(tmp_path / "blocks")
     portion = read_portion(tmp_path / "blocks", 0, manifest.blocks[0])
-    assert np.diff(portion.indptr).tolist() == [1, 1], "two users with a rating each, not one with two"
+    assert np.diff(portion.indptr).tolist() == [
+        1,
+        1,
+    ], "two users with a rating each, not one with two"
 
 
 @pytest.mark.parametrize("kind", ["text", "whole"])
@@ -58,7 +65,9 @@ def test_the_second_half_has_bits_of_its_own(kind):
     first, second = hashes(column).T
     assert not (second == first).any()
     assert not ((second | np.uint64(1)) == (first | np.uint64(1))).any()
-    bits = np.unpackbits((first ^ second).astype("<u8").view(np.uint8)).reshape(2000, 64).mean(axis=0)
+    bits = (
+        np.unpackbits((first ^ second).astype("<u8").view(np.uint8)).reshape(2000, 64).mean(axis=0)
+    )
     assert (abs(bits - 0.5) < 0.08).all(), "seven standard deviations, and the key is fixed"
 
 
@@ -67,9 +76,18 @@ def test_structured_ids_collide_in_neither_half():
     bits = np.int64(1) << np.arange(63)
     columns = [n, -n, n << 40, n * 0x1_0000_0001, n * np.int64(-7046029254386353131), bits, ~bits]
     whole = np.unique(np.concatenate(columns))
-    text = [f"{word}{one}" for word in ("u", "user-", "0", "+", "00000000-0000-") for one in range(10_000)]
+    text = [
+        f"{word}{one}"
+        for word in ("u", "user-", "0", "+", "00000000-0000-")
+        for one in range(10_000)
+    ]
     both = np.concatenate([hashes(whole), hashes(pa.array(text))])
-    assert distinct(both) == len(np.unique(both[:, 0])) == len(np.unique(both[:, 1])) == len(whole) + len(text)
+    assert (
+        distinct(both)
+        == len(np.unique(both[:, 0]))
+        == len(np.unique(both[:, 1]))
+        == len(whole) + len(text)
+    )
 
 
 def test_blocks_are_of_similar_size_for_structured_ids():
@@ -94,13 +112,31 @@ def test_every_spelling_of_an_id_is_one_user_whatever_its_column_holds():
     ]
     rows = np.stack([identities(one, KEY)[0] for one in same])
     assert distinct(rows) == 1
-    large = np.stack([identities([one, "ann"], KEY)[0] for one in (2**60, 2.0**60, Decimal(2**60), str(2**60))])
+    large = np.stack(
+        [identities([one, "ann"], KEY)[0] for one in (2**60, 2.0**60, Decimal(2**60), str(2**60))]
+    )
     assert distinct(large) == 1
-    assert distinct(np.stack([identities([one, "ann"], KEY)[0] for one in ((7, "a"), (7.0, "a"))])) == 1
+    assert (
+        distinct(np.stack([identities([one, "ann"], KEY)[0] for one in ((7, "a"), (7.0, "a"))]))
+        == 1
+    )
 
 
 def test_what_is_written_otherwise_is_another_user():
-    others = ["7", "007", "+7", "7.5", "ann", "Ann", "ann ", "é", "e\u0301", str(2**63), str(2**64 + 7), "-7"]
+    others = [
+        "7",
+        "007",
+        "+7",
+        "7.5",
+        "ann",
+        "Ann",
+        "ann ",
+        "é",
+        "e\u0301",
+        str(2**63),
+        str(2**64 + 7),
+        "-7",
+    ]
     assert distinct(hashes(pa.array(others))) == len(others)
 
 
@@ -108,7 +144,9 @@ def test_another_secret_gives_unrelated_hashes_and_other_blocks():
     column = np.arange(4000)
     one, other = hashes(column), hashes(column, OTHER)
     assert not (one == other).any()
-    assert not np.array_equal(block_of(identities(column, KEY), 64), block_of(identities(column, OTHER), 64))
+    assert not np.array_equal(
+        block_of(identities(column, KEY), 64), block_of(identities(column, OTHER), 64)
+    )
 
 
 def test_numbers_are_encrypted_and_come_back():
@@ -129,11 +167,15 @@ def test_a_secret_is_shown_to_no_one(tmp_path):
     rows = pa.table({"user": [1, 2], "item": [1, 2], "rating": [1.0, 5.0]})
     for name in ("one", "two"):
         discreet.BlockRatings.write(rows, tmp_path / name, blocks=1)
-    assert (tmp_path / "one" / "secret.key").read_bytes() not in (tmp_path / "one" / "manifest.json").read_bytes()
+    assert (tmp_path / "one" / "secret.key").read_bytes() not in (
+        tmp_path / "one" / "manifest.json"
+    ).read_bytes()
     secret = read_secret(tmp_path / "one", Manifest.read(tmp_path / "one"))
     assert secret.data.hex() not in (tmp_path / "one" / "manifest.json").read_text()
     (tmp_path / "two" / "secret.key").write_bytes(secret.data)
-    with pytest.raises(discreet.errors.DataError, match=r"secret\.key is not the secret of these blocks: restore"):
+    with pytest.raises(
+        discreet.errors.DataError, match=r"secret\.key is not the secret of these blocks: restore"
+    ):
         discreet.BlockRatings(tmp_path / "two")
     (tmp_path / "two" / "secret.key").unlink()
     with pytest.raises(discreet.errors.DataError, match=r"secret\.key is lost: restore the file"):

@@ -18,14 +18,19 @@ def ratings():
     return discreet.Ratings.from_arrays(users, items, rng.integers(1, 6, len(users)))
 
 
-MAKERS = {"ALS": lambda seed: discreet.ALS(2, random_state=seed), "Popularity": lambda seed: discreet.Popularity()}
+MAKERS = {
+    "ALS": lambda seed: discreet.ALS(2, random_state=seed),
+    "Popularity": lambda seed: discreet.Popularity(),
+}
 
 
 def test_scores_are_means_of_the_evaluations_of_each_run(ratings):
     splits = [random_ratings(ratings, (0.8, 0.2), seed) for seed in (4, 5)]
     found = compare(MAKERS, splits, 2, ["rmse", "recall@5"], relevant=4.0, slices="ratings")
     alone = [
-        discreet.evaluate(discreet.ALS(2, random_state=s.seed).fit(s.train), s, ["rmse", "recall@5"], relevant=4.0)
+        discreet.evaluate(
+            discreet.ALS(2, random_state=s.seed).fit(s.train), s, ["rmse", "recall@5"], relevant=4.0
+        )
         for s in splits
     ]
     als, popular = found.rows
@@ -48,7 +53,13 @@ def test_splits_are_taken_one_by_one_and_progress_ends_complete(ratings):
             held.append(seed)
             yield random_ratings(ratings, (0.8, 0.2), seed)
 
-    compare(MAKERS, one_by_one(), 3, ["recall@5"], progress=lambda done, total, text: told.append((done, total)))
+    compare(
+        MAKERS,
+        one_by_one(),
+        3,
+        ["recall@5"],
+        progress=lambda done, total, text: told.append((done, total)),
+    )
     assert held == [0, 1, 2]
     assert told == sorted(told)
     assert told[-1] == (600, 600)

@@ -27,14 +27,18 @@ class Table:
 
     def predict(self, ratings, pairs):
         assert np.array_equal(ratings.user_ids, pairs.user_ids)
-        return self.scores[np.repeat(pairs.user_ids, np.diff(pairs.indptr)), pairs.indices].astype(np.float32)
+        return self.scores[np.repeat(pairs.user_ids, np.diff(pairs.indptr)), pairs.indices].astype(
+            np.float32
+        )
 
     def recommend_indices(self, ratings, n, exclude_seen=True, items=None):
         self.widest = max(self.widest, ratings.n_users)
         lists = np.full((ratings.n_users, n), -1, np.int32)
         for row, user in enumerate(ratings.user_ids):
             known = set(ratings.indices[ratings.indptr[row] : ratings.indptr[row + 1]].tolist())
-            best = [i for i in np.argsort(-self.scores[user], kind="stable").tolist() if i not in known][:n]
+            best = [
+                i for i in np.argsort(-self.scores[user], kind="stable").tolist() if i not in known
+            ][:n]
             lists[row, : len(best)] = best
         return lists, np.zeros(lists.shape, np.float32)
 
@@ -45,14 +49,17 @@ def split_of(train, known, target, name="made-up", seed=3, valid=None):
 
 
 def random_case(seed=0, n_users=60, n_items=25, density=0.4, held_out=0.3):
-    """A split over ratings of 1–5, some users without a target, popularity falling with the item's index."""
+    """A split over ratings of 1–5, some users without a target, popularity falling with the
+    item's index.
+    """
     rng = np.random.default_rng(seed)
     there = rng.random((n_users, n_items)) < density * np.linspace(2, 0.2, n_items)
     full = Ratings.from_csr(csr_array(np.where(there, rng.integers(1, 6, there.shape), 0)))
     out = rng.random(full.n_ratings) < held_out
     assert np.diff(full.indptr).min() > 0
     out[full.indptr[:-1]] = True  # every user has a target …
-    out &= np.repeat(np.arange(n_users) % 10 > 0, np.diff(full.indptr))  # … but for every tenth, who keeps all ratings
+    # … but for every tenth, who keeps all ratings
+    out &= np.repeat(np.arange(n_users) % 10 > 0, np.diff(full.indptr))
     train, target = full.keep(~out), full.keep(out)
     scores = rng.normal(3.5, 1, (n_users, n_items))
     return split_of(train, train, target), scores
@@ -131,12 +138,16 @@ def test_rankings_agree_with_a_loop(case, monkeypatch, block, threshold):
     for name, (metric, k) in RANKED.items():
         want = by_hand(split, scores, metric, k, threshold)
         np.testing.assert_allclose(found.per_user[name], want, err_msg=name)
-        assert (found.values[name], found.stderr[name]) == pytest.approx(metrics.mean_over_users(want))
+        assert (found.values[name], found.stderr[name]) == pytest.approx(
+            metrics.mean_over_users(want)
+        )
         assert found.n_ranked == np.count_nonzero(~np.isnan(want))
         for s in found.slices:
             allowed = set(np.flatnonzero(group == s.quintile - 1).tolist())
             want = by_hand(split, scores, metric, k, threshold, allowed)
-            assert (s.values[name], s.stderr[name]) == pytest.approx(metrics.mean_over_users(want), nan_ok=True)
+            assert (s.values[name], s.stderr[name]) == pytest.approx(
+                metrics.mean_over_users(want), nan_ok=True
+            )
             assert s.n_ranked == np.count_nonzero(~np.isnan(want))
             assert s.n_items == len(allowed)
 
@@ -146,7 +157,9 @@ def test_known_items_are_not_ranked_and_count_as_nothing():
     train = Ratings.from_csr(csr_array(np.array([[1, 0, 0], [0, 1, 0]])))
     target = Ratings.from_csr(csr_array(np.array([[0, 1, 0], [0, 0, 1]])))
     model = Table(np.array([[9.0, 8, 7], [7, 9, 8]]), train.item_ids, "implicit")
-    found = evaluate(model, split_of(train, train, target), ["recall@1", "mrr", "coverage@1", "coverage@9"])
+    found = evaluate(
+        model, split_of(train, train, target), ["recall@1", "mrr", "coverage@1", "coverage@9"]
+    )
     assert found.values == {"recall@1": 1, "mrr": 1, "coverage@1": 2 / 3, "coverage@9": 1}
     assert math.isnan(found.stderr["coverage@1"])
     assert "coverage@1" not in found.per_user
@@ -169,7 +182,8 @@ def test_coverage_by_slice_and_over_blocks(case, monkeypatch):
 
 def test_standard_errors_agree_with_bootstrap_over_users():
     split, scores = random_case(seed=5, n_users=400)
-    model = Table(scores + np.random.default_rng(0).normal(0, 1, (400, 1)), split.train.item_ids)  # users differ
+    # users differ
+    model = Table(scores + np.random.default_rng(0).normal(0, 1, (400, 1)), split.train.item_ids)
     found = evaluate(model, split, ["rmse", "mae", "ndcg@10"], relevant=1)
     target = split.test.target
     error = model.predict(split.test.known, target) - target.values
@@ -196,13 +210,15 @@ def test_relevance_is_named_by_a_rating_that_exists_and_counts_the_same():
     assert found["recall@20"] == evaluate(model, split, ["recall@20"], relevant=3.875)["recall@20"]
     stars = Ratings.from_arrays([1, 1], [1, 2], [1.0, 5.0])
     between = Ratings.from_arrays([1], [3], [4.1])
-    assert lowest_relevant((1, 5), stars, between) == pytest.approx(4.1)  # held out, and in no training rating
+    # held out, and in no training rating
+    assert lowest_relevant((1, 5), stars, between) == pytest.approx(4.1)
     assert lowest_relevant((1, 5)) == 4.0
 
 
 def test_relevance_threshold(case):
     split, _, model = case
-    assert evaluate(model, split, ["recall@5"]).conditions["relevant"] == 4.0  # three quarters up a scale of 1 to 5
+    # three quarters up a scale of 1 to 5
+    assert evaluate(model, split, ["recall@5"]).conditions["relevant"] == 4.0
     assert evaluate(model, split, ["rmse"]).conditions["relevant"] is None
     assert evaluate(model, split, ["recall@5"], relevant=2).conditions["relevant"] == 2.0
     model.feedback = "implicit"
@@ -220,7 +236,12 @@ def test_defaults_follow_the_feedback(case):
     split, _, model = case
     assert list(evaluate(model, split).values) == ["rmse", "mae"]
     model.feedback = "implicit"
-    assert list(evaluate(model, split).values) == ["recall@20", "recall@50", "ndcg@100", "coverage@20"]
+    assert list(evaluate(model, split).values) == [
+        "recall@20",
+        "recall@50",
+        "ndcg@100",
+        "coverage@20",
+    ]
 
 
 def test_left_out_users_are_counted(case):
@@ -232,7 +253,9 @@ def test_left_out_users_are_counted(case):
 
 
 def test_items_in_another_order_and_unknown_ones(case):
-    """A model may have its own item index; it is matched by id, and an item the split lacks is a miss."""
+    """A model may have its own item index; it is matched by id, and an item the split lacks is
+    a miss.
+    """
     split, scores, _ = case
     rng = np.random.default_rng(7)
     order = rng.permutation(25)
@@ -246,7 +269,9 @@ def test_items_in_another_order_and_unknown_ones(case):
             return np.hstack([first, place[lists]]).astype(np.int32), best
 
     found = evaluate(Shuffled(scores, new_ids), split, ["recall@5", "mrr@6"], relevant=1)
-    np.testing.assert_allclose(found.per_user["recall@5"], by_hand_shifted(split, scores, "recall", 5))
+    np.testing.assert_allclose(
+        found.per_user["recall@5"], by_hand_shifted(split, scores, "recall", 5)
+    )
     assert found["mrr@6"] <= 0.5
 
 
@@ -254,7 +279,9 @@ def by_hand_shifted(split, scores, metric, k):
     """As `by_hand` with one wasted place in front of every list."""
     wide = np.hstack([scores, np.full((len(scores), 1), 1e9)])
     ids = np.arange(26)
-    shifted = split_of(*(part.with_items(ids) for part in (split.train, split.test.known, split.test.target)))
+    shifted = split_of(
+        *(part.with_items(ids) for part in (split.train, split.test.known, split.test.target))
+    )
     return by_hand(shifted, wide, metric, k)
 
 
@@ -262,7 +289,10 @@ def test_without_slices_and_by_items(case):
     split, _, model = case
     whole = evaluate(model, split, ["rmse", "ndcg@5", "coverage@5"], slices=None)
     assert whole.slices == ()
-    assert whole.values == evaluate(model, split, ["rmse", "ndcg@5", "coverage@5"], slices="items").values
+    assert (
+        whole.values
+        == evaluate(model, split, ["rmse", "ndcg@5", "coverage@5"], slices="items").values
+    )
     assert "head" not in str(whole)
     with pytest.raises(ConfigError, match="'ratings' or by 'items'"):
         evaluate(model, split, ["rmse"], slices="users")
@@ -287,7 +317,12 @@ def test_what_is_refused(case):
     with pytest.raises(NotFittedError, match=r"Table is not fitted.*fit\(split.train\)"):
         evaluate(Table(scores, None), split)
     with pytest.raises(DataError, match="no ratings"):
-        evaluate(model, split_of(split.train, split.train, split.train.keep(np.zeros(split.train.n_ratings, bool))))
+        evaluate(
+            model,
+            split_of(
+                split.train, split.train, split.train.keep(np.zeros(split.train.n_ratings, bool))
+            ),
+        )
     model.predict = lambda ratings, pairs: np.zeros(3)
     with pytest.raises(DataError, match="predict gave"):
         evaluate(model, split)
@@ -306,7 +341,9 @@ def test_progress(case, monkeypatch):
     split, _, model = case
     monkeypatch.setattr(evaluator, "BLOCK", 20)
     calls = []
-    evaluate(model, split, ["rmse", "recall@5"], relevant=1, progress=lambda *args: calls.append(args))
+    evaluate(
+        model, split, ["rmse", "recall@5"], relevant=1, progress=lambda *args: calls.append(args)
+    )
     assert calls == [(20, 54, "ranking"), (40, 54, "ranking"), (54, 54, "ranking")]
 
 
@@ -358,13 +395,17 @@ def test_nan_predictions_are_not_hidden(case):
 
 
 def test_a_model_of_some_of_the_items_is_judged_on_all():
-    """Histories and targets hold items that the model has never heard of: the first are ignored, the others missed."""
+    """Histories and targets hold items that the model has never heard of: the first are
+    ignored, the others missed.
+    """
     import discreet
     from discreet.data.splits import strong_generalization
 
     ratings = discreet.load_dataset("cinema", scale=0.02)
     split = strong_generalization(ratings, 50, 50, seed=0)
     some = split.train.filter(items=split.train.item_ids[:400])
-    found = discreet.evaluate(discreet.ALS(4, feedback="implicit").fit(some), split, ["recall@20"], slices=None)
+    found = discreet.evaluate(
+        discreet.ALS(4, feedback="implicit").fit(some), split, ["recall@20"], slices=None
+    )
     assert found.n_ranked == 50
     assert 0 < found["recall@20"] < 1

@@ -1,4 +1,6 @@
-"""Each metric against a second implementation: plain Python written from the definition, and scikit-learn's ndcg."""
+"""Each metric against a second implementation: plain Python written from the definition, and
+scikit-learn's ndcg.
+"""
 
 import math
 
@@ -12,7 +14,8 @@ from discreet.errors import ConfigError
 from discreet.evaluation import metrics
 from discreet.evaluation.metrics import Metric, parse
 
-# --- The second implementation: one user, lists and sets, no arrays ---------------------------------------------------
+# --- The second implementation: one user, lists and sets, no arrays
+# ---------------------------------------------------
 
 
 def naive_recall(ranked: list[int], relevant: set[int], k: int) -> float:
@@ -73,7 +76,9 @@ def pad(lists: list[list[int]], n: int) -> np.ndarray:
 
 @st.composite
 def rankings(draw: st.DrawFn) -> tuple[list[list[int]], list[set[int]], int, int]:
-    """Lists without repeats (some short), relevant sets (some empty), catalog size, cut-off (some beyond it)."""
+    """Lists without repeats (some short), relevant sets (some empty), catalog size, cut-off
+    (some beyond it).
+    """
     m = draw(st.integers(1, 12))
     n_users = draw(st.integers(1, 6))
     lists = []
@@ -102,8 +107,12 @@ def test_hits_and_coverage_agree_with_sets(case):
     lists, sets, m, k = case
     ranked = pad(lists, m)
     hits = metrics.find_hits(ranked, *as_csr(sets))
-    assert hits.tolist() == [[i in s for i in row] for row, s in zip(ranked.tolist(), sets, strict=True)]
-    assert metrics.coverage(ranked, m, k) == pytest.approx(len({i for row in lists for i in row[:k]}) / m)
+    assert hits.tolist() == [
+        [i in s for i in row] for row, s in zip(ranked.tolist(), sets, strict=True)
+    ]
+    assert metrics.coverage(ranked, m, k) == pytest.approx(
+        len({i for row in lists for i in row[:k]}) / m
+    )
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 20), st.integers(1, 25))
@@ -119,7 +128,9 @@ def test_ndcg_agrees_with_scikit_learn(seed, m, k):
 
 
 def test_ties_are_judged_in_the_order_given():
-    """scikit-learn averages over the orders of tied scores; we are given an order, which settles it."""
+    """scikit-learn averages over the orders of tied scores; we are given an order, which
+    settles it.
+    """
     scores = np.zeros((1, 3))
     truth = np.array([[0, 0, 1]])
     order = np.array([[2, 1, 0]])
@@ -132,13 +143,18 @@ def test_a_case_by_hand():
     hits = metrics.find_hits(np.array([[3, 0, 5, 2]]), *as_csr([{1, 3, 5}]))
     assert hits.tolist() == [[True, False, True, False]]
     r = np.array([3])
-    assert metrics.recall(hits, r, 2)[0] == 1 / 2  # two places, three relevant: one of the two possible
+    # two places, three relevant: one of the two possible
+    assert metrics.recall(hits, r, 2)[0] == 1 / 2
     assert metrics.recall_all(hits, r, 2)[0] == pytest.approx(1 / 3)
-    assert metrics.recall(hits, r, 4)[0] == metrics.recall_all(hits, r, 4)[0] == pytest.approx(2 / 3)
+    assert (
+        metrics.recall(hits, r, 4)[0] == metrics.recall_all(hits, r, 4)[0] == pytest.approx(2 / 3)
+    )
     assert metrics.precision(hits, r, 4)[0] == 1 / 2
     assert metrics.precision(hits, r, 10)[0] == 2 / 10
     assert metrics.average_precision(hits, r, 4)[0] == pytest.approx((1 + 2 / 3) / 3)
-    assert metrics.ndcg(hits, r, 4)[0] == pytest.approx((1 + 1 / 2) / (1 + 1 / math.log2(3) + 1 / 2))
+    assert metrics.ndcg(hits, r, 4)[0] == pytest.approx(
+        (1 + 1 / 2) / (1 + 1 / math.log2(3) + 1 / 2)
+    )
     assert metrics.reciprocal_rank(hits, r)[0] == 1.0
     assert metrics.reciprocal_rank(hits[:, 1:], r)[0] == 1 / 2
 
@@ -175,20 +191,27 @@ def test_ratings_agree_with_scikit_learn():
     assert math.isnan(metrics.mae(np.array([]), np.array([])))
 
 
-# --- Standard errors --------------------------------------------------------------------------------------------------
+# --- Standard errors
+# --------------------------------------------------------------------------------------------------
 
 
 def test_mean_over_users():
     mean, stderr = metrics.mean_over_users(np.array([1.0, np.nan, 2.0, 6.0]))
     assert mean == 3.0
-    assert stderr == pytest.approx(math.sqrt(7 / 3))  # sample variance (4 + 1 + 9) / 2 over three users
-    assert [math.isnan(x) for x in metrics.mean_over_users(np.array([5.0, np.nan]))] == [False, True]
+    # sample variance (4 + 1 + 9) / 2 over three users
+    assert stderr == pytest.approx(math.sqrt(7 / 3))
+    assert [math.isnan(x) for x in metrics.mean_over_users(np.array([5.0, np.nan]))] == [
+        False,
+        True,
+    ]
     assert all(math.isnan(x) for x in metrics.mean_over_users(np.array([np.nan])))
 
 
 @pytest.mark.parametrize("squared", [False, True])
 def test_clustered_error_agrees_with_bootstrap_over_users(squared):
-    """Users of very different activity, whose errors hang together: rows alone would give a much shorter bar."""
+    """Users of very different activity, whose errors hang together: rows alone would give a
+    much shorter bar.
+    """
     rng = np.random.default_rng(1)
     counts = 1 + rng.poisson(20 * rng.random(400) ** 2)
     error = np.repeat(rng.normal(0, 1, 400), counts) + rng.normal(0, 0.5, counts.sum())
@@ -225,7 +248,8 @@ def test_clustered_error_edges():
     assert metrics.mean_over_rows(x, np.ones(3)) == pytest.approx(metrics.mean_over_users(x))
 
 
-# --- Quintiles --------------------------------------------------------------------------------------------------------
+# --- Quintiles
+# --------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=60), st.sampled_from(["ratings", "items"]))
@@ -261,7 +285,8 @@ def test_quintiles_edges():
         metrics.popularity_quintiles(np.ones(3), "users")
 
 
-# --- Names ------------------------------------------------------------------------------------------------------------
+# --- Names
+# --------------------------------------------------------------------------------------------------
 
 
 def test_parse():
@@ -269,7 +294,11 @@ def test_parse():
     assert parse("recall_all@5").k == 5
     assert parse("mrr").k == metrics.MRR_DEPTH
     assert parse("mrr@7").k == 7
-    assert [parse(n).kind for n in ("rmse", "map@3", "coverage@3")] == ["rating", "ranking", "coverage"]
+    assert [parse(n).kind for n in ("rmse", "map@3", "coverage@3")] == [
+        "rating",
+        "ranking",
+        "coverage",
+    ]
 
 
 @pytest.mark.parametrize(

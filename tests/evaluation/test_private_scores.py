@@ -1,4 +1,6 @@
-"""Scores as a release: the same scores without noise, honest intervals, one ledger entry, and a charged account."""
+"""Scores as a release: the same scores without noise, honest intervals, one ledger entry, and a
+charged account.
+"""
 
 import json
 import math
@@ -13,7 +15,14 @@ import discreet
 from discreet.data.cinema import make_cinema
 from discreet.data.ratings import Ratings
 from discreet.data.splits import by_person, leave_one_out, random_ratings
-from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, NotFittedError, PrivacyError
+from discreet.errors import (
+    BudgetExceeded,
+    ConfigError,
+    DamagedStore,
+    DataError,
+    NotFittedError,
+    PrivacyError,
+)
 from discreet.evaluation import private_scores
 from discreet.evaluation.metrics import parse
 from discreet.evaluation.private_scores import MOMENTS, ScoreLayout, ratio
@@ -61,7 +70,21 @@ def test_columns_stay_in_their_box(measured):
     _, layout, found = columns(model, split, most_ratings=2, half=0.1)
     assert (found >= 0).all()
     assert (found <= np.array(layout.most)).all()
-    assert layout.most == (1, MOMENTS, 1, MOMENTS, MOMENTS, 1, MOMENTS, MOMENTS, 1, 1, MOMENTS, 1, MOMENTS)
+    assert layout.most == (
+        1,
+        MOMENTS,
+        1,
+        MOMENTS,
+        MOMENTS,
+        1,
+        MOMENTS,
+        MOMENTS,
+        1,
+        1,
+        MOMENTS,
+        1,
+        MOMENTS,
+    )
 
 
 def test_a_person_with_many_ratings_counts_as_a_few(measured):
@@ -85,14 +108,18 @@ def test_an_interval_solves_its_equation():
     found = ratio(300.0, 1000.0, (150.0, 300.0, 1000.0), deviation=20.0, confidence=0.95)
     for theta in (found.low, found.high):
         people = 150 - 2 * theta * 300 + theta**2 * 1000
-        assert (300 - theta * 1000) ** 2 == pytest.approx(q**2 * (400 * (1 + theta**2) + people), rel=1e-6)
+        assert (300 - theta * 1000) ** 2 == pytest.approx(
+            q**2 * (400 * (1 + theta**2) + people), rel=1e-6
+        )
     assert found.low < 0.3 < found.high
     narrow = ratio(3e8, 1e9, (1e8, 3e8, 1e9), 1.0, 0.95)
     assert narrow.low < 0.3 < narrow.high < narrow.low + 1e-4
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():
-    """Four metrics, 80 repetitions: below 66 of 80 has a probability of less than one in a million at 95 %."""
+    """Four metrics, 80 repetitions: below 66 of 80 has a probability of less than one in a
+    million at 95 %.
+    """
     crowd, layout = crowd_of(scale=0.1)
     for one in coverage(crowd, layout, people=1000, epsilon=1.0, repetitions=80, seed=5):
         assert one.held >= 66 / 80, one
@@ -107,7 +134,9 @@ def test_scores_are_one_release_with_a_ledger(measured):
     found = discreet.evaluate(model, split, METRICS, epsilon=1.0, delta=1e-7, relevant=4)
     (entry,) = found.privacy.ledger.entries
     assert (entry.name, entry.shape) == ("scores", (13,))
-    assert entry.sensitivity == pytest.approx(math.hypot(*ScoreLayout.from_metrics([parse(m) for m in METRICS]).most))
+    assert entry.sensitivity == pytest.approx(
+        math.hypot(*ScoreLayout.from_metrics([parse(m) for m in METRICS]).most)
+    )
     assert found.privacy.epsilon == pytest.approx(1.0)
     assert found.privacy.finite
     assert set(found.values) == set(METRICS)
@@ -396,14 +425,18 @@ def test_an_interval_is_found_whatever_the_noise_was(s, c, moments, deviation):
 
 @pytest.mark.parametrize("metric", ["rmse", "recall@2"])
 def test_no_spelling_of_an_item_changes_what_others_add(metric, monkeypatch):
-    """The model knows 0 to 9, everyone writes 0.0 to 9.0, and one more user writes 0 to 9 before them."""
+    """The model knows 0 to 9, everyone writes 0.0 to 9.0, and one more user writes 0 to 9
+    before them.
+    """
     rng = np.random.default_rng(0)
     users = np.repeat(np.arange(40), 4).tolist()
     items = np.concatenate([rng.permutation(10)[:4] for _ in range(40)]).tolist()
     stars = rng.integers(1, 6, 160).tolist()
     data = Ratings.from_arrays(users, items, stars, item_ids=range(10))
     model = ranks_from(data, factors=2, rating_range=(1.0, 5.0), goal="rating", iterations=1)
-    rows = [(user, f"{item}.0", value, 0) for user, item, value in zip(users, items, stars, strict=True)]
+    rows = [
+        (user, f"{item}.0", value, 0) for user, item, value in zip(users, items, stars, strict=True)
+    ]
     odd = [("odd", str(item), 5.0, 0) for item in range(10)]
 
     def measure(rows):
@@ -431,7 +464,10 @@ def test_no_spelling_of_an_item_changes_what_others_add(metric, monkeypatch):
 
 def stars_as_users():
     rng = np.random.default_rng(0)
-    rows = pa.table({name: rng.integers(0, 30, 900) for name in ("user", "item")} | {"stars": rng.integers(1, 6, 900)})
+    rows = pa.table(
+        {name: rng.integers(0, 30, 900) for name in ("user", "item")}
+        | {"stars": rng.integers(1, 6, 900)}
+    )
     return Ratings.from_frame(rows, user="stars", item="item", rating=False, items=list(range(30)))
 
 
@@ -447,7 +483,9 @@ def test_scores_notice_that_an_older_copy_of_the_account_was_put_back(people, tm
     store = discreet.BudgetStore(tmp_path / "people.sqlite")
     account = store.open("guests", 20.0)
     store.backup(tmp_path / "older.sqlite")
-    model = discreet.DPMF(2, epsilon=10, rating_range=(0.5, 5)).fit(people, budget=account, progress=False)
+    model = discreet.DPMF(2, epsilon=10, rating_range=(0.5, 5)).fit(
+        people, budget=account, progress=False
+    )
     split = by_person(people, seed=1)
     discreet.evaluate(model, split, "recall@20", epsilon=0.5, budget=account)
     (tmp_path / "older.sqlite").replace(store.path)
@@ -459,5 +497,7 @@ def test_scores_notice_that_an_older_copy_of_the_account_was_put_back(people, tm
 def test_progress_of_a_release_says_nothing(people):
     calls = []
     model = ALLOWED["DPMF, ranking"](people)
-    discreet.evaluate(model, by_person(people, seed=1), epsilon=1.0, progress=lambda *step: calls.append(step))
+    discreet.evaluate(
+        model, by_person(people, seed=1), epsilon=1.0, progress=lambda *step: calls.append(step)
+    )
     assert calls == []

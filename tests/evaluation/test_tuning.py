@@ -27,7 +27,9 @@ def ratings():
 
 
 def model(epsilon=8.0, **more):
-    return discreet.DPMF(epsilon=epsilon, goal="rating", rating_range=(0.5, 5), iterations=2, **more)
+    return discreet.DPMF(
+        epsilon=epsilon, goal="rating", rating_range=(0.5, 5), iterations=2, **more
+    )
 
 
 # ------------------------------------------------------------ before any data
@@ -312,7 +314,15 @@ def test_a_column_that_does_not_identify_users_is_refused_before_the_account_pay
     stars = discreet.Ratings.from_frame(rows, user="stars", item="item", rating=False)
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 20.0)
     with pytest.raises(DataError, match="user column has fewer than 100"):
-        tune(discreet.DPMF(epsilon=1), stars, SPACE, runs=2, law="composed", relevant=1, budget=account)
+        tune(
+            discreet.DPMF(epsilon=1),
+            stars,
+            SPACE,
+            runs=2,
+            law="composed",
+            relevant=1,
+            budget=account,
+        )
     assert [record.kind for record in account.log()] == ["open"]
 
 

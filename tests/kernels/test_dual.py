@@ -19,7 +19,9 @@ def problem(seed, n=90, m=200, r=DUAL_RANK + 5, dtype=np.float64):
     counts = rng.integers(0, 70, n)
     counts[:3] = [0, 1, m]
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    indices = np.concatenate([np.sort(rng.choice(m, c, replace=False)) for c in counts]).astype(np.int32)
+    indices = np.concatenate([np.sort(rng.choice(m, c, replace=False)) for c in counts]).astype(
+        np.int32
+    )
     Y = rng.normal(size=(m, r)).astype(dtype)
     return indptr, indices, rng.normal(size=len(indices)).astype(dtype), Y, rng.random(n) + 0.1
 
@@ -44,8 +46,12 @@ def test_rows_of_every_length(r, dtype):
     for S in (None, Y.T @ Y * 0.05):
         for w in (None, np.random.default_rng(0).random(len(values)).astype(dtype)):
             x = solve_rows(indptr, indices, values, Y, ridge, S, w)
-            twin = solve_rows_numpy(indptr, indices, values.astype(float), Y.astype(float), ridge, S, w)
-            np.testing.assert_allclose(x, twin, atol=(3e-4 if dtype == np.float32 else 1e-10) * np.abs(twin).max())
+            twin = solve_rows_numpy(
+                indptr, indices, values.astype(float), Y.astype(float), ridge, S, w
+            )
+            np.testing.assert_allclose(
+                x, twin, atol=(3e-4 if dtype == np.float32 else 1e-10) * np.abs(twin).max()
+            )
 
 
 def test_a_row_is_solved_to_the_same_bits_whoever_else_is_there():

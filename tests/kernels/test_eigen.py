@@ -18,7 +18,9 @@ def symmetric(rng, n, r, rank, noise=1.0):
 
 def close(found, A, tolerance):
     scale = np.abs(A).max(axis=(1, 2), keepdims=True)
-    np.testing.assert_allclose(found / scale, project_psd_numpy(A.astype(float)) / scale, atol=tolerance)
+    np.testing.assert_allclose(
+        found / scale, project_psd_numpy(A.astype(float)) / scale, atol=tolerance
+    )
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 5e-6), (np.float64, 1e-8)])

@@ -19,9 +19,20 @@ def problem(r, dtype, n=60, m=25):
     rng = np.random.default_rng(r)
     counts = rng.integers(0, 12, n)
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    indices = np.concatenate([np.sort(rng.choice(m, c, replace=False)) for c in counts]).astype(np.int32)
+    indices = np.concatenate([np.sort(rng.choice(m, c, replace=False)) for c in counts]).astype(
+        np.int32
+    )
     normal = lambda *shape: rng.normal(size=shape).astype(dtype)  # noqa: E731
-    return [indptr, indices, normal(indptr[-1]), normal(n, r), normal(m, r), 1.3, normal(m), normal(n)]
+    return [
+        indptr,
+        indices,
+        normal(indptr[-1]),
+        normal(n, r),
+        normal(m, r),
+        1.3,
+        normal(m),
+        normal(n),
+    ]
 
 
 @pytest.mark.parametrize(("r", "dtype"), [(0, "f4"), (1, "f4"), (5, "f8"), (16, "f4"), (67, "f8")])
@@ -51,7 +62,9 @@ def test_rows_are_turned_as_the_expression_says_and_each_by_itself():
     try:
         for threads in (1, 3):
             set_threads(threads)
-            first = residual_rows(indptr[:11], indices[: indptr[10]], y[: indptr[10]], U[:10], V, 0.5, b, o[:10])
+            first = residual_rows(
+                indptr[:11], indices[: indptr[10]], y[: indptr[10]], U[:10], V, 0.5, b, o[:10]
+            )
             assert np.array_equal(first[0], x[: indptr[10]])
             assert np.array_equal(first[1], g[:10])
             assert np.array_equal(turn_rows(U[:10], g[:10], R, 0.1, 0.2), turned[:10])
@@ -71,7 +84,11 @@ def test_sums_of_columns_equal_their_twin_for_any_number_of_threads(r, dtype):
     twin = sum_columns_numpy(indptr, indices, c.astype(float), U.astype(float), m)
     unit = 2.0**-10
     whole = np.zeros((m, r))
-    np.add.at(whole, indices, np.trunc(c[:, None].astype(float) / unit * U[np.repeat(np.arange(n), counts)]))
+    np.add.at(
+        whole,
+        indices,
+        np.trunc(c[:, None].astype(float) / unit * U[np.repeat(np.arange(n), counts)]),
+    )
     found = []
     try:
         for threads in (1, 2, 5):
@@ -96,4 +113,6 @@ def test_shares_equal_their_twin_to_the_last_bit():
     indptr, indices = problem(1, "f8")[:2]
     q = np.random.default_rng(3).random(25)
     q[4] = 0
-    assert np.array_equal(share_rows(indptr, indices, q, 0.99), share_rows_numpy(indptr, indices, q, 0.99))
+    assert np.array_equal(
+        share_rows(indptr, indices, q, 0.99), share_rows_numpy(indptr, indices, q, 0.99)
+    )

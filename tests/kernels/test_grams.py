@@ -1,4 +1,6 @@
-"""Kernels that need a small matrix or a triangle per row: against numpy, and the same for any number of threads."""
+"""Kernels that need a small matrix or a triangle per row: against numpy, and the same for any
+number of threads.
+"""
 
 import numpy as np
 import pytest
@@ -26,7 +28,9 @@ def test_pairs_are_what_the_numpy_version_says(m):
     indptr, indices, x, _ = rows(60, m)
     expected = pair_products_numpy(indptr, indices, x, m)
     np.testing.assert_allclose(add_pair_products(indptr, indices, x, m), expected, atol=1e-12)
-    np.testing.assert_allclose(add_pair_products(indptr, indices, x, m, 0.5), expected / 2, atol=1e-12)
+    np.testing.assert_allclose(
+        add_pair_products(indptr, indices, x, m, 0.5), expected / 2, atol=1e-12
+    )
     whole = add_pair_products(indptr, indices, x, m, unit=2.0**-20)
     assert np.array_equal(whole, np.trunc(whole))
     np.testing.assert_allclose(whole * 2.0**-20, expected, atol=60 * 2.0**-20)
@@ -35,11 +39,19 @@ def test_pairs_are_what_the_numpy_version_says(m):
 
 
 def test_every_row_has_length_1_however_uneven_it_is():
-    for x in ([1.0, 1e-9], [1.0, 1e-9, 1e-9], [1e-20, 1e-20], [1e12, -1e-12, 3.0], list(np.geomspace(1e-15, 1e15, 30))):
+    for x in (
+        [1.0, 1e-9],
+        [1.0, 1e-9, 1e-9],
+        [1e-20, 1e-20],
+        [1e12, -1e-12, 3.0],
+        list(np.geomspace(1e-15, 1e15, 30)),
+    ):
         indices = np.arange(len(x), dtype=np.int32)
         p = add_pair_products(np.array([0, len(x)]), indices, np.array(x), len(x))
         assert np.linalg.norm(p) == pytest.approx(1.0, abs=1e-12)
-    assert not add_pair_products(np.array([0, 2]), np.arange(2, dtype=np.int32), np.array([0.0, 3.0]), 2).any()
+    assert not add_pair_products(
+        np.array([0, 2]), np.arange(2, dtype=np.int32), np.array([0.0, 3.0]), 2
+    ).any()
 
 
 @pytest.mark.parametrize("r", [0, 1, 2, 5])
@@ -57,7 +69,12 @@ def test_threads_do_not_change_a_bit():
     for many in (1, 3):
         threads.set_threads(many)
         try:
-            found.append((add_pair_products(indptr, indices, x, 30), inverse_diagonals(indptr, indices, V, 1.0, 3.0)))
+            found.append(
+                (
+                    add_pair_products(indptr, indices, x, 30),
+                    inverse_diagonals(indptr, indices, V, 1.0, 3.0),
+                )
+            )
         finally:
             threads.set_threads(None)
     assert all(np.array_equal(one, other) for one, other in zip(*found, strict=True))

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from discreet.kernels import set_threads, simd
-from discreet.kernels.integer_sums import LARGEST, exact_grams, exact_grams_numpy, exact_sums, exact_sums_numpy
+from discreet.kernels.integer_sums import (
+    LARGEST,
+    exact_grams,
+    exact_grams_numpy,
+    exact_sums,
+    exact_sums_numpy,
+)
 from discreet.kernels.least_squares import PACK
 
 
@@ -56,9 +62,15 @@ def test_rounding_is_towards_zero(path):
     indptr, indices = np.array([0, 2]), np.array([0, 1], np.int32)
     Y = np.array([[0.99, -0.99, 1.5], [1.01, -2.99, -1.5]])
     assert exact_sums(indptr, indices, np.ones(2), Y).tolist() == [[1.0, -2.0, 0.0]]
-    assert exact_grams(indptr, indices, np.ones(2), Y)[0].tolist() == [[1, -2, -1], [-2, 4, 2], [-1, 2, 2]]
+    assert exact_grams(indptr, indices, np.ones(2), Y)[0].tolist() == [
+        [1, -2, -1],
+        [-2, 4, 2],
+        [-1, 2, 2],
+    ]
 
 
 def test_a_block_of_rows(path):
     indptr, indices, c, Y = problem(3)
-    assert np.array_equal(exact_grams(indptr[5:12], indices, c, Y), exact_grams(indptr, indices, c, Y)[5:11])
+    assert np.array_equal(
+        exact_grams(indptr[5:12], indices, c, Y), exact_grams(indptr, indices, c, Y)[5:11]
+    )

@@ -1,4 +1,6 @@
-"""Compiled least squares against the numpy twins, in both element types, on the vector and the portable path."""
+"""Compiled least squares against the numpy twins, in both element types, on the vector and the
+portable path.
+"""
 
 import numpy as np
 import pytest
@@ -8,7 +10,12 @@ from discreet.kernels import second_moment, simd, tall_product
 from discreet.kernels.cholesky import pad_rank, solve_spd, solve_spd_numpy
 from discreet.kernels.gather import PACK, sum_rows, sum_rows_numpy
 from discreet.kernels.integer_sums import pack_grams
-from discreet.kernels.least_squares import gram_rows_numpy, solve_rows, solve_rows_constant, solve_rows_numpy
+from discreet.kernels.least_squares import (
+    gram_rows_numpy,
+    solve_rows,
+    solve_rows_constant,
+    solve_rows_numpy,
+)
 
 RANKS = [1, 3, 5, 8, 16, 20, 32, 40, 77, 128]
 
@@ -29,7 +36,9 @@ def sparse_rows(rng, n, m, dtype):
     counts = rng.integers(0, 60, n)
     counts[:4] = [0, 1, m, PACK]
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    indices = np.concatenate([np.sort(rng.choice(m, c, replace=False)) for c in counts]).astype(np.int32)
+    indices = np.concatenate([np.sort(rng.choice(m, c, replace=False)) for c in counts]).astype(
+        np.int32
+    )
     return indptr, indices, rng.normal(size=len(indices)).astype(dtype)
 
 
@@ -48,7 +57,10 @@ def test_rows_equal_their_numpy_twins(path, dtype, weighted, r):
 
     root = np.sqrt(weights) if weighted else np.ones_like(values)
     A, b = pack_grams(indptr, indices, root, Y), sum_rows(indptr, indices, values, Y)
-    A_twin, b_twin = gram_rows_numpy(indptr, indices, *exact, weights)[0], sum_rows_numpy(indptr, indices, *exact)
+    A_twin, b_twin = (
+        gram_rows_numpy(indptr, indices, *exact, weights)[0],
+        sum_rows_numpy(indptr, indices, *exact),
+    )
     A_twin = A_twin[:, *np.triu_indices(r)]
     assert A.dtype == b.dtype == dtype
     np.testing.assert_allclose(A, A_twin, atol=tolerance * np.abs(A_twin).max())
@@ -79,7 +91,9 @@ def test_a_constant_coordinate_and_offsets_equal_one_column_more(path, dtype, r)
             x, x0 = solve_rows_constant(indptr, indices, given, Y, ridge, c, shared, w, offset)
             twin = solve_rows_numpy(indptr, indices, target, wide, ridge, np.pad(shared, (0, 1)), w)
             assert x.dtype == x0.dtype == dtype
-            np.testing.assert_allclose(np.column_stack([x, x0]), twin, atol=tolerance * np.abs(twin).max())
+            np.testing.assert_allclose(
+                np.column_stack([x, x0]), twin, atol=tolerance * np.abs(twin).max()
+            )
             y = solve_rows(indptr, indices, given, Y, ridge, shared, w, offset)
             twin = solve_rows_numpy(indptr, indices, target, wide[:, :-1], ridge, shared, w)
             np.testing.assert_allclose(y, twin, atol=tolerance * np.abs(twin).max())
@@ -87,7 +101,9 @@ def test_a_constant_coordinate_and_offsets_equal_one_column_more(path, dtype, r)
 
 def test_a_constant_coordinate_without_entries_or_ridge_is_zero(path):
     none, Y = np.zeros(0, np.int32), np.ones((4, 3), np.float32)
-    x, x0 = solve_rows_constant(np.zeros(6, np.int64), none, none.astype(np.float32), Y, np.zeros(5), 2.0)
+    x, x0 = solve_rows_constant(
+        np.zeros(6, np.int64), none, none.astype(np.float32), Y, np.zeros(5), 2.0
+    )
     assert not x.any()
     assert not x0.any()
 
@@ -128,9 +144,13 @@ def test_the_number_of_threads_does_not_change_a_bit(path):
 def test_no_rows_no_entries(path):
     Y = np.ones((4, 3), np.float32)
     none = np.zeros(0, np.int32)
-    assert solve_rows(np.zeros(1, np.int64), none, none.astype(np.float32), Y, np.ones(0)).shape == (0, 3)
+    assert solve_rows(
+        np.zeros(1, np.int64), none, none.astype(np.float32), Y, np.ones(0)
+    ).shape == (0, 3)
     assert pack_grams(np.zeros(1, np.int64), none, none.astype(np.float32), Y).shape == (0, 6)
-    assert not solve_rows(np.zeros(6, np.int64), none, none.astype(np.float32), Y, np.zeros(5)).any()
+    assert not solve_rows(
+        np.zeros(6, np.int64), none, none.astype(np.float32), Y, np.zeros(5)
+    ).any()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -149,7 +169,9 @@ def test_cholesky_solves_and_says_which_are_definite(path, dtype, r):
     assert np.array_equal(A, kept), "the input is left as it was"
     twin = solve_spd_numpy(A.astype(np.float64), b.astype(np.float64))
     tolerance = 1e-3 if dtype == np.float32 else 1e-9
-    np.testing.assert_allclose(x[definite], twin[definite], atol=tolerance * np.abs(twin[definite]).max())
+    np.testing.assert_allclose(
+        x[definite], twin[definite], atol=tolerance * np.abs(twin[definite]).max()
+    )
 
 
 def test_ranks_are_padded_to_whole_vectors():

@@ -23,6 +23,8 @@ def test_it_is_what_solving_without_each_entry_gives(dtype, count):
         found = leave_one_out_errors(indptr, indices, y, F, prior, lengths)
     finally:
         threads.set_threads(None)
-    np.testing.assert_allclose(found, leave_one_out_errors_numpy(indptr, indices, y, F, prior, lengths), rtol=1e-9)
+    np.testing.assert_allclose(
+        found, leave_one_out_errors_numpy(indptr, indices, y, F, prior, lengths), rtol=1e-9
+    )
     fewer = leave_one_out_errors(indptr, indices, y, F, prior, lengths[:2])
     np.testing.assert_array_equal(fewer, found[:, :2], "the models are nested")

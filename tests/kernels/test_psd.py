@@ -23,8 +23,11 @@ def test_solve_equals_its_twin_for_definite_and_indefinite(dtype, r, with_shared
     b, ridge = rng.normal(size=(60, r)).astype(dtype), rng.random(60) + 0.5
     shared = np.eye(r) * 0.3 + 0.1 if with_shared else None
     twin = solve_psd_numpy(A.astype(float), b.astype(float), ridge, shared)
-    x = solve_psd(np.triu(A) + np.tril(np.full((r, r), np.nan), -1).astype(dtype), b, ridge, shared)  # the upper alone
-    np.testing.assert_allclose(x, twin, atol=(5e-4 if dtype == np.float32 else 1e-9) * np.abs(twin).max())
+    # the upper alone
+    x = solve_psd(np.triu(A) + np.tril(np.full((r, r), np.nan), -1).astype(dtype), b, ridge, shared)
+    np.testing.assert_allclose(
+        x, twin, atol=(5e-4 if dtype == np.float32 else 1e-9) * np.abs(twin).max()
+    )
 
 
 @pytest.mark.parametrize("noise", [2.0, 20.0])  # some and nearly all are indefinite

@@ -55,10 +55,15 @@ def test_callers_at_once_leave_blas_as_it_was():
     from threadpoolctl import threadpool_info
 
     def blas():
-        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+        return [
+            library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"
+        ]
 
     before = blas()
-    threads = [threading.Thread(target=run, args=(lambda a, b: np.ones(1000).sum(), range(200))) for _ in range(6)]
+    threads = [
+        threading.Thread(target=run, args=(lambda a, b: np.ones(1000).sum(), range(200)))
+        for _ in range(6)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

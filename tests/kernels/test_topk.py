@@ -40,7 +40,10 @@ def test_equals_a_full_sort(n, m, k, seed, ties, exclude):
 
 def test_blocks_of_items_join_seamlessly():
     rng = np.random.default_rng(0)
-    U, V = rng.normal(size=(3, 4)).astype(np.float32), rng.normal(size=(2 * ITEMS + 7, 4)).astype(np.float32)
+    U, V = (
+        rng.normal(size=(3, 4)).astype(np.float32),
+        rng.normal(size=(2 * ITEMS + 7, 4)).astype(np.float32),
+    )
     seen = np.array([0, 2, 2, 3]), np.array([0, ITEMS, 2 * ITEMS + 6], np.int32)
     items, _ = top_k(U, V, np.zeros(len(V)), 50, seen)
     assert np.array_equal(items, top_k_numpy(U, V, np.zeros(len(V), np.float32), 50, seen)[0])
@@ -79,7 +82,15 @@ def test_no_bit_of_a_list_depends_on_the_other_users(kernels, r, monkeypatch):
         return top_k(U[rows], V, bias, 40, (9 * np.arange(len(rows) + 1), seen[rows].ravel()))
 
     items, scores = lists(np.arange(n))
-    batches = [[7], [n - 1], range(n - 1), range(1, n), range(0, n, 7), range(100, 165), rng.permutation(n)]
+    batches = [
+        [7],
+        [n - 1],
+        range(n - 1),
+        range(1, n),
+        range(0, n, 7),
+        range(100, 165),
+        rng.permutation(n),
+    ]
     for batch in batches:
         rows = np.array(batch)
         some_items, some_scores = lists(rows)
@@ -92,13 +103,18 @@ def test_no_bit_of_a_list_depends_on_the_other_users(kernels, r, monkeypatch):
 def test_no_bit_depends_on_the_number_of_threads(kernels, threads, monkeypatch):
     monkeypatch.setenv("DISCREET_KERNELS", kernels)
     rng = np.random.default_rng(0)
-    U, V = rng.normal(size=(333, 20)).astype(np.float32), rng.normal(size=(500, 20)).astype(np.float32)
+    U, V = (
+        rng.normal(size=(333, 20)).astype(np.float32),
+        rng.normal(size=(500, 20)).astype(np.float32),
+    )
     whole = top_k(U, V, np.zeros(500), 10)
     monkeypatch.setenv("DISCREET_THREADS", str(threads))
     assert all(map(np.array_equal, top_k(U, V, np.zeros(500), 10), whole))
 
 
-@pytest.mark.parametrize("kind", [np.int64, np.int32, bool, np.float16, np.complex64, ">f4", object])
+@pytest.mark.parametrize(
+    "kind", [np.int64, np.int32, bool, np.float16, np.complex64, ">f4", object]
+)
 def test_arrays_of_another_type_never_reach_compiled_code(kind):
     good = np.ones((4, 3), np.float32)
     for place in range(3):
@@ -112,7 +128,10 @@ def test_shapes_and_indices_are_checked():
     U, V, bias = np.ones((4, 3), np.float32), np.ones((5, 3), np.float32), np.ones(5, np.float32)
     rows = np.arange(5)
     for arrays, message in [
-        ((U[:, :2], V, bias), "vectors of users and of items must be of one length, and these have 2 and 3"),
+        (
+            (U[:, :2], V, bias),
+            "vectors of users and of items must be of one length, and these have 2 and 3",
+        ),
         ((U, V, bias[:4]), "items and biases must be of one length, and these have 5 and 4"),
         ((U[0], V, bias), r"U must have 2 dimensions, and its shape is \(3,\)"),
     ]:

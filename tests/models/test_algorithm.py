@@ -1,4 +1,6 @@
-"""What holds for every algorithm: it is a value, it resolves without data or side effects, and it survives JSON."""
+"""What holds for every algorithm: it is a value, it resolves without data or side effects, and
+it survives JSON.
+"""
 
 import copy
 import dataclasses
@@ -36,15 +38,23 @@ VALUES = {
     "pair ranking, everything": PairRanking(factors=3, like_threshold="everything", gate=2.0),
     "residual gradient": RatingFactorization(),
     "residual gradient, no factors": RatingFactorization(factors=0, shares={"counts": 0.1}),
-    "residual gradient, a fixed prior": RatingFactorization(slope=0.0, prior_count=3.0, regularization=1.0, growth=1.0),
+    "residual gradient, a fixed prior": RatingFactorization(
+        slope=0.0, prior_count=3.0, regularization=1.0, growth=1.0
+    ),
     "noisy solve": NoisySolve(),
     "noisy solve, implicit": NoisySolve(feedback="implicit"),
     "noisy solve, by signal": NoisySolve(feedback="implicit", regularization="by signal"),
-    "noisy solve, spectral": NoisySolve(factors=4, initialization="spectral", centering="global", growth=2.0),
+    "noisy solve, spectral": NoisySolve(
+        factors=4, initialization="spectral", centering="global", growth=2.0
+    ),
     "noisy solve, sigmas": NoisySolve(sigmas=SIGMAS),
     "projected gradient": ProjectedGradient(),
-    "projected gradient, spectral": ProjectedGradient(factors=4, initialization="spectral", initial_epsilon=0.5),
-    "projected gradient, printed": ProjectedGradient(constants="printed", ratings_per_item=9.0, ratings_per_user=4.0),
+    "projected gradient, spectral": ProjectedGradient(
+        factors=4, initialization="spectral", initial_epsilon=0.5
+    ),
+    "projected gradient, printed": ProjectedGradient(
+        constants="printed", ratings_per_item=9.0, ratings_per_user=4.0
+    ),
     "robust solve": RobustSolve(),
     "robust solve, Laplace": RobustSolve(mechanism="laplace", solver="irls", inner_iterations=2),
     "Frank–Wolfe": FrankWolfe(),
@@ -63,7 +73,9 @@ def accountant_of(value):
 
 def everything_pure(value, n_items=30):
     """What can be said of a resolved algorithm without data."""
-    nobody = discreet.Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalog=True)
+    nobody = discreet.Ratings.from_indices(
+        [0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalog=True
+    )
     bounds = value.bounds()
     found = value.statistics(seal(nobody, bounds))
     return {
@@ -86,8 +98,14 @@ def test_every_algorithm_is_known_by_its_name_and_is_a_frozen_value():
         return {kind, *(deep for sub in kind.__subclasses__() for deep in below(sub))}
 
     package = models.__name__
-    concrete = {k for k in below(Algorithm) if not inspect.isabstract(k) and k.__module__.startswith(package)}
-    assert {kind.name: kind for kind in concrete} == {name: algorithm_class(name) for name in ALGORITHMS}
+    concrete = {
+        k
+        for k in below(Algorithm)
+        if not inspect.isabstract(k) and k.__module__.startswith(package)
+    }
+    assert {kind.name: kind for kind in concrete} == {
+        name: algorithm_class(name) for name in ALGORITHMS
+    }
     assert {type(value) for value in VALUES.values()} == concrete
     for kind in concrete:
         assert kind.__dataclass_params__.frozen, kind
@@ -107,9 +125,17 @@ def test_resolving_leaves_nothing_open_and_changes_nothing(value):
     assert resolved is not value
     assert value.resolve(BUDGET, 30, RANGE) == resolved
     assert resolved.resolve(BUDGET, 30, RANGE) == resolved, "what is resolved stays as it is"
-    assert resolved.resolve(Budget(20.0, 1e-5), 30_000, RANGE) == resolved, "also on other items, for another budget"
-    given = {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if getattr(value, f.name) is not None}
-    assert {name: getattr(resolved, name) for name in given} == given, "what is given stays as it was given"
+    assert resolved.resolve(Budget(20.0, 1e-5), 30_000, RANGE) == resolved, (
+        "also on other items, for another budget"
+    )
+    given = {
+        f.name: getattr(value, f.name)
+        for f in dataclasses.fields(value)
+        if getattr(value, f.name) is not None
+    }
+    assert {name: getattr(resolved, name) for name in given} == given, (
+        "what is given stays as it was given"
+    )
 
 
 @every
@@ -123,7 +149,10 @@ def test_plans_and_bounds_are_pure(value):
     assert [release.name for release in first["plan"].releases] == names
     assert set(names) <= set(first["shapes"])
     for line in first["releases"]:
-        assert line.shape in (None, first["shapes"][str(line)]), "shapes are planned as they will be, or left open"
+        assert line.shape in (
+            None,
+            first["shapes"][str(line)],
+        ), "shapes are planned as they will be, or left open"
 
 
 SHELLS = {
@@ -148,7 +177,13 @@ def test_asking_a_model_what_it_would_do_does_not_change_it(model):
 
     def asked():
         model.check()
-        return model.algorithm(), model.resolve(30), model.bounds(), model.plan(30), model.price_list(30)
+        return (
+            model.algorithm(),
+            model.resolve(30),
+            model.bounds(),
+            model.plan(30),
+            model.price_list(30),
+        )
 
     first = asked()
     assert asked() == first
@@ -169,7 +204,9 @@ def test_an_algorithm_comes_back_from_json(value):
         again = algorithm_from(json.loads(json.dumps(document, allow_nan=False)))
         assert again == one
         assert type(again) is type(one)
-        kinds = [{f.name: type(getattr(x, f.name)) for f in dataclasses.fields(x)} for x in (again, one)]
+        kinds = [
+            {f.name: type(getattr(x, f.name)) for f in dataclasses.fields(x)} for x in (again, one)
+        ]
         assert kinds[0] == kinds[1]
 
 
@@ -178,7 +215,9 @@ def test_a_document_with_other_fields_is_refused_instead_of_guessed(value):
     document = value.to_dict()
     missing = {name: field for name, field in document.items() if name != "factors"}
     for wrong in (missing, document | {"color": 3}, document | {"name": "alchemy"}, {}):
-        with pytest.raises(DataError, match=r"has other parameters .*: load it with the version .*|no algorithm"):
+        with pytest.raises(
+            DataError, match=r"has other parameters .*: load it with the version .*|no algorithm"
+        ):
             algorithm_from(wrong)
 
 
@@ -198,11 +237,29 @@ def test_what_was_added_later_is_a_field(value):
 # ------------------------------------------------------------ what is wrong is said
 
 
-STRANGE = ["a", "", math.nan, math.inf, -math.inf, -1, -1.5, [], (), {}, {"a": 1}, (1, 2), object(), None, True]
+STRANGE = [
+    "a",
+    "",
+    math.nan,
+    math.inf,
+    -math.inf,
+    -1,
+    -1.5,
+    [],
+    (),
+    {},
+    {"a": 1},
+    (1, 2),
+    object(),
+    None,
+    True,
+]
 
 
 def outcome(kind, **given):
-    """The resolved algorithm, or the words with which it is refused; any other exception is raised."""
+    """The resolved algorithm, or the words with which it is refused; any other exception is
+    raised.
+    """
     try:
         resolved = kind(**given).resolve(BUDGET, 30, RANGE)
         everything_pure(resolved)
@@ -216,7 +273,8 @@ def test_whatever_is_given_is_taken_or_refused_by_name(name):
     """Never a TypeError from the middle of a formula, and never a number that is none."""
     kind = algorithm_class(name)
     feedbacks = [{}, {"feedback": "implicit"}] if kind is NoisySolve else [{}]
-    names = [field.name for field in dataclasses.fields(kind) if field.name != "rating_range"]  # the model checks that
+    # the model checks that
+    names = [field.name for field in dataclasses.fields(kind) if field.name != "rating_range"]
     for field, strange, more in itertools.product(names, STRANGE, feedbacks):
         found = outcome(kind, **(more | {field: strange}))
         if isinstance(found, str):
@@ -232,19 +290,31 @@ def test_whatever_is_given_is_taken_or_refused_by_name(name):
 
 
 def test_a_parameter_and_a_method_that_has_it_do_not_go_together():
-    with pytest.raises(ConfigError, match="factors is given beside method, which has a factors of its own"):
+    with pytest.raises(
+        ConfigError, match="factors is given beside method, which has a factors of its own"
+    ):
         discreet.DPMF(3, epsilon=1.0, method=RatingFactorization(), goal="rating").check()
-    with pytest.raises(ConfigError, match="method is a NoisySolve, but DPMF needs a value of RatingFactorization"):
+    with pytest.raises(
+        ConfigError, match="method is a NoisySolve, but DPMF needs a value of RatingFactorization"
+    ):
         discreet.DPMF(epsilon=1.0, method=NoisySolve(), goal="rating").check()
-    with pytest.raises(ConfigError, match="method is a RatingFactorization, but DPMF needs a value of"):
+    with pytest.raises(
+        ConfigError, match="method is a RatingFactorization, but DPMF needs a value of"
+    ):
         discreet.DPMF(epsilon=1.0, method=RatingFactorization, goal="rating").check()
-    with pytest.raises(ConfigError, match="method is a str, but HuberALS needs a value of RobustSolve"):
+    with pytest.raises(
+        ConfigError, match="method is a str, but HuberALS needs a value of RobustSolve"
+    ):
         discreet.HuberALS(epsilon=1.0, method="as printed").check()
 
 
 def test_what_is_the_models_to_say_is_not_said_otherwise_by_its_method():
     for method, given, words in (
-        (NoisySolve(feedback="implicit"), {}, "method has feedback='implicit', and DPALS has 'explicit', which counts"),
+        (
+            NoisySolve(feedback="implicit"),
+            {},
+            "method has feedback='implicit', and DPALS has 'explicit', which counts",
+        ),
         (
             NoisySolve(rating_range=(0, 9)),
             {},
@@ -261,8 +331,12 @@ def test_what_is_the_models_to_say_is_not_said_otherwise_by_its_method():
 
 def test_a_method_is_the_same_as_its_knobs():
     one = discreet.DPALS(4, epsilon=1.0, max_items=20, feedback="implicit")
-    other = discreet.DPALS(epsilon=1.0, feedback="implicit", method=NoisySolve(factors=4, max_items=20))
-    third = discreet.DPALS.configure(epsilon=1.0, feedback="implicit", factors=4, max_items=20, isometric=True)
+    other = discreet.DPALS(
+        epsilon=1.0, feedback="implicit", method=NoisySolve(factors=4, max_items=20)
+    )
+    third = discreet.DPALS.configure(
+        epsilon=1.0, feedback="implicit", factors=4, max_items=20, isometric=True
+    )
     assert one.algorithm() == other.algorithm() == third.algorithm()
     assert one.plan(50) == other.plan(50) == third.plan(50)
     assert third.method == NoisySolve(factors=4, max_items=20, isometric=True)

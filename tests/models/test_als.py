@@ -1,4 +1,6 @@
-"""ALS against a plain loop, against its own loss written out, against another library, and on real data."""
+"""ALS against a plain loop, against its own loss written out, against another library, and on
+real data.
+"""
 
 import numpy as np
 import pytest
@@ -43,14 +45,23 @@ def some_ratings(seed=0, n=23, m=17, density=0.4):
 
 
 def model(setting, **more):
-    return ALS(4, **({"regularization": 0.7, "iterations": 3, "dtype": "float64", "random_state": 2} | setting | more))
+    return ALS(
+        4,
+        **(
+            {"regularization": 0.7, "iterations": 3, "dtype": "float64", "random_state": 2}
+            | setting
+            | more
+        ),
+    )
 
 
 # ------------------------------------------------------------ the loss (24), dense and plain
 
 
 class Plain:
-    """The loss (24) and its alternating minimization as one would write it down first, with dense matrices."""
+    """The loss (24) and its alternating minimization as one would write it down first, with
+    dense matrices.
+    """
 
     def __init__(self, als, ratings):
         p = als.get_params()
@@ -58,9 +69,16 @@ class Plain:
         self.intercepts = self.explicit and p["intercepts"] is not False
         self.observed = ratings.to_csr().toarray() != 0  # all values are at least 1
         self.mean = ratings.values.mean(dtype=np.float64) if self.explicit else 0.0
-        self.M = ratings.to_csr().toarray().astype(np.float64) if self.explicit else self.observed.astype(np.float64)
-        self.s2 = 2 * ratings.values.std(dtype=np.float64)  # how much weaker the ridge of an intercept is
-        self.lam0 = {None: 0.0 if self.explicit else 0.1}.get(p["unobserved_weight"], p["unobserved_weight"])
+        self.M = (
+            ratings.to_csr().toarray().astype(np.float64)
+            if self.explicit
+            else self.observed.astype(np.float64)
+        )
+        # how much weaker the ridge of an intercept is
+        self.s2 = 2 * ratings.values.std(dtype=np.float64)
+        self.lam0 = {None: 0.0 if self.explicit else 0.1}.get(
+            p["unobserved_weight"], p["unobserved_weight"]
+        )
         self.user_ridge, self.item_ridge = (
             p["regularization"] * self.weights(self.observed.sum(axis), exponent, p["weighting"])
             for axis, exponent in ((1, p["user_exponent"]), (0, p["item_exponent"]))
@@ -100,8 +118,12 @@ class Plain:
 
 
 def start(als, m):
-    """The first item factors; implicit feedback has its own scale, so tests that need them say `initial_scale`."""
-    return als.initial_scale * np.random.default_rng(als.random_state).standard_normal((m, als.factors))
+    """The first item factors; implicit feedback has its own scale, so tests that need them say
+    `initial_scale`.
+    """
+    return als.initial_scale * np.random.default_rng(als.random_state).standard_normal(
+        (m, als.factors)
+    )
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=names)
@@ -142,7 +164,9 @@ def test_every_half_step_minimizes_the_loss_over_its_side(setting):
 
 
 def gradient(f, X, c, h=1e-5):
-    """Central differences of f(X, c) in a few directions along X, and along c where there are intercepts."""
+    """Central differences of f(X, c) in a few directions along X, and along c where there are
+    intercepts.
+    """
     rng, slopes = np.random.default_rng(0), []
     for _ in range(10):
         dX, dc = rng.standard_normal(X.shape), rng.standard_normal(len(c)) * bool(c.any())
@@ -154,7 +178,9 @@ def gradient(f, X, c, h=1e-5):
 
 
 def test_checkerboard_is_completed():
-    """A checkerboard has rank 2; with half of it hidden the rest is implied, so ALS must predict the hidden half."""
+    """A checkerboard has rank 2; with half of it hidden the rest is implied, so ALS must
+    predict the hidden half.
+    """
     n, m = 40, 30
     board = 1.0 + 4.0 * ((np.arange(n)[:, None] + np.arange(m)) % 2)
     shown = np.random.default_rng(0).random((n, m)) < 0.5
@@ -183,20 +209,23 @@ def test_planted_matrix_is_recovered(rank):
         initial_scale=1.0,
         dtype="float64",
     ).fit(ratings)
-    # one factor more than planted, because subtracting the mean of what is shown leaves a constant over
+    # one factor more than planted, because subtracting the mean of what is shown leaves a constant
+    # over
     U, offset = als.fold(ratings.indptr, ratings.indices, ratings.values)
     np.testing.assert_allclose(offset[:, None] + U @ als.item_factors_.T, truth, atol=1e-3)
 
 
 def test_implicit_feedback_equals_the_implicit_package():
-    """Same path, step by step, as `implicit` with its exact solver, once the two parameterisations are matched.
+    """Same path, step by step, as `implicit` with its exact solver, once the two parameterisations
+    are matched.
 
-    There the loss is Σ_{all} c (p − s)² + reg · (‖X‖² + ‖Y‖²), with c = 1 and p = 0 outside Ω. On Ω, up to a constant,
+    There the loss is Σ_{all} c (p − s)² + reg · (‖X‖² + ‖Y‖²), with c = 1 and p = 0 outside Ω. On
+    Ω, up to a constant,
 
         c (1 − s)² = (c − 1) (s − c / (c − 1))² + s²,
 
-    so with c = 1 + 1/λ₀ it is 1/λ₀ times our loss with the target 1 + λ₀ in the place of 1. Factors √(1 + λ₀) times
-    ours turn one into the other if reg = λ (1 + λ₀) / λ₀.
+    so with c = 1 + 1/λ₀ it is 1/λ₀ times our loss with the target 1 + λ₀ in the place of 1. Factors
+    √(1 + λ₀) times ours turn one into the other if reg = λ (1 + λ₀) / λ₀.
     """
     from implicit.cpu.als import AlternatingLeastSquares
 
@@ -217,14 +246,21 @@ def test_implicit_feedback_equals_the_implicit_package():
 
     with threadpool_limits(1, "blas"):  # it warns otherwise
         theirs = AlternatingLeastSquares(
-            r, regularization=lam * (1 + lam0) / lam0, iterations=4, use_cg=False, dtype=np.float64, num_threads=1
+            r,
+            regularization=lam * (1 + lam0) / lam0,
+            iterations=4,
+            use_cg=False,
+            dtype=np.float64,
+            num_threads=1,
         )
     theirs.item_factors = stretch * start(ours, ratings.n_items)
     confidence = sparse.csr_matrix(ratings.to_csr(), copy=True)
     confidence.data[:] = 1 + 1 / lam0
     theirs.fit(confidence, show_progress=False)
     rated = np.bincount(ratings.indices, minlength=ratings.n_items) > 0
-    np.testing.assert_allclose(stretch * ours.item_factors_[rated], theirs.item_factors[rated], atol=1e-6)
+    np.testing.assert_allclose(
+        stretch * ours.item_factors_[rated], theirs.item_factors[rated], atol=1e-6
+    )
 
 
 def test_implicit_feedback_ignores_the_values():
@@ -244,7 +280,9 @@ def test_a_strong_ridge_leaves_the_mean():
 @pytest.mark.parametrize("feedback", ["explicit", "implicit"])
 @pytest.mark.parametrize("n", [200, 1000])
 def test_the_defaults_suit_small_data_too(feedback, n):
-    """The default λ follows the amount of data: a fixed one would shrink every vector to nothing here."""
+    """The default λ follows the amount of data: a fixed one would shrink every vector to
+    nothing here.
+    """
     ratings = make_cinema(seed=3).select_users(np.arange(n)).filter(min_item_ratings=1)
     ratings = ratings if feedback == "explicit" else ratings.binarize(4)
     scores = []
@@ -252,18 +290,27 @@ def test_the_defaults_suit_small_data_too(feedback, n):
         split = random_ratings(ratings, (0.8, 0.2), seed=seed)
         metric = "rmse" if feedback == "explicit" else "ndcg@20"
         models = ALS(feedback=feedback), Bias() if feedback == "explicit" else Popularity()
-        scores.append([evaluate(m.fit(split.train), split, metric, slices=None).values[metric] for m in models])
+        scores.append(
+            [
+                evaluate(m.fit(split.train), split, metric, slices=None).values[metric]
+                for m in models
+            ]
+        )
     als, baseline = np.mean(scores, axis=0)
     assert als < baseline if feedback == "explicit" else als > 1.2 * baseline
 
 
 def test_the_unit_of_the_ratings_does_not_matter():
     stars = make_cinema(scale=0.02)
-    percents = Ratings.from_indices(stars.indptr, stars.indices, 20 * stars.values, stars.user_ids, stars.item_ids)
+    percents = Ratings.from_indices(
+        stars.indptr, stars.indices, 20 * stars.values, stars.user_ids, stars.item_ids
+    )
     one = ALS(8, dtype="float64", initial_scale=0.3).fit(stars)
     other = ALS(8, dtype="float64", initial_scale=0.3 * 20**0.5).fit(percents)
     assert other.regularization_ == pytest.approx(20 * one.regularization_)
-    np.testing.assert_allclose(other.predict(percents, percents), 20 * one.predict(stars, stars), rtol=1e-4)
+    np.testing.assert_allclose(
+        other.predict(percents, percents), 20 * one.predict(stars, stars), rtol=1e-4
+    )
 
 
 def test_vectors_shrunk_to_nothing_are_said(caplog):
@@ -278,7 +325,10 @@ def test_float32_is_close_to_float64():
         assert single.item_factors_.dtype == np.float32
         assert double.item_factors_.dtype == np.float64
         np.testing.assert_allclose(
-            single.predict(ratings, ratings), double.predict(ratings, ratings), atol=2e-3, err_msg=names(setting)
+            single.predict(ratings, ratings),
+            double.predict(ratings, ratings),
+            atol=2e-3,
+            err_msg=names(setting),
         )
 
 
@@ -319,7 +369,9 @@ def test_seeds():
     assert np.array_equal(*fits[1])
     assert not np.array_equal(*fits[None])
     assert not np.array_equal(fits[0][0], fits[1][0])
-    assert np.array_equal(fits[0][0], ALS(3, iterations=1).fit(ratings).item_factors_), "the default seed is 0"
+    assert np.array_equal(fits[0][0], ALS(3, iterations=1).fit(ratings).item_factors_), (
+        "the default seed is 0"
+    )
 
 
 def test_parameters_as_in_scikit_learn():
@@ -352,7 +404,10 @@ def test_fit_returns_self_and_reports_progress():
         ({"factors": 2.5}, "factors is 2.5, but must be a whole number"),
         ({"factors": True}, "factors is True"),
         ({"iterations": 0}, "iterations is 0, but must be a whole number from 1 to 10,000"),
-        ({"iterations": 10**9}, "iterations is 1000000000, but must be a whole number from 1 to 10,000"),
+        (
+            {"iterations": 10**9},
+            "iterations is 1000000000, but must be a whole number from 1 to 10,000",
+        ),
         ({"regularization": -1}, "regularization is -1, but must be a number of at least 0"),
         ({"regularization": float("nan")}, "regularization is nan"),
         ({"regularization": float("inf")}, "regularization is inf"),
@@ -377,12 +432,16 @@ def test_wrong_parameters_are_named_in_fit(wrong, message):
 
 
 def test_numpy_numbers_are_numbers():
-    ALS(np.int32(2), regularization=np.float32(3), iterations=np.int64(1), random_state=np.uint8(3)).fit(some_ratings())
+    ALS(
+        np.int32(2), regularization=np.float32(3), iterations=np.int64(1), random_state=np.uint8(3)
+    ).fit(some_ratings())
 
 
 def test_wrong_ratings_are_refused():
     ratings = some_ratings()
-    with pytest.raises(DataError, match=r"fit needs Ratings, a frame or a sparse matrix, and a ndarray was given"):
+    with pytest.raises(
+        DataError, match=r"fit needs Ratings, a frame or a sparse matrix, and a ndarray was given"
+    ):
         ALS().fit(ratings.to_csr().toarray())
     with pytest.raises(DataError, match="the pandas Series is not a data frame"):
         ALS().fit(ratings.to_frame("pandas")["rating"])
@@ -401,8 +460,12 @@ def rmse(model, split):
 
 @pytest.mark.real_data
 def test_ml_1m(shared_data):
-    """The defaults on a random tenth of ML-1M: as good as tuned matrix factorization in the literature."""
-    split = random_ratings(Ratings.read(shared_data / "ml-1m" / "ratings.parquet"), (0.9, 0.1), seed=0)
+    """The defaults on a random tenth of ML-1M: as good as tuned matrix factorization in the
+    literature.
+    """
+    split = random_ratings(
+        Ratings.read(shared_data / "ml-1m" / "ratings.parquet"), (0.9, 0.1), seed=0
+    )
     als, bias = rmse(ALS(), split), rmse(Bias(), split)
     assert als <= 0.850
     assert als < bias - 0.05
@@ -420,13 +483,20 @@ def test_units_do_not_matter():
     ratings = discreet.load_dataset("cinema", scale=0.03)
     ten = discreet.Ratings.from_csr(ratings.to_csr() * 10)
     once, tenfold = (discreet.ALS(8, dtype="float64").fit(data) for data in (ratings, ten))
-    np.testing.assert_allclose(tenfold.predict(ten, ten), 10 * once.predict(ratings, ratings), rtol=1e-4)
+    np.testing.assert_allclose(
+        tenfold.predict(ten, ten), 10 * once.predict(ratings, ratings), rtol=1e-4
+    )
     assert tenfold.regularization_ == pytest.approx(10 * once.regularization_, rel=1e-6)
 
 
 def _by_the_rule(ratings):
     own, others = np.diff(ratings.indptr), np.bincount(ratings.indices)
-    return 2.3 * ratings.values.std() * np.average(own, weights=own) ** 0.1 * np.average(others, weights=others) ** 0.25
+    return (
+        2.3
+        * ratings.values.std()
+        * np.average(own, weights=own) ** 0.1
+        * np.average(others, weights=others) ** 0.25
+    )
 
 
 def test_the_search_for_lambda_follows_the_noise():

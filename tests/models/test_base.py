@@ -23,10 +23,14 @@ MODELS = {
 
 def some_ratings(seed=0, n=25, item_ids=ITEMS):
     rng = np.random.default_rng(seed)
-    table = np.where(rng.random((n, len(item_ids))) < 0.4, rng.integers(1, 6, (n, len(item_ids))), 0)
+    table = np.where(
+        rng.random((n, len(item_ids))) < 0.4, rng.integers(1, 6, (n, len(item_ids))), 0
+    )
     table[2] = 0  # a user without history
     table[3] = 4  # a user who knows everything
-    return Ratings.from_csr(sparse.csr_array(table), user_ids=[f"user {i}" for i in range(n)], item_ids=item_ids)
+    return Ratings.from_csr(
+        sparse.csr_array(table), user_ids=[f"user {i}" for i in range(n)], item_ids=item_ids
+    )
 
 
 @pytest.fixture(scope="module", params=MODELS)
@@ -61,7 +65,11 @@ def test_recommends_the_best_unseen_items(fitted):
         ids, found = model.recommend(one(ratings, user), n=5)
         best = [j for j in np.argsort(-scores[i], kind="stable")[:5] if scores[i, j] > -np.inf]
         assert ids.tolist() == [ITEMS[j] for j in best]
-        shown = scores[i, best] if model.rating_range_ is None else np.clip(scores[i, best], *model.rating_range_)
+        shown = (
+            scores[i, best]
+            if model.rating_range_ is None
+            else np.clip(scores[i, best], *model.rating_range_)
+        )
         np.testing.assert_allclose(found, shown, rtol=1e-4, atol=1e-5)
         assert found.dtype == np.float32
 
@@ -101,23 +109,34 @@ def test_indices_are_positions_of_the_ids(fitted):
     assert scores.dtype == np.float32
     assert np.array_equal(scores, same)
     assert np.array_equal(at == -1, np.isneginf(scores))
-    assert all(ids[i, k] == (model.item_ids_[at[i, k]] if at[i, k] >= 0 else -1) for i, k in np.ndindex(at.shape))
+    assert all(
+        ids[i, k] == (model.item_ids_[at[i, k]] if at[i, k] >= 0 else -1)
+        for i, k in np.ndindex(at.shape)
+    )
 
 
-@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array, sparse.coo_matrix])
+@pytest.mark.parametrize(
+    "kind", [sparse.csr_matrix, sparse.csr_array, sparse.csc_array, sparse.coo_matrix]
+)
 def test_sparse_matrices_are_histories(fitted, kind):
     model, ratings = fitted
     matrix = kind(ratings.to_csr())
-    for a, b in zip(model.recommend_many(matrix, n=3), model.recommend_many(ratings, n=3), strict=True):
+    for a, b in zip(
+        model.recommend_many(matrix, n=3), model.recommend_many(ratings, n=3), strict=True
+    ):
         assert np.array_equal(a, b)
     row = kind(ratings.to_csr()[[7]])
-    for a, b in zip(model.recommend(row, n=3), model.recommend(one(ratings, "user 7"), n=3), strict=True):
+    for a, b in zip(
+        model.recommend(row, n=3), model.recommend(one(ratings, "user 7"), n=3), strict=True
+    ):
         assert np.array_equal(a, b)
 
 
 def test_a_transposed_matrix_is_recognized(als):
     turned = some_ratings().to_csr().T.tocsr()
-    with pytest.raises(DataError, match=r"25 columns for the 14 items of the model: did you transpose\?"):
+    with pytest.raises(
+        DataError, match=r"25 columns for the 14 items of the model: did you transpose\?"
+    ):
         als.recommend_many(turned)
     with pytest.raises(DataError, match=r"did you transpose\?"):
         als.predict(turned, [(0, ITEMS[0])])
@@ -141,8 +160,13 @@ def test_what_to_leave_out(fitted):
     rest = model.recommend(history, n=99, exclude=everything[:3])[0].tolist()
     assert rest == everything[3:]
     chosen = {everything[5], everything[1], ITEMS[0]}
-    assert model.recommend(history, n=99, items=chosen)[0].tolist() == [everything[1], everything[5]]
-    assert model.recommend(history, n=99, items=list(chosen), exclude=[everything[1]])[0].tolist() == [everything[5]]
+    assert model.recommend(history, n=99, items=chosen)[0].tolist() == [
+        everything[1],
+        everything[5],
+    ]
+    assert model.recommend(history, n=99, items=list(chosen), exclude=[everything[1]])[
+        0
+    ].tolist() == [everything[5]]
     assert len(model.recommend(history, items=[])[0]) == 0
     ids, scores = model.recommend_many(ratings, n=3, items=ITEMS[:2])
     assert set(ids.ravel().tolist()) <= {*ITEMS[:2], -1}
@@ -163,7 +187,9 @@ def test_a_list_means_liked(als):
     assert als.rating_range_ == (1.0, 5.0)
     assert np.array_equal(als.fold_in(ITEMS[:3]), als.fold_in(dict.fromkeys(ITEMS[:3], 5.0)))
     assert not np.array_equal(als.fold_in(ITEMS[:3]), als.fold_in(dict.fromkeys(ITEMS[:3], 1.0)))
-    assert np.array_equal(als.fold_in([ITEMS[0]] * 3), als.fold_in([ITEMS[0]])), "saying it thrice changes nothing"
+    assert np.array_equal(als.fold_in([ITEMS[0]] * 3), als.fold_in([ITEMS[0]])), (
+        "saying it thrice changes nothing"
+    )
 
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, "3", None, True])
@@ -198,14 +224,20 @@ def test_arrays_of_another_type_are_refused_before_any_kernel(kind):
             lambda: model.similar_items(ITEMS[0]),  # noqa: B023
             lambda: model.fold_in([ITEMS[0]]),  # noqa: B023
         ):
-            with pytest.raises(ConfigError, match=f"{name} is an array .* but must be one of float32 or float64"):
+            with pytest.raises(
+                ConfigError, match=f"{name} is an array .* but must be one of float32 or float64"
+            ):
                 call()
 
 
 def test_arrays_of_another_shape_are_refused():
     for name, array, message in (
         ("item_factors_", np.zeros((13, 3)), "item_factors_ has 13 rows for 14 items"),
-        ("item_factors_", np.zeros(14), r"item_factors_ is an array \(14,\) of float64, but must .* 2 dimensions"),
+        (
+            "item_factors_",
+            np.zeros(14),
+            r"item_factors_ is an array \(14,\) of float64, but must .* 2 dimensions",
+        ),
         ("item_biases_", np.zeros((14, 1)), "item_biases_ is an array .* with 1 dimensions"),
         ("item_biases_", [0.0] * 14, "item_biases_ is list, but must be"),
     ):
@@ -221,19 +253,27 @@ def test_arrays_of_another_shape_are_refused():
 def test_unknown_ids_are_refused_or_skipped(fitted):
     model, _ = fitted
     history = {ITEMS[0]: 5.0, "new": 1.0, "newer": 1.0}
-    message = r"the model does not know 2 of the item ids given, such as 'new': leave them out, or say unknown='skip'"
+    message = (
+        r"the model does not know 2 of the item ids given, such as 'new': leave them out, or say"
+        r" unknown='skip'"
+    )
     calls = [
         lambda **how: model.recommend(history, **how),
         lambda **how: model.recommend([ITEMS[0]], exclude=["new", "newer"], **how),
-        lambda **how: model.recommend([ITEMS[0]], items=(i for i in [*ITEMS, "new", "newer"]), **how),
-        lambda **how: model.recommend_many(Ratings.from_arrays(["a"] * 3, list(history), [5, 1, 1]), **how),
+        lambda **how: model.recommend(
+            [ITEMS[0]], items=(i for i in [*ITEMS, "new", "newer"]), **how
+        ),
+        lambda **how: model.recommend_many(
+            Ratings.from_arrays(["a"] * 3, list(history), [5, 1, 1]), **how
+        ),
         lambda **how: model.fold_in(history, **how),
     ]
     for call in calls:
         with pytest.raises(DataError, match=message):
             call()
     known = model.recommend({ITEMS[0]: 5.0})
-    for call in calls[:3]:  # the top of the scale is 5, so that liking and rating with 5 are the same
+    # the top of the scale is 5, so that liking and rating with 5 are the same
+    for call in calls[:3]:
         assert np.array_equal(call(unknown="skip")[0], known[0])
     assert np.array_equal(calls[3](unknown="skip")[0][0], known[0])
     assert np.array_equal(calls[4](unknown="skip"), model.fold_in({ITEMS[0]: 5.0}))
@@ -270,7 +310,9 @@ def test_similar_items_by_cosine(als):
 def test_an_item_without_factors_is_similar_to_none_and_says_so():
     ratings = some_ratings().with_items([*ITEMS, "unrated"])
     model = MODELS["implicit"]().fit(ratings)
-    with pytest.raises(ConfigError, match="nothing was learned of 'unrated' by which items could be like it"):
+    with pytest.raises(
+        ConfigError, match="nothing was learned of 'unrated' by which items could be like it"
+    ):
         model.similar_items("unrated")
 
 
@@ -281,9 +323,15 @@ def test_an_item_without_factors_is_similar_to_none_and_says_so():
 @pytest.mark.parametrize("name", ["explicit", "implicit", "bias", "popularity", "private"])
 def test_fit_takes_frames_and_matrices_as_they_are(name, kind):
     ratings = some_ratings()
-    make = MODELS.get(name, lambda: DPALS(2, epsilon=50.0, rating_range=(1, 5), noise="seeded", random_state=0))
+    make = MODELS.get(
+        name, lambda: DPALS(2, epsilon=50.0, rating_range=(1, 5), noise="seeded", random_state=0)
+    )
     given = ratings.to_csr() if kind == "sparse" else ratings.to_frame(kind.removeprefix("lazy "))
-    same = Ratings.from_csr(given) if kind == "sparse" else Ratings.from_frame(given, trust_user_column=True)
+    same = (
+        Ratings.from_csr(given)
+        if kind == "sparse"
+        else Ratings.from_frame(given, trust_user_column=True)
+    )
     few = {"trust_user_column": True} if name == "private" else {}
     found = make().fit(given.lazy() if kind == "lazy polars" else given, **few)
     expected = make().fit(same)
@@ -337,7 +385,9 @@ def test_unknown_users_are_newcomers(fitted):
 def test_unknown_items_in_pairs_and_histories(fitted):
     model, ratings = fitted
     pairs = [("user 1", ITEMS[1]), ("user 1", "new")]
-    with pytest.raises(DataError, match=r"1 of 2 pairs name an item that the model does not know.*unknown='skip'"):
+    with pytest.raises(
+        DataError, match=r"1 of 2 pairs name an item that the model does not know.*unknown='skip'"
+    ):
         model.predict(ratings, pairs)
     predicted = model.predict(ratings, pairs, unknown="skip")
     assert predicted[0] == model.predict(ratings, pairs[:1])[0]
@@ -354,9 +404,14 @@ def test_unknown_items_in_pairs_and_histories(fitted):
 def test_predict_takes_a_matrix_with_row_numbers_as_users(als):
     ratings = some_ratings()
     by_row = als.predict(ratings.to_csr(), [(4, ITEMS[0]), (0, ITEMS[3])])
-    assert np.array_equal(by_row, als.predict(ratings, [("user 4", ITEMS[0]), ("user 0", ITEMS[3])]))
+    assert np.array_equal(
+        by_row, als.predict(ratings, [("user 4", ITEMS[0]), ("user 0", ITEMS[3])])
+    )
     assert np.array_equal(als.predict(ratings.to_frame(), ratings), als.predict(ratings, ratings))
-    with pytest.raises(DataError, match="histories come as Ratings, a frame or a sparse matrix, and a list was given"):
+    with pytest.raises(
+        DataError,
+        match="histories come as Ratings, a frame or a sparse matrix, and a list was given",
+    ):
         als.predict([1, 2], ratings)
 
 
@@ -377,7 +432,10 @@ def test_nothing_works_before_fit(make, tmp_path):
         lambda: model.save(tmp_path / "model"),
     ]
     for call in calls:
-        with pytest.raises(NotFittedError, match=f"this {type(model).__name__} has not learned anything yet: call fit"):
+        with pytest.raises(
+            NotFittedError,
+            match=f"this {type(model).__name__} has not learned anything yet: call fit",
+        ):
             call()
     assert not list(tmp_path.iterdir())
 
@@ -404,7 +462,10 @@ def test_item_ids_of_any_kind(make):
     rename = dict(zip(ITEMS, ids, strict=True))
     for got, want in (
         (model.recommend({ids[3]: 5, ids[7]: 1}), expected.recommend({ITEMS[3]: 5, ITEMS[7]: 1})),
-        (model.recommend([ids[3]], exclude=ids[4:6]), expected.recommend([ITEMS[3]], exclude=ITEMS[4:6])),
+        (
+            model.recommend([ids[3]], exclude=ids[4:6]),
+            expected.recommend([ITEMS[3]], exclude=ITEMS[4:6]),
+        ),
         (model.similar_items(ids[3]), expected.similar_items(ITEMS[3])),
     ):
         assert got[0].tolist() == [rename[i] for i in want[0]]
@@ -433,4 +494,6 @@ def test_recommended_scores_stay_within_the_scale(als):
 @pytest.mark.parametrize("model", [ALS(2, iterations=1), Bias()])
 def test_ratings_that_are_all_the_same_are_said(model, caplog):
     model.fit(some_ratings().binarize(0))
-    assert "every rating is 1, so there is nothing to predict: use feedback='implicit'" in caplog.text
+    assert (
+        "every rating is 1, so there is nothing to predict: use feedback='implicit'" in caplog.text
+    )

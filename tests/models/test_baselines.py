@@ -1,4 +1,6 @@
-"""The private baselines: without noise they are their algorithms, with it they keep the conformance kit."""
+"""The private baselines: without noise they are their algorithms, with it they keep the
+conformance kit.
+"""
 
 import numpy as np
 import pytest
@@ -73,7 +75,9 @@ def test_frank_wolfe_reaches_the_optimum_of_the_nuclear_norm_ball():
     k = 0.6 * np.linalg.svd(Y, compute_uv=False).sum()
     loss = lambda X: 0.5 * ((X - Y)[seen] ** 2).sum()  # noqa: E731
     best = loss(nuclear_optimum(Y, seen, k))
-    losses = {T: loss(predictions(wolfe(T, k).fit(ratings), ratings) - 3.0) for T in (1, 4, 16, 64, 400)}
+    losses = {
+        T: loss(predictions(wolfe(T, k).fit(ratings), ratings) - 3.0) for T in (1, 4, 16, 64, 400)
+    }
     values = list(losses.values())
     assert values == sorted(values, reverse=True)
     assert best <= losses[400] < best + 0.01 * (losses[1] - best)
@@ -88,7 +92,9 @@ def test_frank_wolfe_with_constant_steps_is_a_numpy_loop(ratings):
         A = np.where(seen, X - Y, 0.0)
         v, size = top_eigen(A.T @ A)
         X = (1 - 1 / T) * X - k / T * np.outer(A @ v / np.sqrt(size), v)
-        X *= np.minimum(1, L / np.maximum(np.linalg.norm(np.where(seen, X, 0), axis=1), 1e-30))[:, None]
+        X *= np.minimum(1, L / np.maximum(np.linalg.norm(np.where(seen, X, 0), axis=1), 1e-30))[
+            :, None
+        ]
     model = wolfe(T, k, row_norm=L, residual_norm=1e6, steps="constant").fit(ratings)
     np.testing.assert_allclose(predictions(model, ratings) - 3, X, atol=2e-3)
 
@@ -105,7 +111,9 @@ def test_frank_wolfe_reads_out_new_users_from_what_was_released(ratings):
 
 
 def test_frank_wolfe_with_more_steps_than_anybody_waits_for_is_refused(ratings):
-    with pytest.raises(ConfigError, match="factors is 100,000, but each is a step, and 1,000 are the most"):
+    with pytest.raises(
+        ConfigError, match="factors is 100,000, but each is a step, and 1,000 are the most"
+    ):
         discreet.DPFrankWolfe(100_000, epsilon=1.0).fit(ratings)
 
 
@@ -135,12 +143,21 @@ def test_svd_is_scipys(ratings):
     order = np.argsort(-s)
     expected = (s[order, None] * W[order]).T
     signs = np.sign((expected * model.item_factors_).sum(axis=0))
-    np.testing.assert_allclose(model.item_factors_ * signs, expected, atol=2e-3 * np.abs(expected).max())
+    np.testing.assert_allclose(
+        model.item_factors_ * signs, expected, atol=2e-3 * np.abs(expected).max()
+    )
     np.testing.assert_allclose(model.item_biases_, b, atol=1e-4)
 
 
 def test_svd_weights_covariances_by_how_many_rated_both(ratings):
-    options = dict(factors=15, epsilon=1.0, rating_range=(1, 5), item_fraction=1.0, residual_bound=1e3, noise=NoNoise())
+    options = dict(
+        factors=15,
+        epsilon=1.0,
+        rating_range=(1, 5),
+        item_fraction=1.0,
+        residual_bound=1e3,
+        noise=NoNoise(),
+    )
     model = discreet.DPSVD.configure(pair_prior=0.0, **options).fit(ratings)
     plain = discreet.DPSVD.configure(weighted=False, **options).fit(ratings)
     assert not np.allclose(model.item_factors_, plain.item_factors_)
@@ -149,7 +166,9 @@ def test_svd_weights_covariances_by_how_many_rated_both(ratings):
 
 
 def test_svd_reads_users_out_as_the_textbook_completes_a_matrix(ratings, tmp_path):
-    """Equation (6): with zeros for what is not rated, projected on the eigenvectors, over the part that is seen."""
+    """Equation (6): with zeros for what is not rated, projected on the eigenvectors, over the
+    part that is seen.
+    """
     options = dict(
         factors=3,
         epsilon=1.0,
@@ -168,7 +187,9 @@ def test_svd_reads_users_out_as_the_textbook_completes_a_matrix(ratings, tmp_pat
     found = predictions(model, ratings)
     np.testing.assert_allclose(found, Y[seen].mean() + left @ Q @ Q.T / 0.5, atol=1e-4)
     one = discreet.DPSVD.configure(density=1.0, **options).fit(ratings)
-    assert np.array_equal(one.item_factors_, model.item_factors_), "only how users are read out differs"
+    assert np.array_equal(one.item_factors_, model.item_factors_), (
+        "only how users are read out differs"
+    )
     assert not np.allclose(predictions(one, ratings), found)
     model.save(tmp_path / "model")
     assert np.array_equal(predictions(discreet.load(tmp_path / "model"), ratings), found)
@@ -179,7 +200,9 @@ def test_svd_reads_users_out_as_the_textbook_completes_a_matrix(ratings, tmp_pat
 
 @pytest.mark.parametrize("kind", [discreet.DPSGD, discreet.DPSGLD])
 def test_gradient_descent_is_a_numpy_loop(ratings, kind):
-    given = dict(factors=3, epsilon=1.0, iterations=5, item_fraction=1.0, rating_range=(1, 5), max_items=15)
+    given = dict(
+        factors=3, epsilon=1.0, iterations=5, item_fraction=1.0, rating_range=(1, 5), max_items=15
+    )
     given |= dict(noise=NoNoise(), random_state=4)
     if kind is discreet.DPSGD:
         given |= dict(batch_rate=1.0, learning_rate=2.0)
@@ -187,25 +210,36 @@ def test_gradient_descent_is_a_numpy_loop(ratings, kind):
     expected = twins.gradient_walk(model, ratings)
     model.fit(ratings)
     np.testing.assert_allclose(model.item_factors_, expected[:, 1:], atol=2e-3)
-    np.testing.assert_allclose(model.item_biases_, model.algorithm_.iota * expected[:, 0], atol=2e-3)
+    np.testing.assert_allclose(
+        model.item_biases_, model.algorithm_.iota * expected[:, 0], atol=2e-3
+    )
     assert not model.privacy_.private
 
 
 def test_batches_are_in_the_ledger(ratings):
-    model = discreet.DPSGD(2, epsilon=5.0, iterations=3, batch_rate=0.4, rating_range=(1, 5)).fit(ratings)
+    model = discreet.DPSGD(2, epsilon=5.0, iterations=3, batch_rate=0.4, rating_range=(1, 5)).fit(
+        ratings
+    )
     entries = model.privacy_.ledger.entries
     assert [(e.name, e.rate) for e in entries] == [("counts", 1.0), *[("gradient", 0.4)] * 3]
     assert 4.99 < model.privacy_.epsilon <= 5.0
     with pytest.raises(ConfigError, match="add-remove"):
         discreet.DPSGD(epsilon=1.0, neighboring="replace-one").plan(10)
-    full = discreet.DPSGD(epsilon=1.0, neighboring="replace-one", batch_rate=1.0, accountant="gdp", iterations=2)
+    full = discreet.DPSGD(
+        epsilon=1.0, neighboring="replace-one", batch_rate=1.0, accountant="gdp", iterations=2
+    )
     assert full.plan(10).epsilon() <= 1.0
 
 
 def test_langevin_noise_is_that_of_the_release(ratings):
     """Equation (2): the step makes the released noise as large as √(τ h)."""
     model = discreet.DPSGLD.configure(
-        factors=2, epsilon=0.05, iterations=4, rating_range=(1, 5), item_fraction=1.0, temperature=0.7
+        factors=2,
+        epsilon=0.05,
+        iterations=4,
+        rating_range=(1, 5),
+        item_fraction=1.0,
+        temperature=0.7,
     )
     algorithm = model.resolve(15)
     plan = model.plan(15)
@@ -246,21 +280,53 @@ def test_wrong_parameters_are_named(ratings, kind):
         (discreet.DPSVD, dict(density=1.5), "density is 1.5, but must be at most 1"),
         (discreet.DPSVD, dict(centering=3.0), "centering is 3.0, but must be 'user' or 'items'"),
         (discreet.DPSVD, dict(residual_bound=-1.0), "residual_bound is -1.0, but must be"),
-        (discreet.DPFrankWolfe, dict(centering="items"), "centering is 'items', but must be 'user' or a number"),
-        (discreet.DPFrankWolfe, dict(centering=True), "centering is True, but must be 'user' or a number"),
+        (
+            discreet.DPFrankWolfe,
+            dict(centering="items"),
+            "centering is 'items', but must be 'user' or a number",
+        ),
+        (
+            discreet.DPFrankWolfe,
+            dict(centering=True),
+            "centering is True, but must be 'user' or a number",
+        ),
         (discreet.DPFrankWolfe, dict(row_norm=0.0), "row_norm is 0.0, but must be above 0"),
         (discreet.DPFrankWolfe, dict(residual_norm=-2.0), "residual_norm is -2.0, but must be"),
         (discreet.DPFrankWolfe, dict(nuclear_norm="large"), "nuclear_norm is 'large', but must be"),
         (discreet.DPFrankWolfe, dict(spread=0.0), "spread is 0.0, but must be above 0"),
-        (discreet.DPFrankWolfe, dict(folding="none"), "folding is 'none', but must be 'least-squares' or 'steps'"),
-        (discreet.DPFrankWolfe, dict(residual_norm=float("inf")), "residual_norm is inf, but must be a finite number"),
-        (discreet.DPSGD, dict(user_norm=float("inf")), "user_norm is inf, but must be a finite number"),
+        (
+            discreet.DPFrankWolfe,
+            dict(folding="none"),
+            "folding is 'none', but must be 'least-squares' or 'steps'",
+        ),
+        (
+            discreet.DPFrankWolfe,
+            dict(residual_norm=float("inf")),
+            "residual_norm is inf, but must be a finite number",
+        ),
+        (
+            discreet.DPSGD,
+            dict(user_norm=float("inf")),
+            "user_norm is inf, but must be a finite number",
+        ),
         (discreet.DPSGD, dict(user_norm="a"), "user_norm is 'a', but must be a number"),
-        (discreet.DPSGD, dict(batch_rate=0.0), "batch_rate is 0.0, but must lie between 0.001 and 1"),
-        (discreet.DPSGD, dict(batch_rate=1.5), "batch_rate is 1.5, but must lie between 0.001 and 1"),
+        (
+            discreet.DPSGD,
+            dict(batch_rate=0.0),
+            "batch_rate is 0.0, but must lie between 0.001 and 1",
+        ),
+        (
+            discreet.DPSGD,
+            dict(batch_rate=1.5),
+            "batch_rate is 1.5, but must lie between 0.001 and 1",
+        ),
         (discreet.DPSGD, dict(average=1), "average is 1, but must be True or False"),
         (discreet.DPSGD, dict(iterations=2.5), "iterations is 2.5, but must be a whole number"),
-        (discreet.DPSGD, dict(neighboring="replace-one"), "'add-remove' only: use that, or set batch_rate=1"),
+        (
+            discreet.DPSGD,
+            dict(neighboring="replace-one"),
+            "'add-remove' only: use that, or set batch_rate=1",
+        ),
         (discreet.DPSGLD, dict(decay=1.5), "decay is 1.5, but must be a number from 0 to 1"),
         (discreet.DPSGLD, dict(temperature=0.0), "temperature is 0.0, but must be above 0"),
         (discreet.DPSGLD, dict(intercept=1.0), "intercept is 1.0 of the norm, but must be below 1"),
@@ -280,8 +346,12 @@ def test_a_range_read_from_the_data_is_a_caution(ratings, kind):
 def test_they_learn_more_than_a_users_own_mean(kind):
     """On 4,000 invented people, at a budget where there is something to learn."""
     split = random_ratings(discreet.load_dataset("cinema", scale=0.2), (0.9, 0.1), seed=0)
-    alone = discreet.evaluate(discreet.Bias(3.0, items=False).fit(split.train), split, ["rmse"], slices=None)["rmse"]
-    model = kind(epsilon=10.0, rating_range=(0.5, 5), noise="seeded", random_state=0, item_fraction=0.4)
+    alone = discreet.evaluate(
+        discreet.Bias(3.0, items=False).fit(split.train), split, ["rmse"], slices=None
+    )["rmse"]
+    model = kind(
+        epsilon=10.0, rating_range=(0.5, 5), noise="seeded", random_state=0, item_fraction=0.4
+    )
     model.fit(split.train)
     assert discreet.evaluate(model, split, ["rmse"], slices=None)["rmse"] < alone - 0.005
 
@@ -319,7 +389,9 @@ class TestFrankWolfeReplaced(PrivateModelConformance):
     people, twin = 6, twins.frank_wolfe
 
     def make(self):
-        return discreet.DPFrankWolfe(2, epsilon=20.0, rating_range=(1, 5), item_fraction=1.0, neighboring="replace-one")
+        return discreet.DPFrankWolfe(
+            2, epsilon=20.0, rating_range=(1, 5), item_fraction=1.0, neighboring="replace-one"
+        )
 
 
 class TestSVD(PrivateModelConformance):
@@ -348,11 +420,15 @@ class TestSGLD(PrivateModelConformance):
     twin = twins.gradients
 
     def make(self):
-        return discreet.DPSGLD(2, epsilon=20.0, rating_range=(1, 5), iterations=2, item_fraction=0.5)
+        return discreet.DPSGLD(
+            2, epsilon=20.0, rating_range=(1, 5), iterations=2, item_fraction=0.5
+        )
 
 
 class TestSGD(PrivateModelConformance):
     twin = twins.gradients
 
     def make(self):
-        return discreet.DPSGD(2, epsilon=20.0, rating_range=(1, 5), iterations=2, item_fraction=0.5, batch_rate=0.3)
+        return discreet.DPSGD(
+            2, epsilon=20.0, rating_range=(1, 5), iterations=2, item_fraction=0.5, batch_rate=0.3
+        )

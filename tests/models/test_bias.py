@@ -54,11 +54,17 @@ def test_one_side_or_none():
     by_user = Bias(0.0, items=False).fit(ratings)
     for user in (0, 1):
         own = table[user][table[user] > 0].mean()
-        np.testing.assert_allclose(by_user.predict(ratings, [(user, j) for j in range(3)]), own, rtol=1e-6)
-    assert by_user.predict(ratings, [(2, 0)])[0] == pytest.approx(mean), "a user without ratings gets the mean"
+        np.testing.assert_allclose(
+            by_user.predict(ratings, [(user, j) for j in range(3)]), own, rtol=1e-6
+        )
+    assert by_user.predict(ratings, [(2, 0)])[0] == pytest.approx(mean), (
+        "a user without ratings gets the mean"
+    )
     by_item = Bias(0.0, users=False).fit(ratings)
     own = table[:, 4][table[:, 4] > 0].mean()
-    np.testing.assert_allclose(by_item.predict(ratings, [(0, 4), (1, 4), ("stranger", 4)]), own, rtol=1e-6)
+    np.testing.assert_allclose(
+        by_item.predict(ratings, [(0, 4), (1, 4), ("stranger", 4)]), own, rtol=1e-6
+    )
     neither = Bias(users=False, items=False).fit(ratings)
     np.testing.assert_allclose(neither.predict(ratings, ratings), mean, rtol=1e-6)
 
@@ -68,7 +74,9 @@ def test_ratings_that_are_additive_are_predicted_exactly():
     table = 3 + taste[:, None] + quality
     bias = Bias(0.0, iterations=200).fit(Ratings.from_csr(sparse.csr_array(table)))
     known = Ratings.from_csr(sparse.csr_array(np.where(np.eye(3, 4) > 0, 0, table)))
-    np.testing.assert_allclose(bias.predict(known, [(i, i) for i in range(3)]), table.diagonal(), atol=1e-5)
+    np.testing.assert_allclose(
+        bias.predict(known, [(i, i) for i in range(3)]), table.diagonal(), atol=1e-5
+    )
 
 
 def test_recommends_the_best_rated():
@@ -80,14 +88,21 @@ def test_recommends_the_best_rated():
     assert list(ids) == [j for j in best if j != 0]
     assert (np.diff(scores) <= 0).all()
     assert bias.fold_in([1, 2]).shape == (0,)
-    with pytest.raises(ConfigError, match="Bias has no item factors to compare items by: ALS and DPALS have"):
+    with pytest.raises(
+        ConfigError, match="Bias has no item factors to compare items by: ALS and DPALS have"
+    ):
         bias.similar_items(1)
 
 
 def test_estimator():
     ratings = some_ratings()
     bias, seen = Bias(3.0, users=False), []
-    assert clone(bias).get_params() == {"regularization": 3.0, "users": False, "items": True, "iterations": 10}
+    assert clone(bias).get_params() == {
+        "regularization": 3.0,
+        "users": False,
+        "items": True,
+        "iterations": 10,
+    }
     assert bias.fit(ratings, progress=lambda *step: seen.append(step)) is bias
     assert seen[-1] == (10, 10, "sweeps")
     again = Bias(3.0, users=False).fit(some_ratings(1)).fit(ratings)
@@ -118,4 +133,6 @@ def test_units_do_not_matter():
     ratings = discreet.load_dataset("cinema", scale=0.03)
     ten = discreet.Ratings.from_csr(ratings.to_csr() * 10)
     once, tenfold = (discreet.Bias().fit(data) for data in (ratings, ten))
-    np.testing.assert_allclose(tenfold.predict(ten, ten), 10 * once.predict(ratings, ratings), rtol=1e-5)
+    np.testing.assert_allclose(
+        tenfold.predict(ten, ten), 10 * once.predict(ratings, ratings), rtol=1e-5
+    )

@@ -1,4 +1,6 @@
-"""DPLMC: without noise it completes a planted matrix; with noise it costs what the paper should have said."""
+"""DPLMC: without noise it completes a planted matrix; with noise it costs what the paper should
+have said.
+"""
 
 import math
 
@@ -18,7 +20,9 @@ SPECTRAL = dict(initialization="spectral")
 
 
 def planted(m=400, n=40, r=3, share=0.6, seed=0):
-    """A matrix of rank r with rows of at most norm 2 on both sides, and the entries that are known."""
+    """A matrix of rank r with rows of at most norm 2 on both sides, and the entries that are
+    known.
+    """
     rng = np.random.default_rng(seed)
     U, V = rng.normal(size=(m, r)), rng.normal(size=(n, r))
     U, V = 2 * U / np.linalg.norm(U, axis=1).max(), 2 * V / np.linalg.norm(V, axis=1).max()
@@ -67,9 +71,14 @@ def test_without_noise_it_recovers_a_planted_matrix_at_a_linear_rate(initializat
 
 
 def transcription(Y, known, V, W, T, eta, p, alpha, G):
-    """Algorithm 1 in the paper's own units, X / √(mn), written down as it stands there, without noise."""
+    """Algorithm 1 in the paper's own units, X / √(mn), written down as it stands there, without
+    noise.
+    """
     m, n = Y.shape
-    cut = lambda A, a: A * np.minimum(1, a / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-300))  # noqa: E731
+
+    def cut(A, a):
+        return A * np.minimum(1, a / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-300))
+
     Y, V = Y / math.sqrt(m * n), V / math.sqrt(n)
     alpha_1, alpha_2 = alpha[0] / math.sqrt(m), alpha[1] / math.sqrt(n)
     U = cut(Y * math.sqrt(m * n) @ W / math.sqrt(m), alpha_1)
@@ -93,7 +102,12 @@ def test_it_equals_a_transcription_of_the_paper_step_by_step(alpha):
     expected = transcription(Y, known, V, eta / (p * 20) * V, 12, eta, p, alpha, alpha[2])
     for T in (1, 2, 5, 12):
         model = open_wide(
-            ratings, iterations=T, step_size=eta, user_norm=alpha[0], item_norm=alpha[1], residual_norm=alpha[2]
+            ratings,
+            iterations=T,
+            step_size=eta,
+            user_norm=alpha[0],
+            item_norm=alpha[1],
+            residual_norm=alpha[2],
         ).fit(ratings)
         np.testing.assert_allclose(model.item_factors_, expected[T - 1], atol=2e-5)
 
@@ -105,22 +119,31 @@ def test_erratum_11_a_balanced_start_is_balanced_and_comes_closer():
     for balanced in (True, False):
         V, W = spectral_start(Y.T @ Y, 3, p, m, balanced=balanced)
         U = Y @ W
-        np.testing.assert_allclose(U @ V.T, (Y / p) @ V @ np.linalg.pinv(V), atol=1e-8)  # the same product either way
+        # the same product either way
+        np.testing.assert_allclose(U @ V.T, (Y / p) @ V @ np.linalg.pinv(V), atol=1e-8)
         apart[balanced] = np.linalg.norm(U.T @ U / m - V.T @ V / n)
     assert apart[True] < 0.05 * apart[False]
     moved = {}
     for balanced in (True, False):
-        model = open_wide(ratings, initialization="spectral", balanced=balanced, iterations=25, step_size=1.0)
-        moved[balanced] = np.linalg.norm(completed(model.fit(ratings), ratings) - X) / np.linalg.norm(X)
+        model = open_wide(
+            ratings, initialization="spectral", balanced=balanced, iterations=25, step_size=1.0
+        )
+        moved[balanced] = np.linalg.norm(
+            completed(model.fit(ratings), ratings) - X
+        ) / np.linalg.norm(X)
     assert moved[True] < moved[False]
 
 
 # ---------------------------------------------------------------------- the price
 
 
-@pytest.mark.parametrize(("relation", "expected"), [("add-remove", (2.25, 3.0)), ("replace-one", (2**0.5 * 2.25, 6.0))])
+@pytest.mark.parametrize(
+    ("relation", "expected"), [("add-remove", (2.25, 3.0)), ("replace-one", (2**0.5 * 2.25, 6.0))]
+)
 def test_erratum_09_sensitivities_are_tight(relation, expected):
-    model = discreet.DPLMC.configure(factors=3, epsilon=1.0, user_norm=1.5, residual_norm=2.0, neighboring=relation)
+    model = discreet.DPLMC.configure(
+        factors=3, epsilon=1.0, user_norm=1.5, residual_norm=2.0, neighboring=relation
+    )
     found = {row["name"]: row["sensitivity"] for row in model.price_list(30)}
     assert (found["balance"], found["gradient"]) == pytest.approx(expected)
 
@@ -144,12 +167,18 @@ def test_erratum_09_the_printed_noise_is_as_printed_and_its_price_is_the_true_on
     model = discreet.DPLMC.configure(constants="printed", **same)
     rest, L = eps - 1.0, math.log(1 / delta)
     rows = {row["name"]: row["deviation"] for row in model.price_list(30)}
-    assert rows["balance"] == pytest.approx(4 * math.sqrt(8 * T * (L + rest)) / (math.sqrt(omega) * rest))
-    assert rows["gradient"] == pytest.approx(4 * 2 * 6 * math.sqrt(T * (L + rest)) / (math.sqrt(1 - omega) * rest))
+    assert rows["balance"] == pytest.approx(
+        4 * math.sqrt(8 * T * (L + rest)) / (math.sqrt(omega) * rest)
+    )
+    assert rows["gradient"] == pytest.approx(
+        4 * 2 * 6 * math.sqrt(T * (L + rest)) / (math.sqrt(1 - omega) * rest)
+    )
     assert rows["initial"] == pytest.approx(4 * 36 * math.sqrt(L) / 1.0)
     assert model.plan(30).epsilon() < eps, "printed are larger constants than needed"
     tight = discreet.DPLMC.configure(constants="tight", **same)
-    assert {row["name"]: row["deviation"] for row in tight.price_list(30)}["gradient"] < rows["gradient"]
+    assert {row["name"]: row["deviation"] for row in tight.price_list(30)}["gradient"] < rows[
+        "gradient"
+    ]
     assert tight.plan(30).epsilon() == pytest.approx(eps, rel=1e-6)
 
 
@@ -157,7 +186,10 @@ def test_erratum_10_the_share_of_known_entries_is_public_or_a_release():
     _, ratings = planted(m=400)
 
     def lines(**given):
-        return [line.name for line in discreet.DPLMC.configure(factors=3, epsilon=1.0, **given).plan(40).releases]
+        return [
+            line.name
+            for line in discreet.DPLMC.configure(factors=3, epsilon=1.0, **given).plan(40).releases
+        ]
 
     assert lines() == ["size", "balance", "gradient"]
     assert lines(ratings_per_item=9.0, ratings_per_user=9.0) == ["balance", "gradient"]
@@ -181,7 +213,9 @@ def test_the_budget_is_split_where_both_noises_together_do_least_harm():
 
 
 def test_a_part_of_epsilon_is_set_aside_for_the_start():
-    model = discreet.DPLMC.configure(factors=3, epsilon=5.0, delta=1e-5, initialization="spectral", initial_epsilon=1.0)
+    model = discreet.DPLMC.configure(
+        factors=3, epsilon=5.0, delta=1e-5, initialization="spectral", initial_epsilon=1.0
+    )
     event = accounting.Event("gaussian", model.plan(30).noise_multiplier("initial"))
     assert accounting.epsilon([event], 1e-5) == pytest.approx(1.0, rel=1e-3)
 
@@ -211,9 +245,16 @@ OPTIONS = {
 def test_it_keeps_every_rule(name):
     threads.set_threads(1)
     try:
-        given = {"factors": 3, "epsilon": 4.0, "rating_range": (1.0, 5.0), "iterations": 3} | OPTIONS[name]
+        given = {
+            "factors": 3,
+            "epsilon": 4.0,
+            "rating_range": (1.0, 5.0),
+            "iterations": 3,
+        } | OPTIONS[name]
         rules = [rule for rule in rule_names() if name == "usual" or rule != "re-priced"]
-        report = check_private_model(discreet.DPLMC.configure(**given), people=4, draws=500, rules=rules)
+        report = check_private_model(
+            discreet.DPLMC.configure(**given), people=4, draws=500, rules=rules
+        )
     finally:
         threads.set_threads(None)
     assert [check.rule for check in report.checks if check.passed is None] == ["zero noise"]
@@ -225,7 +266,13 @@ def test_it_keeps_every_rule(name):
 def test_a_fit_releases_its_plan_and_nothing_else():
     ratings = discreet.load_dataset("cinema", scale=0.02)
     model = discreet.DPLMC(2, epsilon=5.0, rating_range=(0.5, 5.0), iterations=2).fit(ratings)
-    assert [e.name for e in model.privacy_.ledger.entries] == ["size", "balance", "gradient", "balance", "gradient"]
+    assert [e.name for e in model.privacy_.ledger.entries] == [
+        "size",
+        "balance",
+        "gradient",
+        "balance",
+        "gradient",
+    ]
     assert model.privacy_.epsilon == pytest.approx(5.0, rel=1e-6)
     assert model.privacy_.noise == "secure"
 
@@ -233,7 +280,9 @@ def test_a_fit_releases_its_plan_and_nothing_else():
 def test_it_comes_back_from_disk(tmp_path):
     _, ratings = planted(m=300)
     for changes in ({}, {"centering": 0.0}):
-        model = discreet.DPLMC.configure(factors=3, epsilon=20.0, rating_range=(-4.0, 4.0), **changes).fit(ratings)
+        model = discreet.DPLMC.configure(
+            factors=3, epsilon=20.0, rating_range=(-4.0, 4.0), **changes
+        ).fit(ratings)
         model.save(tmp_path / "model", replace=True)
         again = discreet.load(tmp_path / "model")
         assert np.array_equal(model.predict(ratings, ratings), again.predict(ratings, ratings))
@@ -257,16 +306,27 @@ def test_it_comes_back_from_disk(tmp_path):
         (dict(rating_range=(5, 1)), "rating_range"),
         (dict(shares={"gradient": 0.0}), "shares has 0.0 for 'gradient'"),
         (dict(shares={"gradient": "much"}), "shares has 'much' for 'gradient'"),
-        (dict(shares={"bogus": 0.5}), "shares names 'bogus', but the releases are size, balance, gradient"),
+        (
+            dict(shares={"bogus": 0.5}),
+            "shares names 'bogus', but the releases are size, balance, gradient",
+        ),
         (dict(shares=0.5), "shares is 0.5, but must be a mapping"),
         (dict(step_size=math.inf), "step_size is inf, but must be a finite number"),
         (dict(user_norm=math.inf), "user_norm is inf, but must be a finite number"),
         (dict(user_norm="a"), "user_norm is 'a', but must be a number"),
         (dict(residual_norm=math.inf), "residual_norm is inf, but must be a finite number"),
-        (dict(SPECTRAL, initial_epsilon=0.999), "initial_epsilon is 0.999, which leaves nothing of epsilon = 1"),
+        (
+            dict(SPECTRAL, initial_epsilon=0.999),
+            "initial_epsilon is 0.999, which leaves nothing of epsilon = 1",
+        ),
         (dict(centering=math.nan), "centering is nan, but must be 'user' or a number"),
         (
-            dict(constants="printed", ratings_per_item=9.0, ratings_per_user=9.0, shares={"balance": 1}),
+            dict(
+                constants="printed",
+                ratings_per_item=9.0,
+                ratings_per_user=9.0,
+                shares={"balance": 1},
+            ),
             "shares go without constants='printed'",
         ),
     ],

@@ -1,4 +1,6 @@
-"""scikit-learn's conventions, as far as they fit a recommender; what does not fit is refused with the reason."""
+"""scikit-learn's conventions, as far as they fit a recommender; what does not fit is refused
+with the reason.
+"""
 
 import pytest
 from sklearn.base import clone
@@ -14,7 +16,9 @@ from discreet.models import MODELS, model_class
 
 def make(name):
     cls = model_class(name)
-    return cls(**({"epsilon": 3.0, "random_state": 4} if "epsilon" in cls.parameter_names() else {}))
+    return cls(
+        **({"epsilon": 3.0, "random_state": 4} if "epsilon" in cls.parameter_names() else {})
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -47,6 +51,9 @@ def test_a_clone_has_learned_nothing_and_a_grid_sets_parameters():
     check_is_fitted(model)
     with pytest.raises(NotFittedError):
         check_is_fitted(clone(model))
-    grid = [clone(model).set_params(**setting) for setting in ParameterGrid({"factors": [2, 3], "regularization": [5]})]
+    grid = [
+        clone(model).set_params(**setting)
+        for setting in ParameterGrid({"factors": [2, 3], "regularization": [5]})
+    ]
     assert [(m.factors, m.regularization) for m in grid] == [(2, 5), (3, 5)]
     assert [m.fit(ratings).item_factors_.shape[1] for m in grid] == [2, 3]

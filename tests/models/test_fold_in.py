@@ -1,4 +1,6 @@
-"""No bit of what one user is told depends on who else is asked about: of every model, at many ranks."""
+"""No bit of what one user is told depends on who else is asked about: of every model, at many
+ranks.
+"""
 
 import os
 import platform
@@ -28,7 +30,33 @@ from discreet import (
 from discreet.data.splits import Holdout, Split
 
 USERS, ITEMS = 150, 260
-RANKS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33, 48, 63, 64, 65, 95, 96, 97, 128, 129, 200)
+RANKS = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    8,
+    9,
+    12,
+    15,
+    16,
+    17,
+    24,
+    31,
+    33,
+    48,
+    63,
+    64,
+    65,
+    95,
+    96,
+    97,
+    128,
+    129,
+    200,
+)
 RANGE = {"rating_range": (1, 5), "epsilon": 50.0, "noise": "seeded", "random_state": 3}
 RATING = RANGE | {"goal": "rating"}
 MODELS = {
@@ -68,7 +96,9 @@ def people():
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     values = rng.integers(1, 6, indptr[-1]).astype(np.float32)
     matrix = sparse.csr_array((values, np.concatenate(rows), indptr), shape=(USERS, ITEMS))
-    return Ratings.from_csr(matrix, user_ids=[f"u{i}" for i in range(USERS)], item_ids=[f"i{j}" for j in range(ITEMS)])
+    return Ratings.from_csr(
+        matrix, user_ids=[f"u{i}" for i in range(USERS)], item_ids=[f"i{j}" for j in range(ITEMS)]
+    )
 
 
 PEOPLE = people()
@@ -77,7 +107,13 @@ PEOPLE = people()
 def batches():
     """Users who are asked about together."""
     rng = np.random.default_rng(1)
-    return [np.delete(np.arange(USERS), 8), rng.permutation(USERS), rng.permutation(USERS)[:33], [8], [0]]
+    return [
+        np.delete(np.arange(USERS), 8),
+        rng.permutation(USERS),
+        rng.permutation(USERS)[:33],
+        [8],
+        [0],
+    ]
 
 
 def only_their_items(ratings):
@@ -85,7 +121,9 @@ def only_their_items(ratings):
     row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
     backwards = np.arange(len(row))[::-1]
     ids = ratings.item_ids[ratings.indices]
-    return Ratings.from_arrays(ratings.user_ids[row][backwards], ids[backwards], ratings.values[backwards])
+    return Ratings.from_arrays(
+        ratings.user_ids[row][backwards], ids[backwards], ratings.values[backwards]
+    )
 
 
 def same_bits(one, other):
@@ -93,14 +131,20 @@ def same_bits(one, other):
 
 
 def check(model):
-    """Lists and predictions of batches of users against those of all of them, and of histories in another form."""
+    """Lists and predictions of batches of users against those of all of them, and of histories
+    in another form.
+    """
     lists, predicted = told(model, PEOPLE)
     for batch in batches():
         some = PEOPLE.select_users(np.asarray(batch), by="index")
         expect(told(model, some), (lists, predicted), batch)
     written = only_their_items(some := PEOPLE.select_users(np.arange(20), by="index"))
     assert len(written.item_ids) < ITEMS
-    expect(told(model, written), (lists, predicted), [list(PEOPLE.user_ids).index(user) for user in written.user_ids])
+    expect(
+        told(model, written),
+        (lists, predicted),
+        [list(PEOPLE.user_ids).index(user) for user in written.user_ids],
+    )
     pairs = [(user, "i3") for user in some.user_ids]
     assert same_bits(model.predict(PEOPLE, pairs), predicted[:20, 1].copy())
     ids, scores = model.recommend(PEOPLE.select_users([8], by="index"), n=25)
@@ -136,12 +180,16 @@ def test_every_rank(r, feedback, kernels, monkeypatch):
     rng = np.random.default_rng(r)
     model = ALS(r, feedback=feedback)
     model.restore({"mean": 3.2, "spread": 1.1, "regularization": 4.0, "user_scale": 0.3})
-    V, b = rng.standard_normal((ITEMS, r)).astype(np.float32), rng.standard_normal(ITEMS).astype(np.float32)
+    V, b = (
+        rng.standard_normal((ITEMS, r)).astype(np.float32),
+        rng.standard_normal(ITEMS).astype(np.float32),
+    )
     model.restore_items(PEOPLE.item_ids, V, b, None, None)
     check(model)
 
 
-# People are asked about with and without the last of them; prints the ranks at which that changed a bit for the others.
+# People are asked about with and without the last of them; prints the ranks at which that changed a
+# bit for the others.
 ONE_LESS = """
 import numpy as np
 from discreet import ALS, Ratings
@@ -154,15 +202,20 @@ for r in (8, 12, 16, 32):
     model.restore({"mean": 3.2, "spread": 1.1, "regularization": 4.0, "user_scale": 0.3})
     V = rng.standard_normal((2500, r)).astype(np.float32)
     model.restore_items(ids, V, np.zeros(2500, np.float32), None, None)
-    told = {n: model.recommend_many(people.select_users(np.arange(n), by="index"), n=25)[1] for n in range(1, 66)}
+    first = lambda n: people.select_users(np.arange(n), by="index")
+    told = {n: model.recommend_many(first(n), n=25)[1] for n in range(1, 66)}
     print(r, [n for n in range(2, 66) if told[n][:-1].tobytes() != told[n - 1].tobytes()])
 """
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="names of processors that only OpenBLAS for x86-64 knows")
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="names of processors that only OpenBLAS for x86-64 knows"
+)
 @pytest.mark.parametrize("processor", ["Haswell", "Nehalem"])
 def test_whatever_the_matrix_products_of_the_processor(processor):
-    """With a row less, a matrix product may add in another order; whether it does is up to the processor."""
+    """With a row less, a matrix product may add in another order; whether it does is up to the
+    processor.
+    """
     told = subprocess.run(
         [sys.executable, "-c", ONE_LESS],
         capture_output=True,
@@ -181,7 +234,9 @@ def test_metrics_of_one_user():
 
     def measured(rows):
         part = Holdout(known.select_users(rows, by="index"), target.select_users(rows, by="index"))
-        return evaluate(model, Split("by hand", 0, PEOPLE, part), ["rmse", "ndcg@20"], relevant=4).per_user
+        return evaluate(
+            model, Split("by hand", 0, PEOPLE, part), ["rmse", "ndcg@20"], relevant=4
+        ).per_user
 
     whole = measured(np.arange(USERS))
     for batch in batches():

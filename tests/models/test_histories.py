@@ -98,7 +98,14 @@ def test_an_empty_history(history):
 
 
 @pytest.mark.parametrize(
-    "make", [str, lambda i: (i, "x"), lambda i: uuid.UUID(int=i), lambda i: i / 16, lambda i: datetime.date(2000, 1, i)]
+    "make",
+    [
+        str,
+        lambda i: (i, "x"),
+        lambda i: uuid.UUID(int=i),
+        lambda i: i / 16,
+        lambda i: datetime.date(2000, 1, i),
+    ],
 )
 def test_ids_of_any_kind(make):
     ids = {make(20): 4.0, make(30): 1.0}
@@ -109,7 +116,10 @@ def test_ids_of_any_kind(make):
 @pytest.mark.parametrize(
     ("history", "message"),
     [
-        ("20", "a history is a list of item ids or a mapping item id -> rating, and '20' was given"),
+        (
+            "20",
+            "a history is a list of item ids or a mapping item id -> rating, and '20' was given",
+        ),
         (b"20", "a history is a list"),
         (20, "a history is a list"),
         (None, "a history is a list"),
@@ -120,12 +130,27 @@ def test_ids_of_any_kind(make):
         ([[20, 40]], "must be hashable"),
         ([None], "item id is missing"),
         (np.ones((2, 2), int), "must be one-dimensional"),
-        (np.zeros(23), r"an array \(23,\) of float64 is no history: give a list of item ids, a mapping"),
+        (
+            np.zeros(23),
+            r"an array \(23,\) of float64 is no history: give a list of item ids, a mapping",
+        ),
         (np.array([20.0, 40.0]), r"an array \(2,\) of float64 is no history"),
-        (pd.DataFrame({"a": [1]}), r"needs a column item_id and may have one for the rating: its columns are \['a'\]"),
-        (pd.DataFrame(COLUMNS | {"user": [1, 2]}), "a history of one user is needed, and 2 were given"),
-        (sparse.csr_array((2, 4)), "a history of one user is needed, and 2 were given: see recommend_many"),
-        (Ratings.from_arrays([1, 2], [10, 10]), "a history of one user is needed, and 2 were given"),
+        (
+            pd.DataFrame({"a": [1]}),
+            r"needs a column item_id and may have one for the rating: its columns are \['a'\]",
+        ),
+        (
+            pd.DataFrame(COLUMNS | {"user": [1, 2]}),
+            "a history of one user is needed, and 2 were given",
+        ),
+        (
+            sparse.csr_array((2, 4)),
+            "a history of one user is needed, and 2 were given: see recommend_many",
+        ),
+        (
+            Ratings.from_arrays([1, 2], [10, 10]),
+            "a history of one user is needed, and 2 were given",
+        ),
         (sparse.csr_array((1, 5)), "5 columns for the 4 items of the model"),
     ],
 )
@@ -137,7 +162,13 @@ def test_what_is_no_history(history, message):
 def test_many_histories():
     table = np.array([[0, 4.0, 0, 1.0], [0, 0, 0, 0], [1, 2, 3, 4]])
     expected = Ratings.from_csr(sparse.csr_array(table), item_ids=ITEMS)
-    for kind in (sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.coo_matrix, sparse.lil_array):
+    for kind in (
+        sparse.csr_array,
+        sparse.csr_matrix,
+        sparse.csc_array,
+        sparse.coo_matrix,
+        sparse.lil_array,
+    ):
         assert as_user_rows(kind(table), ITEMS) == expected
     assert as_user_rows(expected, ITEMS) is expected
 
@@ -169,7 +200,13 @@ PAIRS = [("b", 20), ("a", 40), ("b", 40), ("b", 20)]
         np.array(PAIRS, dtype=object),
         pd.DataFrame(PAIRS, columns=["user_id", "item_id"]),
         pl.DataFrame(PAIRS, schema=["user", "movieId"], orient="row"),
-        pa.table({"rating": ["x"] * 4, "user_id": [p[0] for p in PAIRS], "item_id": [p[1] for p in PAIRS]}),
+        pa.table(
+            {
+                "rating": ["x"] * 4,
+                "user_id": [p[0] for p in PAIRS],
+                "item_id": [p[1] for p in PAIRS],
+            }
+        ),
     ],
     ids=lambda p: f"{type(p).__module__.split('.')[0]}.{type(p).__name__}",
 )
@@ -189,7 +226,9 @@ def test_no_pairs():
     assert [len(part) for part in as_pairs([])] == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("pairs", [[1, 2], [(1, 2, 3)], ("a", "b"), 7, None, ["ab"], {1: 2}, np.ones((2, 3))])
+@pytest.mark.parametrize(
+    "pairs", [[1, 2], [(1, 2, 3)], ("a", "b"), 7, None, ["ab"], {1: 2}, np.ones((2, 3))]
+)
 def test_what_are_no_pairs(pairs):
     with pytest.raises(DataError, match=r"pairs are rows of \(user_id, item_id\)"):
         as_pairs(pairs)

@@ -74,7 +74,9 @@ def test_a_range_that_was_read_from_the_data_bounds_no_history(ratings):
 
 def test_evaluation_clips_where_users_rated_outside_the_range(ratings):
     """A priced score must not stop at what one user rated."""
-    wild = ratings._replace(values=np.where(np.arange(ratings.n_ratings) % 7, ratings.values, np.float32(99)))
+    wild = ratings._replace(
+        values=np.where(np.arange(ratings.n_ratings) % 7, ratings.values, np.float32(99))
+    )
     split = by_person(wild, (0.8, 0.1, 0.1), seed=0)
     model = MODELS["rating"]((1, 5)).fit(split.train, progress=False)
     assert np.isfinite(evaluate(model, split, ["rmse", "recall@5"], relevant=4)["rmse"])

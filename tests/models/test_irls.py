@@ -1,4 +1,6 @@
-"""IRLS: with a huge α it is ALS, a step of it is a weighted solve, and wrong ratings do it little harm."""
+"""IRLS: with a huge α it is ALS, a step of it is a weighted solve, and wrong ratings do it
+little harm.
+"""
 
 from itertools import pairwise
 
@@ -20,11 +22,18 @@ def ratings():
 
 @pytest.mark.parametrize("intercepts", [None, False])
 def test_with_a_huge_alpha_it_is_als(ratings, intercepts):
-    same = dict(iterations=4, regularization=2.0, intercepts=intercepts, dtype="float64", random_state=3)
-    als, irls = discreet.ALS(3, **same).fit(ratings), discreet.IRLS(3, transition=1e9, **same).fit(ratings)
+    same = dict(
+        iterations=4, regularization=2.0, intercepts=intercepts, dtype="float64", random_state=3
+    )
+    als, irls = (
+        discreet.ALS(3, **same).fit(ratings),
+        discreet.IRLS(3, transition=1e9, **same).fit(ratings),
+    )
     np.testing.assert_allclose(irls.item_factors_, als.item_factors_, rtol=1e-9)
     np.testing.assert_allclose(irls.item_biases_, als.item_biases_, atol=1e-9)
-    np.testing.assert_allclose(irls.predict(ratings, ratings), als.predict(ratings, ratings), rtol=1e-6)
+    np.testing.assert_allclose(
+        irls.predict(ratings, ratings), als.predict(ratings, ratings), rtol=1e-6
+    )
 
 
 def test_one_iteration_is_one_weighted_solve():
@@ -47,7 +56,10 @@ def test_every_iteration_lowers_the_huber_loss_to_its_minimum():
     A, truth = rng.normal(size=(200, 3)), np.array([1.0, -2.0, 0.5])
     y = A @ truth + 0.1 * rng.normal(size=200)
     y[:30] += 50.0
-    steps = [loss(y, A, huber_regression(y, A, alpha=0.2, ridge=0.1, iterations=k), 0.2, 0.1) for k in range(30)]
+    steps = [
+        loss(y, A, huber_regression(y, A, alpha=0.2, ridge=0.1, iterations=k), 0.2, 0.1)
+        for k in range(30)
+    ]
     assert all(b <= a + 1e-9 for a, b in pairwise(steps))
     theta = huber_regression(y, A, alpha=0.2, ridge=0.1, iterations=200)
     e = y - A @ theta
@@ -61,14 +73,18 @@ def test_wrong_ratings_do_it_little_harm(ratings):
     broken = ratings.values.copy()
     at = rng.random(len(broken)) < 0.08
     broken[at] += rng.choice([-30.0, 30.0], at.sum())
-    noisy = discreet.Ratings.from_indices(ratings.indptr, ratings.indices, broken, ratings.user_ids, ratings.item_ids)
+    noisy = discreet.Ratings.from_indices(
+        ratings.indptr, ratings.indices, broken, ratings.user_ids, ratings.item_ids
+    )
     same = dict(iterations=10, regularization=1.0, random_state=0)
     off = {}
     for name, model in {
         "als": discreet.ALS(2, **same),
         "irls": discreet.IRLS(2, transition=0.5, inner_iterations=5, **same),
     }.items():
-        off[name] = np.sqrt(np.mean((model.fit(noisy).predict(noisy, ratings) - ratings.values)[~at] ** 2))
+        off[name] = np.sqrt(
+            np.mean((model.fit(noisy).predict(noisy, ratings) - ratings.values)[~at] ** 2)
+        )
     assert off["irls"] < 0.35 * off["als"]
 
 
@@ -81,7 +97,9 @@ def test_it_is_a_model_like_the_others(ratings, tmp_path):
     assert "NOT PRIVATE" in (tmp_path / "m" / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("wrong", [dict(transition=0.0), dict(transition="x"), dict(inner_iterations=-1)])
+@pytest.mark.parametrize(
+    "wrong", [dict(transition=0.0), dict(transition="x"), dict(inner_iterations=-1)]
+)
 def test_wrong_parameters_are_named(ratings, wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         discreet.IRLS(2, **wrong).fit(ratings)

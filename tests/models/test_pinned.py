@@ -1,6 +1,8 @@
-"""A saved folder holds every number that its read-outs need: a later version with other defaults predicts the same.
+"""A saved folder holds every number that its read-outs need: a later version with other defaults
+predicts the same.
 
-Models are fitted and saved; then every default and every constant of the packages is changed, and the folder is read.
+Models are fitted and saved; then every default and every constant of the packages is changed, and
+the folder is read.
 """
 
 import dataclasses
@@ -32,8 +34,12 @@ MODELS = {
     "DPMF": partial(discreet.DPMF, **PRIVATE),
     "DPMF, ratings": partial(discreet.DPMF, goal="rating", **PRIVATE),
     "DPMF, no factors": partial(discreet.DPMF, 0, goal="rating", **PRIVATE),
-    "DPMF, range from data": partial(discreet.DPMF, 2, goal="rating", **(PRIVATE | {"rating_range": None})),
-    "DPMF, a fixed prior": partial(discreet.DPMF.configure, goal="rating", prior_count=3.0, slope=0.0, **PRIVATE),
+    "DPMF, range from data": partial(
+        discreet.DPMF, 2, goal="rating", **(PRIVATE | {"rating_range": None})
+    ),
+    "DPMF, a fixed prior": partial(
+        discreet.DPMF.configure, goal="rating", prior_count=3.0, slope=0.0, **PRIVATE
+    ),
     "DPALS": partial(discreet.DPALS, **PRIVATE),
     "DPALS, global mean": partial(discreet.DPALS.configure, centering="global", **PRIVATE),
     "DPALS, implicit": partial(discreet.DPALS, feedback="implicit", **PRIVATE),
@@ -41,7 +47,9 @@ MODELS = {
         discreet.DPALS.configure, feedback="implicit", regularization="by signal", **PRIVATE
     ),
     "DPLMC": partial(discreet.DPLMC, 4, **PRIVATE),
-    "DPLMC, spectral": partial(discreet.DPLMC.configure, factors=4, initialization="spectral", **PRIVATE),
+    "DPLMC, spectral": partial(
+        discreet.DPLMC.configure, factors=4, initialization="spectral", **PRIVATE
+    ),
     "HuberALS": partial(discreet.HuberALS, **PRIVATE),
     "HuberALS, irls": partial(discreet.HuberALS, solver="irls", **PRIVATE),
     "DPFrankWolfe": partial(discreet.DPFrankWolfe, **PRIVATE),
@@ -51,9 +59,11 @@ MODELS = {
     "DPSGLD": partial(discreet.DPSGLD, iterations=3, **PRIVATE),
     "DPSGD": partial(discreet.DPSGD, iterations=3, accountant="gdp", **PRIVATE),
 }
-#: What a read-out may do with numbers that are written in its code: count, halve, double, and keep from dividing by 0.
+#: What a read-out may do with numbers that are written in its code: count, halve, double, and keep
+#: from dividing by 0.
 HARMLESS = {0, 1, -1, 2, 0.5}
-#: Says which numbers are refused: another version may refuse a folder in a sentence, but not read it otherwise.
+#: Says which numbers are refused: another version may refuse a folder in a sentence, but not read
+#: it otherwise.
 REFUSED = {"SMALLEST_DELTA", "LEAST_RATE"}
 
 
@@ -91,15 +101,24 @@ def said(model, ratings):
 # ------------------------------------------------------------ another version
 
 
-#: What they hold are limits, which refuse what nobody can mean, and no numbers that anything is predicted with.
-LIMITS = ("discreet.models.parameters", "discreet.privacy.accounting.budget", "discreet.privacy.accounting.pricing")
+#: What they hold are limits, which refuse what nobody can mean, and no numbers that anything is
+#: predicted with.
+LIMITS = (
+    "discreet.models.parameters",
+    "discreet.privacy.accounting.budget",
+    "discreet.privacy.accounting.pricing",
+)
 
 
 def our_modules():
     for package in (discreet.models, discreet.privacy):
         for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             importlib.import_module(found.name)
-    ours = [name for name in sorted(sys.modules) if name.startswith(("discreet.models", "discreet.privacy"))]
+    ours = [
+        name
+        for name in sorted(sys.modules)
+        if name.startswith(("discreet.models", "discreet.privacy"))
+    ]
     return [sys.modules[name] for name in ours if name not in LIMITS]
 
 
@@ -127,7 +146,11 @@ def functions_of(module):
         if inspect.isfunction(thing):
             yield inspect.unwrap(thing)
         elif inspect.isclass(thing):
-            yield from (inspect.unwrap(method) for method in vars(thing).values() if inspect.isfunction(method))
+            yield from (
+                inspect.unwrap(method)
+                for method in vars(thing).values()
+                if inspect.isfunction(method)
+            )
 
 
 def other_default(function, value):
@@ -155,7 +178,9 @@ def change_everything(monkeypatch):
             given = function.__defaults__ or ()
             by_name = function.__kwdefaults__ or {}
             if given:
-                monkeypatch.setattr(function, "__defaults__", tuple(other_default(function, v) for v in given))
+                monkeypatch.setattr(
+                    function, "__defaults__", tuple(other_default(function, v) for v in given)
+                )
             if by_name:
                 changed = {name: other_default(function, v) for name, v in by_name.items()}
                 monkeypatch.setattr(function, "__kwdefaults__", changed)
@@ -164,7 +189,9 @@ def change_everything(monkeypatch):
 
 
 def test_what_is_left_out_of_a_read_out_is_off():
-    """So its defaults are no settings: nothing is centered, counted, masked or iterated that was not asked for."""
+    """So its defaults are no settings: nothing is centered, counted, masked or iterated that
+    was not asked for.
+    """
     for kind in fold_in.KINDS.values():
         for entry in dataclasses.fields(kind):
             if entry.default is not dataclasses.MISSING:
@@ -185,7 +212,9 @@ def test_another_version_is_another_version(monkeypatch):
     assert constants > 40
     assert defaults > 300
     assert discreet.models.dpals.LARGE == 10_003
-    assert discreet.DPMF(epsilon=1.0, random_state=0, item_features=None).delta == pytest.approx(0.3 + 1.7e-6)
+    assert discreet.DPMF(epsilon=1.0, random_state=0, item_features=None).delta == pytest.approx(
+        0.3 + 1.7e-6
+    )
     assert type(before)().rarity == pytest.approx(1.7 * 0.3 + 0.3)
     assert dataclasses.replace(before).rarity == 0.3
 
@@ -204,15 +233,21 @@ def test_a_folder_predicts_the_same_whatever_the_defaults_are_by_then(saved, rat
 
 
 def numbers_in(code):
-    """Numbers written in the code, but for those that are harmless or guard against division by 0."""
+    """Numbers written in the code, but for those that are harmless or guard against division by
+    0.
+    """
     return {
-        value for value in code.co_consts if is_number(value) and value not in HARMLESS and not 0 < abs(value) <= 1e-9
+        value
+        for value in code.co_consts
+        if is_number(value) and value not in HARMLESS and not 0 < abs(value) <= 1e-9
     }
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_no_number_is_hidden_in_the_code_that_reads_out(name, saved, ratings):
-    """A default that is a literal inside a function could not be changed above: so there are none."""
+    """A default that is a literal inside a function could not be changed above: so there are
+    none.
+    """
     folder, _ = saved[name]
     model, ran = discreet.load(folder), set()
 

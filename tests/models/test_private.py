@@ -1,4 +1,6 @@
-"""What private models share: the ledger of a fit that does not come to its end, and crowds of any size, also none."""
+"""What private models share: the ledger of a fit that does not come to its end, and crowds of
+any size, also none.
+"""
 
 import pickle
 
@@ -29,7 +31,9 @@ PRIVATE = ["DPMF", "DPALS", "DPLMC", "HuberALS", "DPFrankWolfe", "DPSVD", "DPSGL
 
 @pytest.fixture(scope="module")
 def ratings():
-    """150 people with nine or ten of twelve items each: far above every gate, so that noise cannot change the route."""
+    """150 people with nine or ten of twelve items each: far above every gate, so that noise
+    cannot change the route.
+    """
     rng = np.random.default_rng(0)
     user, item = np.nonzero(rng.random((150, 12)) < 0.8)
     taste = rng.normal(size=(150, 2)) @ rng.normal(size=(2, 12))
@@ -57,9 +61,13 @@ def learned(model):
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize("problem", [KeyboardInterrupt(), RuntimeError("broken")], ids=["Ctrl-C", "error"])
+@pytest.mark.parametrize(
+    "problem", [KeyboardInterrupt(), RuntimeError("broken")], ids=["Ctrl-C", "error"]
+)
 @pytest.mark.parametrize("fitted", [False, True])
-def test_an_unfinished_fit_leaves_its_ledger_and_nothing_else(make, problem, fitted, ratings, monkeypatch):
+def test_an_unfinished_fit_leaves_its_ledger_and_nothing_else(
+    make, problem, fitted, ratings, monkeypatch
+):
     model = make()
     full = make().fit(ratings).privacy_.ledger
     before = model.fit(ratings).privacy_ if fitted else None
@@ -69,7 +77,11 @@ def test_an_unfinished_fit_leaves_its_ledger_and_nothing_else(make, problem, fit
             with pytest.raises(type(problem)):
                 model.fit(ratings)
         ledger = model.privacy_.ledger
-        assert [entry.name for entry in ledger.entries] == made == [entry.name for entry in full.entries[:stop]]
+        assert (
+            [entry.name for entry in ledger.entries]
+            == made
+            == [entry.name for entry in full.entries[:stop]]
+        )
         assert [a.text for a in ledger.assumptions] == [a.text for a in full.assumptions]
         if full.private:
             assert model.privacy_.epsilon <= 50.0
@@ -150,7 +162,8 @@ def test_seeded_noise_needs_a_seed(make, ratings, tmp_path):
     model = make().set_params(noise="seeded")
     for use in (model.check, lambda: model.fit(ratings)):
         with pytest.raises(
-            discreet.errors.ConfigError, match="noise='seeded' needs a seed: give one with random_state="
+            discreet.errors.ConfigError,
+            match="noise='seeded' needs a seed: give one with random_state=",
         ):
             use()
     assert learned(model) == []
@@ -168,14 +181,18 @@ def crowd(people, silent):
     """So many people, of whom each has rated one item, or nothing."""
     items = np.zeros(0 if silent else people, np.int32)
     indptr = np.zeros(people + 1, np.int64) if silent else np.arange(people + 1)
-    return discreet.Ratings.from_indices(indptr, items, items + 3.0, np.arange(people), np.arange(12), catalog=True)
+    return discreet.Ratings.from_indices(
+        indptr, items, items + 3.0, np.arange(people), np.arange(12), catalog=True
+    )
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize(("people", "silent"), [(0, True), (3, True), (1, False)])
 @pytest.mark.parametrize("noise", ["secure", "seeded"])
 def test_no_exact_number_of_people_is_too_small(make, people, silent, noise):
-    """Nobody at all is a crowd like any other: an error would tell that the last person has left."""
+    """Nobody at all is a crowd like any other: an error would tell that the last person has
+    left.
+    """
     model = make().set_params(noise=noise, rating_range=(1, 5), random_state=0)
     try:
         model.fit(crowd(people, silent))
@@ -213,22 +230,46 @@ def test_models_without_a_promise_still_say_that_there_is_nothing():
             lambda: discreet.HuberALS.configure(epsilon=1, solver="irls", inner_iterations=10**9),
             "inner_iterations is 1000000000",
         ),
-        (lambda: discreet.HuberALS.configure(epsilon=1, alpha=1e9), "alpha is 1000000000.0, which is Gaussian noise"),
-        (lambda: discreet.HuberALS.configure(epsilon=1, alpha=1e-9), "alpha is 1e-09, which is Laplace noise"),
-        (lambda: discreet.DPSGD(epsilon=1, batch_rate=1e-9), "batch_rate is 1e-09, but must lie between 0.001 and 1"),
-        (lambda: discreet.DPSGD(epsilon=1, delta=1e-13), "delta=1e-13 is too small for accountant='pld'"),
-        (lambda: discreet.DPSGD(epsilon=1e8), "epsilon=1e+08 at delta=1e-06: batches cannot be priced"),
+        (
+            lambda: discreet.HuberALS.configure(epsilon=1, alpha=1e9),
+            "alpha is 1000000000.0, which is Gaussian noise",
+        ),
+        (
+            lambda: discreet.HuberALS.configure(epsilon=1, alpha=1e-9),
+            "alpha is 1e-09, which is Laplace noise",
+        ),
+        (
+            lambda: discreet.DPSGD(epsilon=1, batch_rate=1e-9),
+            "batch_rate is 1e-09, but must lie between 0.001 and 1",
+        ),
+        (
+            lambda: discreet.DPSGD(epsilon=1, delta=1e-13),
+            "delta=1e-13 is too small for accountant='pld'",
+        ),
+        (
+            lambda: discreet.DPSGD(epsilon=1e8),
+            "epsilon=1e+08 at delta=1e-06: batches cannot be priced",
+        ),
         (
             lambda: discreet.DPMF.configure(epsilon=1, goal="rating", growth=100.0, iterations=900),
             "leaves nothing of the budget",
         ),
-        (lambda: discreet.DPALS.configure(epsilon=1, growth=0.01, iterations=900), "leaves nothing of the budget"),
+        (
+            lambda: discreet.DPALS.configure(epsilon=1, growth=0.01, iterations=900),
+            "leaves nothing of the budget",
+        ),
         *(
-            (lambda name=name: getattr(discreet, name)(epsilon=1, delta=1e-300), "delta=1e-300: it must")
+            (
+                lambda name=name: getattr(discreet, name)(epsilon=1, delta=1e-300),
+                "delta=1e-300: it must",
+            )
             for name in PRIVATE
         ),
         *(
-            (lambda name=name: getattr(discreet, name)(epsilon=1, delta=0.01), "allow_large_delta=True")
+            (
+                lambda name=name: getattr(discreet, name)(epsilon=1, delta=0.01),
+                "allow_large_delta=True",
+            )
             for name in PRIVATE
         ),
     ],
@@ -246,7 +287,9 @@ def test_numbers_that_cannot_be_meant_are_answered_with_a_sentence(make, why, ra
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_a_large_delta_can_be_allowed_and_is_written_down(name, ratings, tmp_path):
-    model = getattr(discreet, name)(2, epsilon=50.0, delta=0.01, allow_large_delta=True).fit(ratings)
+    model = getattr(discreet, name)(2, epsilon=50.0, delta=0.01, allow_large_delta=True).fit(
+        ratings
+    )
     assert "a δ above 0.001 was allowed explicitly" in model.privacy_.cautions
     assert model.privacy_.ledger.to_dict()["plan"]["budget"]["allow_large_delta"] is True
     model.save(tmp_path / "model")
@@ -255,7 +298,9 @@ def test_a_large_delta_can_be_allowed_and_is_written_down(name, ratings, tmp_pat
 
 @pytest.mark.parametrize("name", ["DPMF", "DPLMC", "DPFrankWolfe"])
 def test_a_delta_is_held_against_the_released_number_of_people(name, caplog):
-    """These release about how many people there are; 1e-3 is too much for three thousand, and not for three hundred."""
+    """These release about how many people there are; 1e-3 is too much for three thousand, and
+    not for three hundred.
+    """
     for people, warned in ((3000, True), (300, False)):
         caplog.clear()
         goal = {"goal": "rating"} if name == "DPMF" else {}

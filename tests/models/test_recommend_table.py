@@ -1,4 +1,6 @@
-"""What may be left out of lists for many, items like many others, and what a model refuses to say of users."""
+"""What may be left out of lists for many, items like many others, and what a model refuses to
+say of users.
+"""
 
 import numpy as np
 import pytest
@@ -39,15 +41,23 @@ def test_items_that_one_user_is_not_to_be_shown(model, ratings, form, exclude_se
     few = ratings.select_users(range(6), by="index")
     plain = model.recommend_many(few, 8, exclude_seen=exclude_seen)[0]
     users = few.user_ids.tolist()
-    own = {users[0]: plain[0, :3].tolist(), users[4]: plain[4, [5]].tolist(), "a stranger": plain[0, :1].tolist()}
+    own = {
+        users[0]: plain[0, :3].tolist(),
+        users[4]: plain[4, [5]].tolist(),
+        "a stranger": plain[0, :1].tolist(),
+    }
     given = own
     if form == "ratings":
         pairs = [(user, item) for user, items in own.items() for item in items]
-        given = Ratings.from_arrays([user for user, _ in pairs], [item for _, item in pairs], np.ones(len(pairs)))
+        given = Ratings.from_arrays(
+            [user for user, _ in pairs], [item for _, item in pairs], np.ones(len(pairs))
+        )
     lists = model.recommend_many(few, 8, exclude=given, exclude_seen=exclude_seen)[0]
     for row in range(6):
         hidden = own.get(users[row], [])
-        assert lists[row].tolist() == alone(model, few, row, exclude=hidden, exclude_seen=exclude_seen)
+        assert lists[row].tolist() == alone(
+            model, few, row, exclude=hidden, exclude_seen=exclude_seen
+        )
     assert lists[1].tolist() == plain[1].tolist()
 
 
@@ -55,7 +65,9 @@ def test_exclusions_that_cannot_be_meant(model, ratings):
     few = ratings.select_users(range(2), by="index")
     with pytest.raises(DataError, match="exclude is a list of item ids"):
         model.recommend_many(few, exclude="the-binary-colony")
-    with pytest.raises(DataError, match="does not know 1 of the item ids given, such as 'no such film'"):
+    with pytest.raises(
+        DataError, match="does not know 1 of the item ids given, such as 'no such film'"
+    ):
         model.recommend_many(few, exclude=["no such film"])
     assert model.recommend_many(few, exclude=["no such film"], unknown="skip")[0].shape == (2, 10)
     assert np.array_equal(model.recommend_many(few, exclude={})[0], model.recommend_many(few)[0])
@@ -63,7 +75,9 @@ def test_exclusions_that_cannot_be_meant(model, ratings):
 
 def test_more_exclusions_than_items_leave_padding(model, ratings):
     few = ratings.select_users(range(2), by="index")
-    lists, scores = model.recommend_many(few, 5, exclude=model.item_ids_[2:].tolist(), exclude_seen=False)
+    lists, scores = model.recommend_many(
+        few, 5, exclude=model.item_ids_[2:].tolist(), exclude_seen=False
+    )
     assert (lists[:, 2:] == -1).all()
     assert (scores[:, 2:] == -np.inf).all()
 
@@ -71,7 +85,9 @@ def test_more_exclusions_than_items_leave_padding(model, ratings):
 def test_frames_of_histories(model, ratings):
     few = ratings.select_users(range(5), by="index")
     for backend in ("pandas", "polars", "pyarrow"):
-        assert np.array_equal(model.recommend_many(few.to_frame(backend))[0], model.recommend_many(few)[0])
+        assert np.array_equal(
+            model.recommend_many(few.to_frame(backend))[0], model.recommend_many(few)[0]
+        )
 
 
 @pytest.mark.parametrize("form", [list, np.array])
@@ -87,7 +103,9 @@ def test_many_items_have_the_neighbors_that_each_has_alone(model, form):
 
 
 def test_more_neighbors_than_items_are_padding(ratings):
-    model = discreet.ALS(2, iterations=1).fit(Ratings.from_arrays([1, 1, 2, 2], ["a", "b", "b", "c"], [1, 5, 2, 4.0]))
+    model = discreet.ALS(2, iterations=1).fit(
+        Ratings.from_arrays([1, 1, 2, 2], ["a", "b", "b", "c"], [1, 5, 2, 4.0])
+    )
     found, scores = model.similar_items(["a"], 9)
     assert (found[0, 2:] == -1).all()
     assert (scores[0, 2:] == -np.inf).all()
@@ -96,7 +114,9 @@ def test_more_neighbors_than_items_are_padding(ratings):
 
 
 def test_an_item_of_which_nothing_was_learned_is_like_no_other():
-    model = discreet.ALS(2, iterations=1).fit(Ratings.from_arrays([1, 1, 2, 2], ["a", "b", "b", "c"], [1, 5, 2, 4.0]))
+    model = discreet.ALS(2, iterations=1).fit(
+        Ratings.from_arrays([1, 1, 2, 2], ["a", "b", "b", "c"], [1, 5, 2, 4.0])
+    )
     model.item_factors_ = model.item_factors_.copy()
     model.item_factors_[1] = 0
     found, _ = model.similar_items(["a", "b"], 2)
@@ -105,5 +125,7 @@ def test_an_item_of_which_nothing_was_learned_is_like_no_other():
 
 
 def test_users_are_not_compared_and_the_reason_is_given(model):
-    with pytest.raises(ConfigError, match="a user's vector is computed from that user's own history"):
+    with pytest.raises(
+        ConfigError, match="a user's vector is computed from that user's own history"
+    ):
         model.similar_users(7, 10)

@@ -1,4 +1,6 @@
-"""The thin read-out path: the same bits as the model, from memory or from a folder, and nothing heavy on the way."""
+"""The thin read-out path: the same bits as the model, from memory or from a folder, and nothing
+heavy on the way.
+"""
 
 import json
 import subprocess
@@ -26,7 +28,9 @@ def saved(request, tmp_path):
 
 @pytest.mark.parametrize("saved", MODELS, indirect=True)
 def test_a_folder_answers_as_the_model_does(saved):
-    """Compiled: to the bit. By numpy alone: to single precision, and the same items but for ties."""
+    """Compiled: to the bit. By numpy alone: to single precision, and the same items but for
+    ties.
+    """
     model, folder = saved
     opened = open_model(folder)
     quick = open_model(folder, once=True)
@@ -64,7 +68,9 @@ def test_a_folder_from_before_read_outs_were_saved(saved):
     described = json.loads((folder / "model.json").read_text())
     for name in ("checksum", "fold_in_rule", "item_similarity", "default_rating"):
         del described[name]
-    (folder / "model.json").write_text(json.dumps({"checksum": read_folder.checksum(described)} | described))
+    (folder / "model.json").write_text(
+        json.dumps({"checksum": read_folder.checksum(described)} | described)
+    )
     opened = open_model(folder)
     history = histories(3)[2]
     best, scores = opened.scorer.best(*as_history(opened.scorer, history), 5)
@@ -83,7 +89,10 @@ def test_factors_of_a_large_catalog_stay_on_disk(saved, monkeypatch):
         base = base.base
     assert isinstance(base, np.memmap)
     ids, _ = model.recommend({"i1": 5.0}, 5)
-    assert opened.item_ids_[opened.scorer.best(*opened.scorer.history({"i1": 5.0}), 5)[0]].tolist() == ids.tolist()
+    assert (
+        opened.item_ids_[opened.scorer.best(*opened.scorer.history({"i1": 5.0}), 5)[0]].tolist()
+        == ids.tolist()
+    )
 
 
 @pytest.mark.parametrize("saved", ["DPMF"], indirect=True)
@@ -98,7 +107,9 @@ def test_a_read_out_that_nobody_wrote_is_refused(saved, change):
         del described["fold_in_rule"]["like_threshold"]
     else:
         described["fold_in_rule"]["low"] = float("inf")
-    (folder / "model.json").write_text(json.dumps({"checksum": read_folder.checksum(described)} | described))
+    (folder / "model.json").write_text(
+        json.dumps({"checksum": read_folder.checksum(described)} | described)
+    )
     with pytest.raises(DataError):
         open_model(folder)
 
@@ -124,7 +135,12 @@ def test_arrays_that_point_outside_are_refused():
 def test_a_changed_ledger_breaks_its_chain():
     document = fitted("DPMF").privacy_.ledger.to_dict()
     check_chain(document)
-    for change in ({"epsilon": 0.1}, {"noise": "secure"}, {"head": "0" * 64}, {"entries": document["entries"][:-1]}):
+    for change in (
+        {"epsilon": 0.1},
+        {"noise": "secure"},
+        {"head": "0" * 64},
+        {"entries": document["entries"][:-1]},
+    ):
         with pytest.raises(PrivacyError):
             check_chain(document | change)
     shown = [dict(entry) for entry in document["entries"]]
@@ -144,7 +160,16 @@ def test_plain_histories_are_read_without_tables():
     assert at.tolist() == [3, 9]
     assert values.tolist() == [4.5, 2.0]
     assert scorer.history(["i9", "i3"])[1].tolist() == [5.0, 5.0]
-    for strange in ({"i9": None}, {"i9": float("nan")}, ["i3", "i3"], ["nobody"], "i3", {"i9": True}, [("i", 1)], 5):
+    for strange in (
+        {"i9": None},
+        {"i9": float("nan")},
+        ["i3", "i3"],
+        ["nobody"],
+        "i3",
+        {"i9": True},
+        [("i", 1)],
+        5,
+    ):
         assert scorer.history(strange) is None
 
 
@@ -184,7 +209,9 @@ def test_several_questions_at_once_have_the_bits_of_one(name):
 
 
 def test_items_that_are_assigned_anew_are_used():
-    model = discreet.ALS(3, iterations=1).fit(discreet.Ratings.from_arrays([1, 1, 2], [7, 8, 7], [1, 5, 4]))
+    model = discreet.ALS(3, iterations=1).fit(
+        discreet.Ratings.from_arrays([1, 1, 2], [7, 8, 7], [1, 5, 4])
+    )
     first = model.recommend([7], 1)[1]
     model.item_biases_ = model.item_biases_ - np.float32(3)
     assert model.recommend([7], 1)[1] != first
@@ -201,7 +228,9 @@ def test_a_reason_is_the_score_less_that_without_the_item():
 
     every = np.arange(3)
     for left in range(3):
-        assert reasons[left] == pytest.approx(score(every) - score(np.delete(every, left)), abs=1e-5)
+        assert reasons[left] == pytest.approx(
+            score(every) - score(np.delete(every, left)), abs=1e-5
+        )
 
 
 def test_nothing_is_alike_without_factors():
@@ -212,9 +241,11 @@ def test_nothing_is_alike_without_factors():
 def test_one_question_from_the_shell_imports_neither_compiler_nor_tables(tmp_path):
     fitted("DPMF").save(tmp_path / "model")
     code = (
-        "import sys; from discreet.cli import main\n"
-        "try: main(['recommend', sys.argv[1], '--history', 'i3'])\n"
-        "finally: print(sorted({name.split('.')[0] for name in sys.modules} & {'numba', 'scipy', 'pyarrow'}))"
+        "import sys; from discreet.cli import main\ntry: main(['recommend', sys.argv[1],"
+        " '--history', 'i3'])\nfinally: print(sorted({name.split('.')[0] for name in sys.modules} &"
+        " {'numba', 'scipy', 'pyarrow'}))"
     )
-    done = subprocess.run([sys.executable, "-c", code, tmp_path / "model"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "model"], capture_output=True, text=True
+    )
     assert done.stdout.splitlines()[-1] == "[]", done.stderr

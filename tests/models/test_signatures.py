@@ -1,4 +1,6 @@
-"""One word, one meaning, one unit across all models and algorithms: signatures against the glossary in the docs."""
+"""One word, one meaning, one unit across all models and algorithms: signatures against the
+glossary in the docs.
+"""
 
 import dataclasses
 import inspect
@@ -22,17 +24,23 @@ PRIVATE = {name: cls for name, cls in SHELLS.items() if issubclass(cls, PrivateR
 def parameters(cls):
     """{name: annotation} of a constructor."""
     hints = get_type_hints(cls if dataclasses.is_dataclass(cls) else cls.__init__)
-    return {name: hints[name] for name in inspect.signature(cls.__init__).parameters if name != "self"}
+    return {
+        name: hints[name] for name in inspect.signature(cls.__init__).parameters if name != "self"
+    }
 
 
 def glossary():
     """{parameter: (meaning, unit)}, and how often each is there."""
-    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \|$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.+?) \| (.+?) \|$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE
+    )
     return [(name, meaning.strip(), unit.strip()) for name, meaning, unit in rows]
 
 
 def kinds(annotation):
-    """The types that a parameter may have, without None and without words that stand for a value."""
+    """The types that a parameter may have, without None and without words that stand for a
+    value.
+    """
     if get_origin(annotation) in (Union, types.UnionType):
         return set().union(*(kinds(part) for part in get_args(annotation)))
     if annotation in (type(None), str) or get_origin(annotation) is Literal:
@@ -80,10 +88,17 @@ def test_a_model_for_users_has_few_parameters(name):
 def test_private_models_say_the_promise_in_the_same_words(name):
     given = inspect.signature(PRIVATE[name].__init__).parameters
     assert given["epsilon"].default is inspect.Parameter.empty, "whoever trains privately says it"
-    defaults = {key: given[key].default for key in ("delta", "neighboring", "noise", "random_state", "rating_range")}
-    assert defaults == dict(delta=1e-6, neighboring="add-remove", noise="secure", random_state=None, rating_range=None)
+    defaults = {
+        key: given[key].default
+        for key in ("delta", "neighboring", "noise", "random_state", "rating_range")
+    }
+    assert defaults == dict(
+        delta=1e-6, neighboring="add-remove", noise="secure", random_state=None, rating_range=None
+    )
     assert given["method"].default is None
-    by_name = [key for key, parameter in given.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+    by_name = [
+        key for key, parameter in given.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]
     assert by_name == [key for key in given if key not in ("self", "factors")]
 
 
@@ -98,7 +113,17 @@ def goals(shell):
 def test_a_knob_of_a_shell_is_a_field_of_its_algorithm_and_has_no_default_of_its_own(name):
     shell = PRIVATE[name]
     values = goals(shell)
-    own = {"epsilon", "delta", "neighboring", "accountant", "noise", "random_state", "method", "goal", "item_features"}
+    own = {
+        "epsilon",
+        "delta",
+        "neighboring",
+        "accountant",
+        "noise",
+        "random_state",
+        "method",
+        "goal",
+        "item_features",
+    }
     own |= {"allow_large_delta"}
     fields = {field.name for value in values for field in dataclasses.fields(value)}
     names = " or ".join(value.__name__ for value in values)
@@ -112,7 +137,11 @@ def test_a_knob_of_a_shell_is_a_field_of_its_algorithm_and_has_no_default_of_its
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_parameter_is_documented_where_it_is_defined(name):
-    pages = [inspect.getdoc(cls) or "" for cls in EVERY[name].__mro__ if cls.__module__.startswith("discreet")]
+    pages = [
+        inspect.getdoc(cls) or ""
+        for cls in EVERY[name].__mro__
+        if cls.__module__.startswith("discreet")
+    ]
     text = "\n".join(pages)
     heads = " ".join(re.findall(r"^([\w, ]+?)(?: : .*)?$", text, re.MULTILINE))
     missing = [key for key in parameters(EVERY[name]) if not re.search(rf"\b{key}\b", heads)]

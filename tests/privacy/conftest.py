@@ -9,7 +9,9 @@ from discreet.privacy.sealed import Sealed, require
 
 
 class RowSum:
-    """Each user contributes a row of the given shape, of L2 norm at most ``bound`` (and L1 norm at most √d·bound)."""
+    """Each user contributes a row of the given shape, of L2 norm at most ``bound`` (and L1 norm
+    at most √d·bound).
+    """
 
     def __init__(self, rows, bound=1.0, weights=None):
         rows = np.asarray(rows, float)
@@ -23,7 +25,11 @@ class RowSum:
         return self._shape
 
     def sensitivity(self, neighboring, norm):
-        one = {"l2": self.bound, "l1": self.bound * math.sqrt(math.prod(self._shape)), "inf": self.bound}[norm]
+        one = {
+            "l2": self.bound,
+            "l1": self.bound * math.sqrt(math.prod(self._shape)),
+            "inf": self.bound,
+        }[norm]
         return one if neighboring == "add-remove" else 2 * one
 
     def weights(self, norm):
@@ -33,7 +39,11 @@ class RowSum:
         require(key)
         self.opened += 1
         content = self._rows.open(key)[:, rows] if rows is not None else self._rows.open(key)
-        return content.sum(axis=0) if grid is None else np.trunc(content / grid).astype(np.int64).sum(axis=0)
+        return (
+            content.sum(axis=0)
+            if grid is None
+            else np.trunc(content / grid).astype(np.int64).sum(axis=0)
+        )
 
 
 @pytest.fixture

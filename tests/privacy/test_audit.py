@@ -1,7 +1,8 @@
-"""White-box audit: draws of every mechanism on every statistic cost what is claimed, and faults that cost more show.
+"""White-box audit: draws of every mechanism on every statistic cost what is claimed, and faults
+that cost more show.
 
-Secure noise has no seed. Each audit of it may call a right release broken (or loose) with probability 1e-9, and there
-are fewer than forty of them here: one false alarm in 25 million runs.
+Secure noise has no seed. Each audit of it may call a right release broken (or loose) with
+probability 1e-9, and there are fewer than forty of them here: one false alarm in 25 million runs.
 """
 
 import functools
@@ -35,7 +36,9 @@ def quickly():
 
 
 def one_entry(name, rating):
-    """The statistic over one item and a vector along one axis: all that a user moves in ℓ₁ is in one entry."""
+    """The statistic over one item and a vector along one axis: all that a user moves in ℓ₁ is
+    in one entry.
+    """
     bounds = Bounds(items=1, rating=1.5, norm=0.7, norm_l1=0.7)
     V = np.array([[1e-3, 0.0]], np.float32)
     users = seal(make([{0: 1.0}] + [{0: rating}] * (rating is not None), 1), bounds)
@@ -62,12 +65,19 @@ def test_gaussian_releases_cost_what_they_claim(name, relation, grade):
 
 
 @pytest.mark.parametrize("grade", GRADES, ids=["secure", "seeded"])
-@pytest.mark.parametrize(("mechanism", "alpha", "multiplier"), [("laplace", None, 0.7), ("huber", 0.5, 0.7)])
+@pytest.mark.parametrize(
+    ("mechanism", "alpha", "multiplier"), [("laplace", None, 0.7), ("huber", 0.5, 0.7)]
+)
 @pytest.mark.parametrize("name", STATISTICS)
 def test_laplace_and_huber_releases_cost_what_they_claim(name, mechanism, alpha, multiplier, grade):
     kind = {"mechanism": mechanism, "alpha": alpha, "noise_multiplier": multiplier}
     found = audit_statistic(
-        one_entry(name, 1e6), one_entry(name, None), **kind, noise=grade[0], random_state=grade[1], draws=60_000
+        one_entry(name, 1e6),
+        one_entry(name, None),
+        **kind,
+        noise=grade[0],
+        random_state=grade[1],
+        draws=60_000,
     )
     assert 1.5 < found.claimed < 3
     assert found.verdict == "tight", str(found)
@@ -95,7 +105,9 @@ def test_a_thousand_releases_one_by_one(grade, seed):
     session = Session(Plan.explicit([Release("counts", 2000, 0.25)], 1e-6), grade, seed)
 
     def release(there):
-        return np.array([session.release("counts", present if there else absent) for _ in range(1000)])
+        return np.array(
+            [session.release("counts", present if there else absent) for _ in range(1000)]
+        )
 
     found = audit(release, 4.0, present.compute(KEY) - absent.compute(KEY))
     assert len(session.ledger.entries) == 2000
@@ -105,11 +117,17 @@ def test_a_thousand_releases_one_by_one(grade, seed):
 def steps(grade="secure", seed=None, draws=4000):
     """What a step of DPALS releases, all together, against the μ of the session's statement."""
     names = ("item_grams", "item_sums", "item_counts")
-    plan = Plan.explicit([Release(name, 1, weight) for name, weight in zip(names, (1.0, 0.5, 2.0), strict=True)], 1e-6)
+    plan = Plan.explicit(
+        [Release(name, 1, weight) for name, weight in zip(names, (1.0, 0.5, 2.0), strict=True)],
+        1e-6,
+    )
     sides, claimed = {}, 0.0
     for there, history in ((True, HIGH), (False, None)):
         session = Session(plan, grade, seed)
-        parts = [session.release(name, Copies(KEY, statistic_of(name, history, "ones"), draws)) for name in names]
+        parts = [
+            session.release(name, Copies(KEY, statistic_of(name, history, "ones"), draws))
+            for name in names
+        ]
         sides[there] = np.hstack([part.reshape(draws, -1) for part in parts])
         claimed = session.statement.mu
     moved, noise = [], []
@@ -144,7 +162,9 @@ def of(name, one=HIGH, other=None, along="axes", relation="add-remove", budget="
 
 
 def company(counts):
-    """Twenty users of whom one may come first or not: their counts, or their sums of centered ratings."""
+    """Twenty users of whom one may come first or not: their counts, or their sums of centered
+    ratings.
+    """
     made = []
     for first in ([{0: 1e6}], []):
         others = [{j: 1.0 + (i + j) % 5 for j in range(12)} for i in range(20)]
@@ -158,7 +178,10 @@ def company(counts):
 def repeated(indptr, indices, ids):
     """Counts of somebody who comes twice; being refused is like not being there."""
     made = []
-    for data in ((indptr, indices, np.ones(len(indices)), np.array(ids)), ([0], [], [], np.zeros(0, np.int64))):
+    for data in (
+        (indptr, indices, np.ones(len(indices)), np.array(ids)),
+        ([0], [], [], np.zeros(0, np.int64)),
+    ):
         try:
             users = seal(Ratings.from_indices(*data, np.arange(3)), Bounds(items=2))
         except PrivacyError:
@@ -170,7 +193,9 @@ def repeated(indptr, indices, ids):
 
 def present_or_not(make_users, ask):
     """An audit of what `ask` asks of the users made with somebody and without."""
-    return lambda: audit_statistic(*(ask(make_users(there)) for there in (True, False)), noise="seeded", random_state=5)
+    return lambda: audit_statistic(
+        *(ask(make_users(there)) for there in (True, False)), noise="seeded", random_state=5
+    )
 
 
 def with_intercept(there):
@@ -204,7 +229,9 @@ def beside_a_heavy_user(there):
 
 
 def laplace():
-    """Pure ε of Laplace noise on the counts of a user with four items: each entry may give away a fourth."""
+    """Pure ε of Laplace noise on the counts of a user with four items: each entry may give away
+    a fourth.
+    """
     present, absent = (statistic_of("item_counts", history) for history in (HIGH, None))
     session = Session(Plan.explicit([Release("counts", 2, 0.7, "laplace")], 1e-6), "seeded", 5)
     drawn = {
@@ -212,10 +239,13 @@ def laplace():
         for there, statistic in ((True, present), (False, absent))
     }
     law = Laplace(session.ledger.entries[0].noise_multiplier / math.sqrt(2))
-    return audit(drawn.__getitem__, law.epsilon(1.0) / len(HIGH), np.eye(12)[0], mechanism="laplace")
+    return audit(
+        drawn.__getitem__, law.epsilon(1.0) / len(HIGH), np.eye(12)[0], mechanism="laplace"
+    )
 
 
-#: What each fault makes of the cost of a release: a way to audit it that finds nothing as long as the code is right.
+#: What each fault makes of the cost of a release: a way to audit it that finds nothing as long as
+#: the code is right.
 AUDITED = {
     "vectors are not clipped": of("item_grams"),
     "vectors are clipped by max instead of min": of("global_gram", along="ones", norm=0.7),
@@ -229,7 +259,9 @@ AUDITED = {
     "ratings are not cut": of("item_sums"),
     "residuals are not cut": of("gradient"),
     "covariance rows are not cut": of("covariance"),
-    "replacing a user is priced as removing one": of("item_sums", HIGH, LOW, relation="replace-one"),
+    "replacing a user is priced as removing one": of(
+        "item_sums", HIGH, LOW, relation="replace-one"
+    ),
     "off-diagonal noise is halved again": of("item_grams", along="ones"),
     "users are centered by everybody's mean": functools.partial(company, False),
     "choices depend on the row of a user": functools.partial(company, True),
@@ -237,9 +269,15 @@ AUDITED = {
     "Laplace noise is priced in the Euclidean norm": laplace,
     "only the first release is charged": steps,
     "an intercept is not taken from the norm": present_or_not(with_intercept, Users.global_gram),
-    "a weight budget ignores the number of items": present_or_not(weighed_where_items_are_bounded, Users.rating_count),
-    "choices depend on how a column of ids was read": present_or_not(among_numbers, Users.item_counts),
-    "a user's ridge depends on everybody's counts": present_or_not(beside_a_heavy_user, Users.global_gram),
+    "a weight budget ignores the number of items": present_or_not(
+        weighed_where_items_are_bounded, Users.rating_count
+    ),
+    "choices depend on how a column of ids was read": present_or_not(
+        among_numbers, Users.item_counts
+    ),
+    "a user's ridge depends on everybody's counts": present_or_not(
+        beside_a_heavy_user, Users.global_gram
+    ),
 }
 
 
@@ -253,7 +291,9 @@ def test_the_audit_flags_a_planted_fault_and_only_that(fault):
 
 
 def test_no_noise_at_all_is_infinitely_broken():
-    found = audit_statistic(statistic_of("item_counts", HIGH), statistic_of("item_counts", None), noise=NoNoise())
+    found = audit_statistic(
+        statistic_of("item_counts", HIGH), statistic_of("item_counts", None), noise=NoNoise()
+    )
     assert found.verdict == "broken"
     assert found.low > 1e6
 
@@ -262,7 +302,9 @@ def test_no_noise_at_all_is_infinitely_broken():
 
 
 def test_bounds_hold_as_often_as_they_say():
-    """At error 0.2 instead of 1e-9, so that failures can be counted: in 400 audits at most 80 and some more."""
+    """At error 0.2 instead of 1e-9, so that failures can be counted: in 400 audits at most 80
+    and some more.
+    """
     rng = np.random.default_rng(0)
     missed = {"gaussian": 0, "laplace": 0}
     for _ in range(400):
@@ -305,7 +347,13 @@ def test_too_few_draws_and_another_shape_are_refused():
 
 def numbers():
     """The table of audits in docs/verification.md, from one run."""
-    titles = ["statistic", "Gaussian, μ = 4", "replacing, μ = 4", "Laplace, ε = 2.02", "Huber, ε = 2.03"]
+    titles = [
+        "statistic",
+        "Gaussian, μ = 4",
+        "replacing, μ = 4",
+        "Laplace, ε = 2.02",
+        "Huber, ε = 2.03",
+    ]
     lines = [f"| {' | '.join(titles)} |", "|---|---|---|---|---|"]
     for name in STATISTICS:
         found = []

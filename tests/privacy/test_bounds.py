@@ -28,7 +28,11 @@ def test_what_follows_from_the_bounds():
     assert by_items.triangle_l1(16) == (12.0**2 + 3.0**2) / 2
     few = Bounds(items=9, weight=4.0)
     assert (few.through(4), few.max_squared_weight(4), few.weight_sum(4)) == (4, 4.0, 4.0)
-    assert (Bounds(items=9).through(4), Bounds(items=9).max_squared_weight(4), Bounds(items=9).weight_sum(4)) == (
+    assert (
+        Bounds(items=9).through(4),
+        Bounds(items=9).max_squared_weight(4),
+        Bounds(items=9).weight_sum(4),
+    ) == (
         4,
         4,
         4,
@@ -37,7 +41,8 @@ def test_what_follows_from_the_bounds():
     assert by_weight.through(25) == 25
     assert by_weight.weight_sum(25) == 10
     assert by_weight.value == 1.0
-    assert by_weight.vector_l1(16) == by_weight.vector_l2 == 2.0  # an ℓ₂ norm is never above the ℓ₁ norm
+    # an ℓ₂ norm is never above the ℓ₁ norm
+    assert by_weight.vector_l1(16) == by_weight.vector_l2 == 2.0
 
 
 @pytest.mark.parametrize(
@@ -82,11 +87,23 @@ def test_bounds_are_values_of_plain_numbers():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @settings(deadline=None, max_examples=150)
-@given(data=st.data(), norm=st.sampled_from([SMALLEST, 0.3, LARGEST]), ratio=st.sampled_from([None, 0.4, 1.0, 1.4]))
+@given(
+    data=st.data(),
+    norm=st.sampled_from([SMALLEST, 0.3, LARGEST]),
+    ratio=st.sampled_from([None, 0.4, 1.0, 1.4]),
+)
 def test_vectors_are_cut_to_both_norms_without_tolerance(dtype, data, norm, ratio):
     width = np.dtype(dtype).itemsize * 8
-    U = data.draw(arrays(dtype, st.tuples(st.integers(1, 4), st.integers(1, 5)), elements=st.floats(width=width)))
-    bounds = Bounds(items=1, norm=norm, norm_l1=None if ratio is None else max(SMALLEST, min(LARGEST, ratio * norm)))
+    U = data.draw(
+        arrays(
+            dtype, st.tuples(st.integers(1, 4), st.integers(1, 5)), elements=st.floats(width=width)
+        )
+    )
+    bounds = Bounds(
+        items=1,
+        norm=norm,
+        norm_l1=None if ratio is None else max(SMALLEST, min(LARGEST, ratio * norm)),
+    )
     cut = clip_rows(U, bounds)
     assert cut.dtype == dtype
     assert cut.shape == U.shape
@@ -95,7 +112,9 @@ def test_vectors_are_cut_to_both_norms_without_tolerance(dtype, data, norm, rati
     assert all(math.fsum(map(abs, row)) <= bounds.vector_l1(U.shape[1]) for row in exact)
     # what was within its bounds already is only shaved, and directions do not change
     for before, after in zip(U.astype(float), cut.astype(float), strict=True):
-        if np.isfinite(before).all() and np.abs(before).max() <= min(norm, bounds.vector_l1(U.shape[1])) / len(before):
+        if np.isfinite(before).all() and np.abs(before).max() <= min(
+            norm, bounds.vector_l1(U.shape[1])
+        ) / len(before):
             assert after == pytest.approx(before, rel=2e-6, abs=1e-44)
 
 
@@ -106,7 +125,9 @@ def test_a_vector_that_is_not_finite_becomes_zero():
 
 
 def rows_of(indptr, indices, user_ids, n_items=4):
-    return Ratings.from_indices(indptr, indices, np.ones(len(indices)), user_ids, np.arange(n_items))
+    return Ratings.from_indices(
+        indptr, indices, np.ones(len(indices)), user_ids, np.arange(n_items)
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +173,16 @@ def test_reading_merges_what_sealing_would_refuse():
 
 @pytest.mark.parametrize(
     "strange",
-    [object(), frozenset({"a", "b"}), float("nan"), None, complex(1, 2), (1, object()), [1], type("Id", (), {})()],
+    [
+        object(),
+        frozenset({"a", "b"}),
+        float("nan"),
+        None,
+        complex(1, 2),
+        (1, object()),
+        [1],
+        type("Id", (), {})(),
+    ],
 )
 def test_ids_without_a_fixed_written_form_are_refused(strange):
     """Where an object lies in memory, or how a set is ordered, may depend on who else is there."""
@@ -164,6 +194,8 @@ def test_ids_without_a_fixed_written_form_are_refused(strange):
 
 def test_more_users_than_rows_have_numbers_are_as_memory_that_ends(monkeypatch):
     monkeypatch.setattr(module, "_MOST_ROWS", 3)
-    with pytest.raises(PrivacyError, match=r"^sealed ratings could not be computed \(MemoryError\)$"):
+    with pytest.raises(
+        PrivacyError, match=r"^sealed ratings could not be computed \(MemoryError\)$"
+    ):
         seal(make([{}] * 4, 2), Bounds(items=1))
     seal(make([{}] * 3, 2), Bounds(items=1))

@@ -67,7 +67,9 @@ def test_a_training_of_the_whole_budget_fits_and_nothing_beside_it(store, epsilo
 
 
 def test_the_limit_keeps_the_promise():
-    """μ at the limit implies ε at δ plus half the allowance; the other half is that of the draws."""
+    """μ at the limit implies ε at δ plus half the allowance; the other half is that of the
+    draws.
+    """
     for epsilon, delta in [(0.1, 1e-9), (1, 1e-6), (20, 1e-4)]:
         allowance = min(1e-12, delta / 1000)
         limit = math.floor(gdp.mu(epsilon, delta + allowance / 2) ** 2 * UNITS) / UNITS
@@ -166,7 +168,14 @@ def test_something_that_left_without_noise_ends_the_promise(store):
     held = account.reserve(some, "secure", "x")
     ledger = made(some, 0)
     ledger.record(
-        "all", mechanism="none", sensitivity=1.0, norm="l2", noise_multiplier=0.0, shape=(1,), where="t", unsafe=True
+        "all",
+        mechanism="none",
+        sensitivity=1.0,
+        norm="l2",
+        noise_multiplier=0.0,
+        shape=(1,),
+        where="t",
+        unsafe=True,
     )
     held.settle(ledger)
     assert account.balance.broken
@@ -264,7 +273,9 @@ def test_the_next_fit_notices_that_an_older_copy_was_put_back(store, ratings, tm
 
 
 def test_a_fit_without_an_account_carries_no_head(store, ratings):
-    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, budget=store.open("students", 30.0))
+    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(
+        ratings, budget=store.open("students", 30.0)
+    )
     assert not hasattr(model.fit(ratings), "account_head_")
 
 
@@ -310,9 +321,15 @@ def tampered(store, change):
     ("change", "found"),
     [
         ("UPDATE log SET units = units - 5 WHERE sequence = 3", "record 3 breaks the hash chain"),
-        ("""UPDATE log SET content = replace(content, '"epsilon": 2.0', '"epsilon": 3.0')""", "record 1 breaks"),
+        (
+            """UPDATE log SET content = replace(content, '"epsilon": 2.0', '"epsilon": 3.0')""",
+            "record 1 breaks",
+        ),
         ("DELETE FROM log WHERE sequence = 2", "record 2 breaks"),
-        ("UPDATE ledgers SET text = replace(text, 'gaussian', 'laplace')", "missing, or was changed"),
+        (
+            "UPDATE ledgers SET text = replace(text, 'gaussian', 'laplace')",
+            "missing, or was changed",
+        ),
         ("DELETE FROM ledgers", "missing, or was changed"),
         ("INSERT INTO ledgers VALUES ('stray', 'x', 'y')", "belongs to no record"),
     ],
@@ -335,7 +352,9 @@ def test_records_taken_from_the_end_are_found_by_a_hash_kept_elsewhere(store):
     tampered(store, "DELETE FROM log WHERE sequence = 2")
     with pytest.raises(DamagedStore, match="missing at its end"):
         account.reserve(plan(), "secure", "x")
-    rewritten = "UPDATE head SET (sequence, hash) = (SELECT sequence, hash FROM log WHERE sequence = 1)"
+    rewritten = (
+        "UPDATE head SET (sequence, hash) = (SELECT sequence, hash FROM log WHERE sequence = 1)"
+    )
     base = sqlite3.connect(store.path)
     base.execute(rewritten)
     base.commit()
@@ -357,7 +376,9 @@ def test_records_and_balances_are_json(store):
 
 @pytest.mark.parametrize("accounts", [1, 2])
 def test_processes_that_are_killed_lose_nothing_and_overspend_nothing(tmp_path, accounts):
-    found = stress(tmp_path, processes=4, reservations=20, accounts=accounts, kills=6, seed=accounts)
+    found = stress(
+        tmp_path, processes=4, reservations=20, accounts=accounts, kills=6, seed=accounts
+    )
     assert found.attempts >= 80
     assert found.kills == 6
     assert found.missing == 0

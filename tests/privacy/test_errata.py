@@ -1,4 +1,6 @@
-"""The papers' errors (docs/errata.md): a test for each says what is right. 1, 3, 7, 8 and 13 are in test_papers too."""
+"""The papers' errors (docs/errata.md): a test for each says what is right. 1, 3, 7, 8 and 13
+are in test_papers too.
+"""
 
 import math
 import re
@@ -30,7 +32,9 @@ def quickly():
 
 
 def test_erratum_02_clipping_takes_the_minimum():
-    """clip(u, c) is printed with max(1, c/‖u‖), which lengthens short vectors and leaves long ones as they are."""
+    """clip(u, c) is printed with max(1, c/‖u‖), which lengthens short vectors and leaves long
+    ones as they are.
+    """
     U = np.array([[0.3, 0.4], [30.0, 40.0], [0.0, 0.0]])
     norms = np.linalg.norm(clip_rows(U, Bounds(items=1, norm=2.0)), axis=1)
     assert norms == pytest.approx([0.5, 2.0, 0.0], rel=2e-6)
@@ -39,7 +43,9 @@ def test_erratum_02_clipping_takes_the_minimum():
 
 
 def test_erratum_04_a_users_vector_depends_on_nobody_else():
-    """With weights c_i^ν / Z, Z a public number and not the mean over users, the vector stays when others come."""
+    """With weights c_i^ν / Z, Z a public number and not the mean over users, the vector stays
+    when others come.
+    """
     rng = np.random.default_rng(0)
     V = rng.normal(size=(30, 3)).astype(np.float32)
     own = {3: 1.0, 7: -0.5, 20: 0.9}
@@ -57,7 +63,9 @@ def test_erratum_04_a_users_vector_depends_on_nobody_else():
 
 
 def test_erratum_05_the_packing_is_isometric():
-    """(diagonal, √2 × off-diagonal) of u uᵀ has norm ‖u‖², so that off-diagonal noise σ/√2 costs the same."""
+    """(diagonal, √2 × off-diagonal) of u uᵀ has norm ‖u‖², so that off-diagonal noise σ/√2
+    costs the same.
+    """
     u = np.random.default_rng(0).normal(size=(50, 6))
     packed = pack(u[:, :, None] * u[:, None, :]) * isometry(6)
     assert np.linalg.norm(packed, axis=1) == pytest.approx((u**2).sum(axis=1), rel=1e-13)
@@ -79,7 +87,9 @@ def test_erratum_05_off_diagonal_noise_is_smaller_by_the_root_of_two(grade):
 
 
 def test_erratum_06_the_ridge_comes_after_the_projection():
-    """Printed is Π(G̃ + λI), whose smallest eigenvalue may be 0; Π(G̃) + λI has at least λ, so ‖x‖ ≤ ‖b‖ / λ."""
+    """Printed is Π(G̃ + λI), whose smallest eigenvalue may be 0; Π(G̃) + λI has at least λ, so
+    ‖x‖ ≤ ‖b‖ / λ.
+    """
     rng = np.random.default_rng(1)
     A = rng.normal(size=(40, 5, 5)) * 10
     A += A.transpose(0, 2, 1)
@@ -87,16 +97,26 @@ def test_erratum_06_the_ridge_comes_after_the_projection():
     x = solve_psd(A.copy(), b, ridge)
     assert (np.linalg.norm(x, axis=1) <= np.linalg.norm(b, axis=1) / 0.7 * (1 + 1e-9)).all()
     values = np.linalg.eigvalsh(A + 0.7 * np.eye(5))
-    assert (values < -0.7).any()  # the printed order projects these to 0, and their direction has no solution
+    # the printed order projects these to 0, and their direction has no solution
+    assert (values < -0.7).any()
     assert (np.maximum(np.linalg.eigvalsh(A), 0) + 0.7 >= 0.7).all()
 
 
 def test_erratum_07_noisy_counts_decide_which_items_are_frequent(monkeypatch):
-    """With much noise on the counts, the frequent items are those of the released counts, not of the data."""
+    """With much noise on the counts, the frequent items are those of the released counts, not
+    of the data.
+    """
     seen, release = {}, Session.release
-    monkeypatch.setattr(Session, "release", lambda self, name, *rest: seen.setdefault(name, release(self, name, *rest)))
+    monkeypatch.setattr(
+        Session,
+        "release",
+        lambda self, name, *rest: seen.setdefault(name, release(self, name, *rest)),
+    )
     rng = np.random.default_rng(0)
-    rows = [{int(j): float(rng.integers(1, 6)) for j in range(40) if rng.random() < 0.9 - j / 50} for _ in range(400)]
+    rows = [
+        {int(j): float(rng.integers(1, 6)) for j in range(40) if rng.random() < 0.9 - j / 50}
+        for _ in range(400)
+    ]
     model = discreet.DPALS.configure(
         factors=2,
         epsilon=1e6,
@@ -117,7 +137,9 @@ def test_erratum_07_noisy_counts_decide_which_items_are_frequent(monkeypatch):
 
 
 def dplmc(rows, G=1.3, alpha=0.7, n_items=6, steer=-1e9):
-    """R and the gradient of DPLMC for users whose vectors a public bias turns along the factors of their items."""
+    """R and the gradient of DPLMC for users whose vectors a public bias turns along the factors
+    of their items.
+    """
     V = np.repeat(np.eye(2), n_items // 2, axis=0).astype(np.float32) * 1e-3
     users = seal(make(rows, n_items), Bounds(items=n_items, rating=5.0, norm=alpha))
     users.solve(V, 1e-9, bias=np.full(n_items, steer))
@@ -125,7 +147,9 @@ def dplmc(rows, G=1.3, alpha=0.7, n_items=6, steer=-1e9):
 
 
 def test_erratum_09_the_constants_of_dplmc():
-    """Worst pairs reach √2 α₁² and 2 G α₁. The proof says 2 α₁² and 4 G α₁, and the theorem prices √8 G α₁."""
+    """Worst pairs reach √2 α₁² and 2 G α₁. The proof says 2 α₁² and 4 G α₁, and the theorem
+    prices √8 G α₁.
+    """
     G, alpha, others = 1.3, 0.7, [{1: 3.0, 4: 2.0}]
     high, low, elsewhere = {0: 1e6, 1: 1e6}, {0: -1e6, 1: -1e6}, {4: 1e6}
     stated = dplmc(others)
@@ -140,14 +164,17 @@ def test_erratum_09_the_constants_of_dplmc():
             against = other if other is not None else [[elsewhere], [low]][index]
             a, b = (dplmc(others + rows)[index] for rows in (one, against))
             assert 0.999 * most <= distance(exact(a), exact(b), a, "l2") <= most
-    theorem = [math.sqrt(2 * rho) for rho in (2 * alpha**4, 4 * G**2 * alpha**2)]  # ρ = Δ²/2 per unit of γ/ν²
+    # ρ = Δ²/2 per unit of γ/ν²
+    theorem = [math.sqrt(2 * rho) for rho in (2 * alpha**4, 4 * G**2 * alpha**2)]
     assert theorem == pytest.approx([2 * alpha**2, math.sqrt(8) * G * alpha])
     assert theorem[0] > wanted["replace-one"][0]
     assert wanted["replace-one"][1] < theorem[1] < 4 * G * alpha
 
 
 def test_erratum_10_residuals_and_vectors_are_cut_from_the_first_step_on():
-    """No first step goes free: whatever the ratings, the first gradient of a user has norm G α₁ at most."""
+    """No first step goes free: whatever the ratings, the first gradient of a user has norm G α₁
+    at most.
+    """
     for history in ({0: 1e30}, dict.fromkeys(range(6), -1e30), {0: math.inf, 3: 5.0}):
         gram, gradient = (exact(statistic) for statistic in dplmc([history], steer=0.0))
         assert np.linalg.norm(gradient) <= 1.3 * 0.7
@@ -155,15 +182,21 @@ def test_erratum_10_residuals_and_vectors_are_cut_from_the_first_step_on():
 
 
 def test_erratum_10_no_number_of_ratings_divides_the_gradient():
-    """p = |Ω|/(mn) would make everybody's share depend on everybody: two groups add up, to the last bit, instead."""
+    """p = |Ω|/(mn) would make everybody's share depend on everybody: two groups add up, to the
+    last bit, instead.
+    """
     one, two = [{0: 5.0, 1: 1.0}, {2: 3.0}], [dict.fromkeys(range(6), 4.0)] * 3
     for part in (0, 1):
-        together, first, second = (exact(dplmc(rows, steer=0.0)[part]) for rows in (one + two, one, two))
+        together, first, second = (
+            exact(dplmc(rows, steer=0.0)[part]) for rows in (one + two, one, two)
+        )
         assert np.array_equal(together, first + second)
 
 
 def test_erratum_12_the_printed_huber_release_has_no_finite_epsilon():
-    """Noise on the right-hand side only: the Gram matrices leave as they are, and that is recorded as what it is."""
+    """Noise on the right-hand side only: the Gram matrices leave as they are, and that is
+    recorded as what it is.
+    """
     users = seal(make([{0: 5.0, 1: 2.0}, {1: 4.0}], 3), Bounds(items=3, rating=5.0, norm=10.0))
     users.choose()
     users.solve(np.ones((3, 2)), 1.0)
@@ -180,7 +213,9 @@ def test_erratum_12_the_printed_huber_release_has_no_finite_epsilon():
 
 def test_every_erratum_has_its_test():
     """11, about DPLMC's start, comes with that model."""
-    text = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parents[1].rglob("test_*.py"))
+    text = "".join(
+        path.read_text(encoding="utf-8") for path in Path(__file__).parents[1].rglob("test_*.py")
+    )
     found = sorted({int(number) for number in re.findall(r"def test_erratum_(\d\d)_", text)})
     assert set(range(1, 14)) - set(found) <= {11}
     assert all(b > a for a, b in pairwise(found))

@@ -1,4 +1,6 @@
-"""Every planted fault is caught by the tests that docs/verification.md names. Run this file to write its table."""
+"""Every planted fault is caught by the tests that docs/verification.md names. Run this file to
+write its table.
+"""
 
 import re
 from pathlib import Path
@@ -24,7 +26,17 @@ class Failures:
 
 def run(tests):
     """What the first of these tests to fail says, in this process; nothing if all pass."""
-    options = ["-q", "-x", "--no-header", "--no-summary", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    options = [
+        "-q",
+        "-x",
+        "--no-header",
+        "--no-summary",
+        "--tb=short",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+    ]
     failures = Failures()
     code = int(pytest.main([*options, *(str(HERE / test) for test in tests)], plugins=[failures]))
     assert code == bool(failures.messages), f"pytest ended with {code}"  # others: nothing ran
@@ -36,7 +48,9 @@ def test_a_planted_fault_is_caught_by_each_test_named_for_it(fault):
     with planted(fault):
         for test in FAULTS[fault].caught_by:
             # by an assertion, and not because the change does not even run
-            assert re.match(r"call: (AssertionError|assert |Failed: DID NOT RAISE)", run([test])), test
+            assert re.match(r"call: (AssertionError|assert |Failed: DID NOT RAISE)", run([test])), (
+                test
+            )
 
 
 def test_without_faults_the_same_tests_pass():
@@ -59,7 +73,9 @@ def table():
 
     lines = ["| fault | in | caught by | audit |", "|---|---|---|---|"]
     for name, fault in FAULTS.items():
-        tests = "<br>".join(f"`{test.rpartition('/')[2].replace('.py::', '::')}`" for test in fault.caught_by)
+        tests = "<br>".join(
+            f"`{test.rpartition('/')[2].replace('.py::', '::')}`" for test in fault.caught_by
+        )
         audited = "flags it" if name in AUDITED else ""
         lines.append(f"| {name} | `{fault.where.replace(':', '.')}` | {tests} | {audited} |")
     return "\n".join(lines)
@@ -70,7 +86,9 @@ def test_the_page_lists_exactly_these_faults_and_tests():
     before, found, after = page.partition(table())
     assert found
     assert before.endswith("\n\n")
-    assert after == "\n" or after.startswith("\n\n"), "the table is followed by what is no row of it"
+    assert after == "\n" or after.startswith("\n\n"), (
+        "the table is followed by what is no row of it"
+    )
     # nor do rows, or halves of them, stand anywhere else
     assert "| fault " not in before + after
     assert not [line for line in (before + after).splitlines() if "::test_" in line and "|" in line]

@@ -15,7 +15,9 @@ DELTAS = [1e-15, 1e-13, 1e-10, 1e-8, 1e-6, 1e-5, 1e-3, 0.01, 0.1, 0.5]
 
 def log_delta_reference(epsilon, mu):
     epsilon, mu = mp.mpf(epsilon), mp.mpf(mu)
-    return mp.log(mp.ncdf(-epsilon / mu + mu / 2) - mp.exp(epsilon) * mp.ncdf(-epsilon / mu - mu / 2))
+    return mp.log(
+        mp.ncdf(-epsilon / mu + mu / 2) - mp.exp(epsilon) * mp.ncdf(-epsilon / mu - mu / 2)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -29,15 +31,21 @@ def test_both_directions_to_1e_9_and_on_the_safe_side(epsilon):
     for delta in DELTAS:
         target = mp.log(mp.mpf(delta))
         mu = gdp.mu(epsilon, delta)
-        exact_mu = mp.findroot(lambda m, e=epsilon, t=target: log_delta_reference(e, m) - t, mp.mpf(mu))
+        exact_mu = mp.findroot(
+            lambda m, e=epsilon, t=target: log_delta_reference(e, m) - t, mp.mpf(mu)
+        )
         assert 0 <= 1 - mp.mpf(mu) / exact_mu < 1e-9
-        assert abs(gdp.log_delta(epsilon, mu) - log_delta_reference(epsilon, mu)) < gdp.LOG_ERROR / 4
+        assert (
+            abs(gdp.log_delta(epsilon, mu) - log_delta_reference(epsilon, mu)) < gdp.LOG_ERROR / 4
+        )
         for noise in (mu, 0.7 * mu, 1.4 * mu):
             got = gdp.epsilon(noise, delta)
             if got < 1e-4:  # below the range that is promised; zero when no ε is needed
                 assert log_delta_reference(got, noise) <= target
                 continue
-            exact = mp.findroot(lambda e, m=noise, t=target: log_delta_reference(e, m) - t, mp.mpf(got))
+            exact = mp.findroot(
+                lambda e, m=noise, t=target: log_delta_reference(e, m) - t, mp.mpf(got)
+            )
             assert 0 <= mp.mpf(got) / exact - 1 < 1e-9
 
 
@@ -82,6 +90,10 @@ def test_edges():
 
 
 def test_bad_arguments_are_named():
-    for call in (lambda: gdp.epsilon(-1, 0.1), lambda: gdp.mu(1, 2), lambda: gdp.delta(float("nan"), 1)):
+    for call in (
+        lambda: gdp.epsilon(-1, 0.1),
+        lambda: gdp.mu(1, 2),
+        lambda: gdp.delta(float("nan"), 1),
+    ):
         with pytest.raises(ConfigError):
             call()

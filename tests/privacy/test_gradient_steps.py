@@ -1,4 +1,6 @@
-"""Users who follow gradients: no statistic moves by more than it says, and nobody touches anybody else."""
+"""Users who follow gradients: no statistic moves by more than it says, and nobody touches
+anybody else.
+"""
 
 import math
 
@@ -17,7 +19,9 @@ from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, flo
 N_ITEMS, RANK = 6, 2
 BOUNDS = {
     "constant": Bounds(items=10**9, rating=2.0, center=3.0, norm=0.7),
-    "own mean": Bounds(items=10**9, rating=1.0, center="user", prior_mean=3, prior_count=3, norm=2.0),
+    "own mean": Bounds(
+        items=10**9, rating=1.0, center="user", prior_mean=3, prior_count=3, norm=2.0
+    ),
     "bounded in l1": Bounds(items=10**9, rating=1.0, center=3.0, norm=1.0, norm_l1=0.8),
     "implicit": Bounds(items=10**9, norm=1.0),
 }
@@ -105,7 +109,9 @@ def assert_neighbors(rows, who, instead, bounds, way, V, b, observe, slack=0.0):
                 stated = one.sensitivity(relation, norm)
                 assert distance(*moved, one, norm) <= stated * (1 + slack), (name, relation, norm)
             if relation == "add-remove":
-                assert np.abs(moved[0] - moved[1]).max() <= one.sensitivity(relation, "inf") * (1 + slack), name
+                assert np.abs(moved[0] - moved[1]).max() <= one.sensitivity(relation, "inf") * (
+                    1 + slack
+                ), name
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
@@ -139,13 +145,19 @@ def test_neighbors(bounds, way, world, coarse):
     """Without tolerance on the grid, and up to the rounding of float32 sums for seeded noise."""
     rows, who, instead, V = world
     b = np.full(N_ITEMS, 0.5)
-    assert_neighbors(rows, who, instead, bounds, way, V, b, lambda statistic: exact(statistic, coarse))
+    assert_neighbors(
+        rows, who, instead, bounds, way, V, b, lambda statistic: exact(statistic, coarse)
+    )
     n = len(rows)
-    assert_neighbors(rows, who, instead, bounds, way, V, b, floating, slack=2 * n * (n + 3) * 2.0**-24)
+    assert_neighbors(
+        rows, who, instead, bounds, way, V, b, floating, slack=2 * n * (n + 3) * 2.0**-24
+    )
 
 
 def test_the_sensitivities_are_reached():
-    """Two users who are as far apart as the bounds allow: nothing smaller than the table is true (erratum 9)."""
+    """Two users who are as far apart as the bounds allow: nothing smaller than the table is
+    true (erratum 9).
+    """
     bounds = Bounds(items=10**9, rating=9.0, center=0.0, norm=0.5)
 
     def statistics(rows):
@@ -163,20 +175,29 @@ def test_the_sensitivities_are_reached():
         one, other = statistics(one)[name], statistics(other)[name]
         return distance(exact(one), exact(other), one, "l2")
 
-    high, low, every = [{0: 90.0}], [dict.fromkeys(range(4), -90.0)], [dict.fromkeys(range(4), 90.0)]
+    high, low, every = (
+        [{0: 90.0}],
+        [dict.fromkeys(range(4), -90.0)],
+        [dict.fromkeys(range(4), 90.0)],
+    )
     assert apart(high, [], "gradient") == pytest.approx(2.0 * 0.5, rel=1e-3)
     assert apart(high, [], "bias_gradient") == pytest.approx(2.0, rel=1e-3)
     assert apart(high, [{0: -90.0}], "bias_gradient") == pytest.approx(4.0, rel=1e-3)
     assert apart(high, [], "gram") == pytest.approx(0.25, rel=1e-3)
-    assert apart(high, [{1: 90.0}], "gram") == pytest.approx(2**0.5 * 0.25, rel=1e-3)  # orthogonal vectors
+    # orthogonal vectors
+    assert apart(high, [{1: 90.0}], "gram") == pytest.approx(2**0.5 * 0.25, rel=1e-3)
     assert apart(low, [], "size") == pytest.approx(3**0.5, rel=1e-3)
-    assert 2.1 < apart(every, [{0: -90.0}], "size") <= 5**0.5  # 5^½ for a user with a mean and without ratings
+    # 5^½ for a user with a mean and without ratings
+    assert 2.1 < apart(every, [{0: -90.0}], "size") <= 5**0.5
 
 
 def test_other_users_stay_as_they_are_to_the_last_bit():
     rng = np.random.default_rng(0)
     rows = [
-        {int(j): float(rng.integers(1, 6)) for j in rng.choice(30, rng.integers(1, 20), replace=False)}
+        {
+            int(j): float(rng.integers(1, 6))
+            for j in rng.choice(30, rng.integers(1, 20), replace=False)
+        }
         for _ in range(41)
     ]
     rows[7], rows[20] = {0: 1e30, 7: math.nan}, {}
@@ -184,7 +205,9 @@ def test_other_users_stay_as_they_are_to_the_last_bit():
         V, turn = rng.normal(size=(30, r)).astype(np.float32), rng.normal(size=(r, r))
 
         def states(rows, V=V, turn=turn, r=r):
-            walk = Descent(seal(make(rows, 30), Bounds(items=10**9, rating=2.0, center=3.0, norm=0.8)))
+            walk = Descent(
+                seal(make(rows, 30), Bounds(items=10**9, rating=2.0, center=3.0, norm=0.8))
+            )
             walk.start(0.1 * V)
             walk.look(V, 1.0)
             walk.step(0.05, turn, 0.1)
@@ -196,7 +219,9 @@ def test_other_users_stay_as_they_are_to_the_last_bit():
         everyone = states(rows)
         assert np.isfinite(everyone).all()
         for gone in (0, 7, 19, 20, 40):
-            assert np.array_equal(states(rows[:gone] + rows[gone + 1 :]), np.delete(everyone, gone, axis=0))
+            assert np.array_equal(
+                states(rows[:gone] + rows[gone + 1 :]), np.delete(everyone, gone, axis=0)
+            )
 
 
 def test_it_is_sealed_and_says_what_is_missing():

@@ -1,4 +1,6 @@
-"""The Huber mechanism and its paper: constants by quadrature, Theorem 2.1 by brute force, the GDP bound on a grid."""
+"""The Huber mechanism and its paper: constants by quadrature, Theorem 2.1 by brute force, the
+GDP bound on a grid.
+"""
 
 import math
 from itertools import pairwise
@@ -23,7 +25,9 @@ def loss(t, alpha):
 
 def moment(alpha, power):
     """∫ t^power exp(−ρ(t)) dt, the two pieces apart."""
-    center, _ = integrate.quad(lambda t: t**power * math.exp(-t * t / 2), 0, alpha, epsabs=0, epsrel=1e-13)
+    center, _ = integrate.quad(
+        lambda t: t**power * math.exp(-t * t / 2), 0, alpha, epsabs=0, epsrel=1e-13
+    )
     tail, _ = integrate.quad(
         lambda t: t**power * math.exp(-alpha * (t - alpha / 2)),
         alpha,
@@ -61,7 +65,9 @@ def test_the_limits_are_laplace_and_gauss():
     assert small.variance == pytest.approx(2.0, rel=1e-6)
     assert large.variance == pytest.approx(1.0, rel=1e-14)
     for epsilon in (0.0, 0.3, 0.9):
-        assert small.hockey_stick(epsilon, 1.0) == pytest.approx(Laplace(1.0).hockey_stick(epsilon, 1.0), abs=1e-7)
+        assert small.hockey_stick(epsilon, 1.0) == pytest.approx(
+            Laplace(1.0).hockey_stick(epsilon, 1.0), abs=1e-7
+        )
         assert large.hockey_stick(epsilon, 1.0) == pytest.approx(gdp.delta(epsilon, 1.0), abs=1e-12)
     variances = [Huber(a).variance for a in np.geomspace(0.01, 8, 60)]
     assert all(a > b for a, b in pairwise(variances))
@@ -69,7 +75,9 @@ def test_the_limits_are_laplace_and_gauss():
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 def test_theorem_2_1_by_brute_force(alpha):
-    """sup_t ρ(t + Δ) − ρ(t) = α Δ, for Δ ≤ 2α (case 1) and beyond (case 2), and nowhere above it."""
+    """sup_t ρ(t + Δ) − ρ(t) = α Δ, for Δ ≤ 2α (case 1) and beyond (case 2), and nowhere above
+    it.
+    """
     cases = {"1": alpha * np.linspace(0.01, 2.0, 40), "2": alpha * np.linspace(2.01, 12.0, 40)}
     for shifts in cases.values():
         t = np.linspace(-20 * alpha, 20 * alpha, 8001)
@@ -79,7 +87,8 @@ def test_theorem_2_1_by_brute_force(alpha):
         np.testing.assert_allclose(g.min(axis=0), -alpha * shifts, rtol=1e-9)
         for shift in shifts[::13]:
             assert Huber(alpha).epsilon(shift) == pytest.approx(alpha * shift, rel=1e-14)
-            off_densities = pld.density_epsilon([(Huber(alpha), shift, 1)])  # which underflow at some 700
+            # which underflow at some 700
+            off_densities = pld.density_epsilon([(Huber(alpha), shift, 1)])
             assert off_densities == pytest.approx(alpha * shift, rel=1e-6) or alpha * shift > 300
 
 
@@ -98,7 +107,9 @@ def test_theorem_2_1_for_vectors():
 @pytest.mark.parametrize("alpha", [0.05, *ALPHAS])
 @pytest.mark.parametrize("shift", [0.01, 0.3, 1.0, 3.0, 8.0])
 def test_the_gdp_bound_on_a_grid_of_trade_off_functions(alpha, shift):
-    """The trade-off function of a shift, F(F⁻¹(1 − p) − Δ), is nowhere below the Gaussian one, Φ(Φ⁻¹(1 − p) − Δ)."""
+    """The trade-off function of a shift, F(F⁻¹(1 − p) − Δ), is nowhere below the Gaussian one,
+    Φ(Φ⁻¹(1 − p) − Δ).
+    """
     huber = Huber(alpha)
     x = np.linspace(-12 - 12 / alpha, 12 + 12 / alpha, 6001)  # p = 1 − F(x): no inverse is needed
     errors = huber.cdf(-x)
@@ -109,7 +120,9 @@ def test_the_gdp_bound_on_a_grid_of_trade_off_functions(alpha, shift):
 
 
 def test_the_gdp_bound_for_two_coordinates():
-    """Monte Carlo of the likelihood-ratio test between t and t + (Δ, Δ'): it sees no more than μ = ‖Δ‖₂ allows."""
+    """Monte Carlo of the likelihood-ratio test between t and t + (Δ, Δ'): it sees no more than
+    μ = ‖Δ‖₂ allows.
+    """
     rng, huber = np.random.default_rng(1), Huber(0.8)
     for shift in (np.array([1.0, 1.0]), np.array([0.2, 2.0])):
         t = huber.sample((300_000, 2), rng)
@@ -134,7 +147,9 @@ def test_hockey_sticks_at_once_and_one_by_one():
     for huber, shift in ((Huber(0.3), 2.0), (Huber(3.0, 0.5), 0.2), (Huber(1.0), 0.0)):
         epsilons = np.array([-50.0, -1.0, -1e-9, 0.0, 1e-9, 0.1, 0.59, 0.6, 0.61, 5.0, 800.0])
         many = huber.hockey_sticks(epsilons, shift)
-        np.testing.assert_allclose(many, [huber.hockey_stick(float(e), shift) for e in epsilons], rtol=1e-14)
+        np.testing.assert_allclose(
+            many, [huber.hockey_stick(float(e), shift) for e in epsilons], rtol=1e-14
+        )
         assert (np.diff(many) <= 1e-15).all()
         assert ((many >= 0) & (many <= 1)).all()
 
@@ -142,7 +157,9 @@ def test_hockey_sticks_at_once_and_one_by_one():
 def test_independent_prices_of_huber_releases():
     """Pure ε off the densities, and Google's Gaussian accountant for the GDP bound."""
     event = accounting.Event("huber", 30.0, 6, 1.5, 0.1)
-    assert accounting.independent_epsilon([event], 0.0) == pytest.approx(accounting.total_pure([event]), rel=1e-6)
+    assert accounting.independent_epsilon([event], 0.0) == pytest.approx(
+        accounting.total_pure([event]), rel=1e-6
+    )
     stated = accounting.epsilon([event], 1e-5, "gdp")
     assert accounting.independent_epsilon([event], 1e-5) <= stated * (1 + 1e-3)
     assert math.isinf(accounting.independent_epsilon([accounting.Event("gaussian", 1.0)], 0.0))
@@ -158,7 +175,9 @@ def test_table_1_all_three_columns_as_printed_and_corrected():
     corrected = {1: 24.224, 2: 17.129, 3: 13.986, 4: 12.112}
     for variance, (gaussian, laplace, huber) in printed.items():
         row = papers.huber_table_1(variance)
-        assert papers.gaussian_classic(variance, 5.0, math.log10(1.25e5)) == pytest.approx(gaussian, abs=5e-4)
+        assert papers.gaussian_classic(variance, 5.0, math.log10(1.25e5)) == pytest.approx(
+            gaussian, abs=5e-4
+        )
         assert row["gaussian"] == pytest.approx(corrected[variance], abs=5e-4)
         assert row["laplace"] == pytest.approx(laplace, abs=5e-4)
         assert row["huber"] == pytest.approx(huber, abs=0.02)  # the paper's α has two digits

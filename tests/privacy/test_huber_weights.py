@@ -1,4 +1,6 @@
-"""Huber weights stay behind glass and keep every bound: both relations, ℓ₁ and ℓ₂, adversarial people."""
+"""Huber weights stay behind glass and keep every bound: both relations, ℓ₁ and ℓ₂, adversarial
+people.
+"""
 
 import math
 
@@ -17,13 +19,32 @@ from discreet.privacy.release.unsafe import under_noised
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.huber_weights import huber_weights, huber_weights_numpy, reweight
-from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, prepared, quick, rarest, uniform, weigh
+from support.sealed_helpers import (
+    NORMS,
+    RELATIONS,
+    distance,
+    exact,
+    floating,
+    prepared,
+    quick,
+    rarest,
+    uniform,
+    weigh,
+)
 
 N_ITEMS = 6
 CASES = {
-    "l2": (Bounds(items=3, rating=0.9, center="user", prior_mean=3, prior_count=2, norm=0.7), uniform, 0.0),
+    "l2": (
+        Bounds(items=3, rating=0.9, center="user", prior_mean=3, prior_count=2, norm=0.7),
+        uniform,
+        0.0,
+    ),
     "l1": (Bounds(items=3, rating=0.5, center=3.0, norm=1.0, norm_l1=0.8), rarest, 0.0),
-    "l1 with intercept": (Bounds(items=2, rating=1.3, center="user", norm=1.0, norm_l1=1.0), uniform, 0.5),
+    "l1 with intercept": (
+        Bounds(items=2, rating=1.3, center="user", norm=1.0, norm_l1=1.0),
+        uniform,
+        0.5,
+    ),
     "l2 with intercept": (Bounds(items=4, rating=1.3, center=3.0, norm=1.0), uniform, 0.5),
     "weights": (Bounds(weight=1.7, rating=1.0, center="user", norm=0.5, norm_l1=0.7), weigh, 0.0),
     "unbounded, as good as": (Bounds(items=50, rating=1e9, norm=1e9), uniform, 0.0),
@@ -48,7 +69,15 @@ def quickly():
 
 def robust(rows, case, V, alpha, ids=None):
     bounds, steps, intercept = CASES[case]
-    users = prepared(rows, N_ITEMS, bounds, V, steps, ids=IDS[: len(rows)] if ids is None else ids, intercept=intercept)
+    users = prepared(
+        rows,
+        N_ITEMS,
+        bounds,
+        V,
+        steps,
+        ids=IDS[: len(rows)] if ids is None else ids,
+        intercept=intercept,
+    )
     W = np.column_stack([np.full(N_ITEMS, 0.7), V]) if intercept else V
     return reweight(users, W, alpha)
 
@@ -56,7 +85,9 @@ def robust(rows, case, V, alpha, ids=None):
 def assert_neighbors(rows, who, instead, case, V, alpha, observe):
     ids = IDS[: len(rows)]
     other = {
-        "add-remove": robust(rows[:who] + rows[who + 1 :], case, V, alpha, ids[:who] + ids[who + 1 :]),
+        "add-remove": robust(
+            rows[:who] + rows[who + 1 :], case, V, alpha, ids[:who] + ids[who + 1 :]
+        ),
         "replace-one": robust([*rows[:who], instead, *rows[who + 1 :]], case, V, alpha),
     }
     before = robust(rows, case, V, alpha)
@@ -79,7 +110,9 @@ def assert_neighbors(rows, who, instead, case, V, alpha, observe):
 def test_neighbors(case, data):
     rows = data.draw(st.lists(histories | giants, min_size=1, max_size=4))
     who = data.draw(st.integers(0, len(rows) - 1))
-    V = np.random.default_rng(data.draw(st.integers(0, 99))).normal(size=(N_ITEMS, data.draw(st.integers(1, 3))))
+    V = np.random.default_rng(data.draw(st.integers(0, 99))).normal(
+        size=(N_ITEMS, data.draw(st.integers(1, 3)))
+    )
     V *= data.draw(st.sampled_from([0.0, 0.1, 1.0, 1e9]))
     alpha = data.draw(st.sampled_from([1e-9, 0.3, 1.0, 1e9]))
     observe = data.draw(st.sampled_from([exact, floating]))
@@ -106,7 +139,9 @@ def test_adversaries(case, alpha):
 def test_weights_are_reached_and_never_exceed_one():
     """A residual within α has weight 1, one of twice α has ½: and the sums show it."""
     rows = [{0: 3.0}, {1: 1.0}]
-    users = prepared(rows, 2, Bounds(items=2, rating=5.0, norm=1.0), np.zeros((2, 1)), uniform, intercept=0.999)
+    users = prepared(
+        rows, 2, Bounds(items=2, rating=5.0, norm=1.0), np.zeros((2, 1)), uniform, intercept=0.999
+    )
     plain = floating(users.item_sums())
     V = np.array([[0.0, 0.0], [1.0, 0.0]])  # predicts 0 and nearly 1
     weighted = floating(reweight(users, V, 1.5).item_sums())
@@ -120,7 +155,11 @@ def test_weights_are_reached_and_never_exceed_one():
 def test_the_kernel_is_its_numpy_twin_and_nobody_changes_another():
     rng = np.random.default_rng(3)
     n, U, V = 5000, rng.normal(size=(50, 7)).astype(np.float32), rng.normal(size=(20, 7))
-    item, user, value = rng.integers(0, 20, n), rng.integers(0, 50, n).astype(np.int32), rng.normal(size=n)
+    item, user, value = (
+        rng.integers(0, 20, n),
+        rng.integers(0, 50, n).astype(np.int32),
+        rng.normal(size=n),
+    )
     value[7], U[3] = np.nan, np.inf
     expected = huber_weights_numpy(item, user, value, U, V, 0.8)
     found = huber_weights(item, user, value, U, V, 0.8)
@@ -129,7 +168,9 @@ def test_the_kernel_is_its_numpy_twin_and_nobody_changes_another():
     assert found.max() == 1.0
     for threads in (1, 3):
         set_threads(threads)
-        assert np.array_equal(huber_weights(item[100:], user[100:], value[100:], U, V, 0.8), found[100:])
+        assert np.array_equal(
+            huber_weights(item[100:], user[100:], value[100:], U, V, 0.8), found[100:]
+        )
 
 
 def test_bad_arguments():
@@ -144,7 +185,9 @@ def test_under_noised_is_recorded_before_and_makes_epsilon_infinite():
     users = prepared([{0: 1.0}], 2, Bounds(items=1, rating=1.0), np.eye(2), uniform)
     session = Session(Plan((), Budget(1.0)), "seeded", 0)
     statistic, noise = users.item_sums(), Huber(3.0)
-    draws = [under_noised(session, "sum", statistic, noise, np.random.default_rng(i)) for i in range(400)]
+    draws = [
+        under_noised(session, "sum", statistic, noise, np.random.default_rng(i)) for i in range(400)
+    ]
     entry = session.ledger.entries[0]
     assert (entry.mechanism, entry.alpha, entry.unsafe) == ("huber", 3.0, True)
     assert entry.noise_multiplier * entry.sensitivity == pytest.approx(noise.standard_deviation)

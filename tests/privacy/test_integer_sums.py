@@ -27,7 +27,10 @@ def quickly():
 
 def crowd_of(n):
     rng = np.random.default_rng(2)
-    rows = [{int(j): float(rng.normal(0, 3)) for j in rng.choice(N_ITEMS, 4, replace=False)} for _ in range(n)]
+    rows = [
+        {int(j): float(rng.normal(0, 3)) for j in rng.choice(N_ITEMS, 4, replace=False)}
+        for _ in range(n)
+    ]
     users = seal(make(rows, N_ITEMS), Bounds(items=3, rating=2.0, norm=0.7))
     uniform(users)
     users.solve(V, 0.1)
@@ -41,7 +44,11 @@ def everything(users):
     walk = Descent(users)
     walk.weigh(np.ones(N_ITEMS))
     walk.look(V, 1.3)
-    found |= {"descent gradient": walk.gradient(), "bias gradient": walk.bias_gradient(), "gram": walk.gram()}
+    found |= {
+        "descent gradient": walk.gradient(),
+        "bias gradient": walk.bias_gradient(),
+        "gram": walk.gram(),
+    }
     found |= {"counts": walk.counts(), "size": walk.size(2.0)}
     left = residuals_of(users)
     found |= {"residual covariance": left.covariance(0.9), "pair counts": left.pair_counts()}
@@ -97,11 +104,15 @@ def test_sums_beyond_the_reach_of_float64_are_exact(monkeypatch):
     assert float(3 * most) != 3 * most
     assert integer_sums.units_at(np.zeros(3, np.int32), entries, 2, 1.0).tolist() == [3 * most, 0]
     indptr = np.array([0, 0, 3, 3])
-    sums = integer_sums.by_segments(indptr, lambda cuts: np.array([[entries[a:b].sum()] for a, b in pairwise(cuts)]))
+    sums = integer_sums.by_segments(
+        indptr, lambda cuts: np.array([[entries[a:b].sum()] for a, b in pairwise(cuts)])
+    )
     assert sums.tolist() == [[0], [3 * most], [0]]
 
 
-@pytest.mark.parametrize("indptr", [[0], [0, 0], [0, 5], [3, 3, 8, 9], [0, 4, 4, 4, 12, 13], [2, 2, 2]])
+@pytest.mark.parametrize(
+    "indptr", [[0], [0, 0], [0, 5], [3, 3, 8, 9], [0, 4, 4, 4, 12, 13], [2, 2, 2]]
+)
 @pytest.mark.parametrize("chunk", [1, 3, 4, 100])
 def test_segments_are_those_of_the_rows(indptr, chunk, monkeypatch):
     monkeypatch.setattr(integer_sums, "CHUNK", chunk)

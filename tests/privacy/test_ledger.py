@@ -48,9 +48,25 @@ def test_round_trip(ledger, path):
 
 def test_file_has_the_promised_fields(path):
     document = json.loads(path.read_text())
-    assert {"plan", "entries", "assumptions", "epsilon", "delta", "neighboring", "accountant"} <= set(document)
+    assert {
+        "plan",
+        "entries",
+        "assumptions",
+        "epsilon",
+        "delta",
+        "neighboring",
+        "accountant",
+    } <= set(document)
     for entry in document["entries"]:
-        assert {"name", "mechanism", "sensitivity", "noise_multiplier", "shape", "where", "sequence"} <= set(entry)
+        assert {
+            "name",
+            "mechanism",
+            "sensitivity",
+            "noise_multiplier",
+            "shape",
+            "where",
+            "sequence",
+        } <= set(entry)
     assert document["library"]["name"] == "discreet"
     assert document["epsilon"] <= 2.0
 
@@ -110,7 +126,12 @@ def test_the_number_of_people_is_sealed(ledger):
     assert Ledger.from_dict(written).people == ledger.people
     check_chain(written)
     without = {name: value for name, value in written.items() if name != "people"}
-    for edited in (written | {"people": 10.0}, written | {"people": None}, written | {"people": "many"}, without):
+    for edited in (
+        written | {"people": 10.0},
+        written | {"people": None},
+        written | {"people": "many"},
+        without,
+    ):
         with pytest.raises(PrivacyError, match="number of people"):
             Ledger.from_dict(edited)
         with pytest.raises(PrivacyError, match="breaks the seal"):
@@ -145,7 +166,14 @@ def test_entries_cannot_be_taken_back(ledger):
 
 def test_an_unsafe_entry_makes_epsilon_infinite(ledger, tmp_path):
     ledger.record(
-        "peek", mechanism="none", sensitivity=1.0, norm="l2", noise_multiplier=0.0, shape=(), where="x:1", unsafe=True
+        "peek",
+        mechanism="none",
+        sensitivity=1.0,
+        norm="l2",
+        noise_multiplier=0.0,
+        shape=(),
+        where="x:1",
+        unsafe=True,
     )
     for accountant in accounting.ACCOUNTANTS:
         assert ledger.price(accountant).epsilon == math.inf

@@ -1,4 +1,6 @@
-"""Noise and price in one value: densities, sampling, and every price against quadrature or another accountant."""
+"""Noise and price in one value: densities, sampling, and every price against quadrature or
+another accountant.
+"""
 
 import math
 
@@ -18,10 +20,14 @@ def test_density_integrates_to_the_cdf_and_the_variance(mechanism):
     kinks = [-2.6, 0.0, 2.6, -0.4, 0.4, 1.5, -1.5]
     total, _ = integrate.quad(mechanism.density, -80, 80, points=kinks, limit=400)
     assert total == pytest.approx(1, abs=1e-9)
-    second, _ = integrate.quad(lambda x: x * x * mechanism.density(x), -150, 150, points=kinks, limit=800)
+    second, _ = integrate.quad(
+        lambda x: x * x * mechanism.density(x), -150, 150, points=kinks, limit=800
+    )
     assert second == pytest.approx(mechanism.variance, rel=1e-8)
     for x in (-5.0, -1.0, -0.1, 0.0, 0.7, 4.0):
-        below, _ = integrate.quad(mechanism.density, -80, x, points=[k for k in kinks if k < x], limit=400)
+        below, _ = integrate.quad(
+            mechanism.density, -80, x, points=[k for k in kinks if k < x], limit=400
+        )
         assert mechanism.cdf(x) == pytest.approx(below, abs=1e-9)
 
 
@@ -38,8 +44,12 @@ def test_samples_follow_the_cdf(mechanism):
 @pytest.mark.parametrize("epsilon", [-2.0, -0.1, 0.0, 0.2, 1.0, 3.0])
 def test_hockey_stick_is_the_integral_it_stands_for(mechanism, sensitivity, epsilon):
     x = np.linspace(-60, 60, 1_200_001)
-    excess = np.maximum(0, mechanism.density(x) - math.exp(epsilon) * mechanism.density(x - sensitivity))
-    assert mechanism.hockey_stick(epsilon, sensitivity) == pytest.approx(np.trapezoid(excess, x), abs=2e-7)
+    excess = np.maximum(
+        0, mechanism.density(x) - math.exp(epsilon) * mechanism.density(x - sensitivity)
+    )
+    assert mechanism.hockey_stick(epsilon, sensitivity) == pytest.approx(
+        np.trapezoid(excess, x), abs=2e-7
+    )
 
 
 @pytest.mark.parametrize("mechanism", ALL, ids=str)
@@ -60,7 +70,10 @@ def test_rdp_is_never_below_the_integral_and_close_to_it(mechanism, order):
 def test_unit_huber_noise_is_hidden_at_least_as_well_as_by_the_gaussian(alpha, sensitivity):
     huber = Huber(alpha)
     for epsilon in (0.0, 0.05, 0.5, 1.0, 3.0, 8.0):
-        assert huber.hockey_stick(epsilon, sensitivity) <= gdp.delta(epsilon, huber.mu(sensitivity)) + 1e-15
+        assert (
+            huber.hockey_stick(epsilon, sensitivity)
+            <= gdp.delta(epsilon, huber.mu(sensitivity)) + 1e-15
+        )
 
 
 @pytest.mark.parametrize("epsilon", [1e-10, 1e-3, 0.5, 2.0, 10.0, 40.0, 900.0])
@@ -70,7 +83,9 @@ def test_pure_epsilon_as_gdp_dominates_randomized_response(epsilon):
         e = part * epsilon
         response = -math.expm1(e - epsilon) / (1 + math.exp(-epsilon))
         assert gdp.delta(e, mu) >= response * (1 - 1e-9)
-    assert gdp.delta(0.0, mu) == pytest.approx(-math.expm1(-epsilon) / (1 + math.exp(-epsilon)), rel=1e-7)
+    assert gdp.delta(0.0, mu) == pytest.approx(
+        -math.expm1(-epsilon) / (1 + math.exp(-epsilon)), rel=1e-7
+    )
 
 
 @pytest.mark.parametrize("noise", [Laplace(0.8), Huber(0.9)], ids=str)
@@ -82,7 +97,9 @@ def test_one_coordinate_is_the_worst_case(noise):
         shift = np.array([0.7, 0.8])
         loss = np.log(noise.density(t) / noise.density(t - shift)).sum(axis=1)
         two = np.maximum(0, 1 - np.exp(epsilon - loss))
-        assert two.mean() - 5 * two.std() / math.sqrt(len(t)) <= noise.hockey_stick(epsilon, shift.sum())
+        assert two.mean() - 5 * two.std() / math.sqrt(len(t)) <= noise.hockey_stick(
+            epsilon, shift.sum()
+        )
 
 
 def test_huber_limits():
@@ -95,7 +112,9 @@ def test_huber_limits():
 @pytest.mark.parametrize("variance", [1.0001, 1.2, 2.0, 4.0, 50.0, 1e4])
 @pytest.mark.parametrize("scale", [1.0, 0.2, 30.0])
 def test_alpha_for_a_wanted_variance(variance, scale):
-    assert Huber.with_variance(variance * scale**2, scale).variance == pytest.approx(variance * scale**2, rel=1e-9)
+    assert Huber.with_variance(variance * scale**2, scale).variance == pytest.approx(
+        variance * scale**2, rel=1e-9
+    )
 
 
 def test_named_by_standard_deviation():

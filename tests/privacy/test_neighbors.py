@@ -1,4 +1,6 @@
-"""Drop a user, or exchange its whole history: no statistic moves by more than it says, whatever the user is like."""
+"""Drop a user, or exchange its whole history: no statistic moves by more than it says, whatever
+the user is like.
+"""
 
 import datetime
 import math
@@ -38,15 +40,24 @@ from support.sealed_helpers import (
 
 N_ITEMS = 6
 CASES = {
-    "own mean, uniform": (Bounds(items=3, rating=0.9, center="user", prior_mean=3, prior_count=2, norm=0.7), uniform),
+    "own mean, uniform": (
+        Bounds(items=3, rating=0.9, center="user", prior_mean=3, prior_count=2, norm=0.7),
+        uniform,
+    ),
     "constant, rarest": (Bounds(items=2, rating=1.5, center=3.0, norm=2.0), rarest),
-    "vectors bounded in l1": (Bounds(items=3, rating=0.5, center=3.0, norm=1.0, norm_l1=0.8), rarest),
+    "vectors bounded in l1": (
+        Bounds(items=3, rating=0.5, center=3.0, norm=1.0, norm_l1=0.8),
+        rarest,
+    ),
     "weight budget": (Bounds(weight=1.7, rating=1.0, center="user", norm=0.5, norm_l1=0.7), weigh),
     "weights and items": (Bounds(items=2, weight=0.5, rating=1.0), uniform),
     "implicit": (Bounds(items=3, norm=3.0), uniform),
     "implicit, weight budget": (Bounds(weight=2.0), weigh),
     "more items allowed than there are": (Bounds(items=50, rating=2.0, center=1.0), uniform),
-    "restricted and recentered": (Bounds(items=2, rating=1.0, center="user"), restrict_recenter_rarest),
+    "restricted and recentered": (
+        Bounds(items=2, rating=1.0, center="user"),
+        restrict_recenter_rarest,
+    ),
     "intercept": (Bounds(items=3, rating=1.0, center=3.0, norm=0.8), rarest, 0.5),
     "intercept, bounded in l1": (Bounds(items=3, norm=0.8, norm_l1=1.0), uniform, 0.5),
 }
@@ -75,7 +86,9 @@ IDS = [
 
 @dataclass
 class World:
-    """Users, one of whom will go or change, and the public values that everything is computed with."""
+    """Users, one of whom will go or change, and the public values that everything is computed
+    with.
+    """
 
     rows: list
     who: int
@@ -93,7 +106,15 @@ class World:
         if without:
             del rows[self.who], ids[self.who]
         return prepared(
-            rows, N_ITEMS, bounds, self.V, steps, ids=ids, ridge=self.ridge, bias=self.bias, intercept=sum(intercept)
+            rows,
+            N_ITEMS,
+            bounds,
+            self.V,
+            steps,
+            ids=ids,
+            ridge=self.ridge,
+            bias=self.bias,
+            intercept=sum(intercept),
         )
 
 
@@ -106,7 +127,9 @@ giants = st.lists(values, min_size=N_ITEMS, max_size=N_ITEMS).map(lambda v: dict
 def worlds(draw, dtype):
     rows = draw(st.lists(histories | giants, min_size=1, max_size=5))
     rank, seed = draw(st.integers(1, 3)), draw(st.integers(0, 999))
-    V = np.random.default_rng(seed).normal(size=(N_ITEMS, rank)) * draw(st.sampled_from([0.0, 1e-18, 0.1, 1.0, 1e18]))
+    V = np.random.default_rng(seed).normal(size=(N_ITEMS, rank)) * draw(
+        st.sampled_from([0.0, 1e-18, 0.1, 1.0, 1e18])
+    )
     bias = draw(st.none() | st.sampled_from([-1e6, 0.5]).map(lambda b: np.full(N_ITEMS, b)))
     return World(
         rows,
@@ -125,7 +148,9 @@ def quickly():
 
 
 def assert_neighbors(world, case, observe, slack=0.0):
-    """`observe` turns a statistic into numbers; they move by no more than stated, in both relations and norms."""
+    """`observe` turns a statistic into numbers; they move by no more than stated, in both
+    relations and norms.
+    """
     before, after = (
         world.users(case),
         {
@@ -142,9 +167,15 @@ def assert_neighbors(world, case, observe, slack=0.0):
             assert np.isfinite(other).all(), name
             for norm in NORMS:
                 stated = statistic.sensitivity(relation, norm)
-                assert distance(whole, other, statistic, norm) <= stated * (1 + slack), (name, relation, norm)
+                assert distance(whole, other, statistic, norm) <= stated * (1 + slack), (
+                    name,
+                    relation,
+                    norm,
+                )
             if relation == "add-remove":
-                assert np.abs(whole - other).max() <= statistic.sensitivity(relation, "inf") * (1 + slack), name
+                assert np.abs(whole - other).max() <= statistic.sensitivity(relation, "inf") * (
+                    1 + slack
+                ), name
 
 
 SETTINGS = settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
@@ -164,7 +195,9 @@ def test_neighbors_on_the_grid(case, deviation, data):
 @SETTINGS
 @given(world=worlds(np.float64))
 def test_neighbors_in_float64(case, world):
-    """Rounding in float64 is ten orders of magnitude below what contributions are shaved by: no tolerance either."""
+    """Rounding in float64 is ten orders of magnitude below what contributions are shaved by: no
+    tolerance either.
+    """
     assert_neighbors(world, case, floating)
 
 
@@ -172,15 +205,18 @@ def test_neighbors_in_float64(case, world):
 @SETTINGS
 @given(world=worlds(np.float32))
 def test_neighbors_in_float32_up_to_its_rounding(case, world):
-    """Seeded noise works on float32 sums. With n users of norm Δ at most, a sum of n terms is off by n·2⁻²⁴·nΔ.
+    """Seeded noise works on float32 sums. With n users of norm Δ at most, a sum of n terms is off
+    by n·2⁻²⁴·nΔ.
 
-    That is little for the few users here and more than Δ for a few thousand: the reason why it is a research mode.
+    That is little for the few users here and more than Δ for a few thousand: the reason why it is a
+    research mode.
     """
     n = len(world.rows)
     assert_neighbors(world, case, floating, slack=2 * n * (n + 3) * 2.0**-24)
 
 
-# ---------------------------------------------------------------------- the same without chance, one adversary each
+# ---------------------------------------------------------------------- the same without chance,
+# one adversary each
 
 EVERYTHING = dict.fromkeys(range(N_ITEMS), 5.0)
 ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 2.0, 3: 3.0, 5: 1.0}, {0: 2.0}]
@@ -214,7 +250,8 @@ def test_the_only_user_may_go(case):
         assert_neighbors(World([adversary], 0, EVERYTHING, np.eye(N_ITEMS, 2)), case, exact)
 
 
-# ---------------------------------------------------------------------- nothing about one user depends on another
+# ---------------------------------------------------------------------- nothing about one user
+# depends on another
 
 
 def own(users):
@@ -223,26 +260,39 @@ def own(users):
     U = rows["vectors"]
     item = np.repeat(np.arange(users.n_items), np.diff(rows["by_item"]))
     history = [
-        (rows.indices[a:b].tobytes(), rows.values[a:b].tobytes(), rows.mean[i].tobytes(), U[i].tobytes())
+        (
+            rows.indices[a:b].tobytes(),
+            rows.values[a:b].tobytes(),
+            rows.mean[i].tobytes(),
+            U[i].tobytes(),
+        )
         for i, (a, b) in enumerate(pairwise(rows.indptr))
     ]
     given = [[] for _ in history]
     for who, *what in zip(
-        *(array.tolist() for array in (rows["user"], item, rows["value"], rows["weight"])), strict=True
+        *(array.tolist() for array in (rows["user"], item, rows["value"], rows["weight"])),
+        strict=True,
     ):
         given[who].append(what)
     return list(zip(history, given, strict=True))
 
 
 @pytest.mark.parametrize("path", ["vector", "plain"])
-@pytest.mark.parametrize(("rank", "dtype"), [(1, "f4"), (3, "f4"), (17, "f4"), (100, "f4"), (5, "f8"), (128, "f8")])
+@pytest.mark.parametrize(
+    ("rank", "dtype"), [(1, "f4"), (3, "f4"), (17, "f4"), (100, "f4"), (5, "f8"), (128, "f8")]
+)
 @pytest.mark.parametrize("unobserved", [0.0, 0.3])
 def test_other_users_stay_as_they_are_to_the_last_bit(path, rank, dtype, unobserved, monkeypatch):
-    """Vectors are solved several at a time, from some rank on sorted by length: nobody in a group touches another."""
+    """Vectors are solved several at a time, from some rank on sorted by length: nobody in a
+    group touches another.
+    """
     monkeypatch.setenv("DISCREET_KERNELS", path)
     rng = np.random.default_rng(rank)
     rows = [
-        {int(j): float(rng.integers(1, 6)) for j in rng.choice(40, rng.integers(1, 30), replace=False)}
+        {
+            int(j): float(rng.integers(1, 6))
+            for j in rng.choice(40, rng.integers(1, 30), replace=False)
+        }
         for _ in range(37)
     ]
     rows[5], rows[18] = {0: 1e30, 7: math.nan, 9: -3.4e38}, {}
@@ -252,18 +302,31 @@ def test_other_users_stay_as_they_are_to_the_last_bit(path, rank, dtype, unobser
     everyone = own(prepared(rows, 40, bounds, V, uniform, ids=ids, **more))
     for gone in (0, 1, 5, 7, 8, 12, 17, 18, 23, 30, 36):
         without = [part[:gone] + part[gone + 1 :] for part in (rows, ids, everyone)]
-        assert own(prepared(without[0], 40, bounds, V, uniform, ids=without[1], **more)) == without[2]
+        assert (
+            own(prepared(without[0], 40, bounds, V, uniform, ids=without[1], **more)) == without[2]
+        )
 
 
 @pytest.mark.parametrize("steps", [uniform, rarest])
 def test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read(steps):
-    """One user called "x" turns a column of numbers into text; the others are still the same people."""
+    """One user called "x" turns a column of numbers into text; the others are still the same
+    people.
+    """
     rows, bounds, V = [EVERYTHING] * 4, Bounds(items=2), np.eye(N_ITEMS, 2)
     numbers = own(prepared(rows, N_ITEMS, bounds, V, steps, ids=[7, -3, 0, 2**40]))
-    for ids in (["7", "-3", "0", str(2**40), "x"], [7.0, -3.0, 0.0, float(2**40), 7.5], ["007", "-3.0", "+0", 2**40]):
-        assert own(prepared([*rows, {}][: len(ids)], N_ITEMS, bounds, V, steps, ids=ids))[:4] == numbers
+    for ids in (
+        ["7", "-3", "0", str(2**40), "x"],
+        [7.0, -3.0, 0.0, float(2**40), 7.5],
+        ["007", "-3.0", "+0", 2**40],
+    ):
+        assert (
+            own(prepared([*rows, {}][: len(ids)], N_ITEMS, bounds, V, steps, ids=ids))[:4]
+            == numbers
+        )
     as_read = Ratings.from_arrays(np.repeat([0, 7], 6), [*range(6)] * 2, item_ids=range(6))
-    with_x = Ratings.from_arrays([*np.repeat(["0", "7"], 6), "x"], [*range(6)] * 2 + [0], item_ids=range(6))
+    with_x = Ratings.from_arrays(
+        [*np.repeat(["0", "7"], 6), "x"], [*range(6)] * 2 + [0], item_ids=range(6)
+    )
     chosen = []
     for ratings in (as_read, with_x):
         users = seal(ratings, bounds)
@@ -275,10 +338,35 @@ def test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read(st
 
 def test_ids_become_whole_numbers_or_stay_text_and_never_pass_through_floats():
     """Hexadecimal ids such as 1e999999 are no numbers, and two long numbers are two."""
-    different = ["1e999999", "2e999999", "12e40", "120e39", "0x1f", "31", "1_000", "1000", "nan", "inf", "-inf", "7.5"]
+    different = [
+        "1e999999",
+        "2e999999",
+        "12e40",
+        "120e39",
+        "0x1f",
+        "31",
+        "1_000",
+        "1000",
+        "nan",
+        "inf",
+        "-inf",
+        "7.5",
+    ]
     different += [str(10**30), str(10**30 + 1), "0.1", "0.10000000000000001", "١", "Ⅶ"]
     assert len({int(key) for key in user_keys(np.array(different, object), 0)}) == len(different)
-    written = ["7", "07", "7.0", "+7", " 7 ", 7, 7.0, np.int8(7), np.float32(7), Decimal("7.00"), Fraction(7)]
+    written = [
+        "7",
+        "07",
+        "7.0",
+        "+7",
+        " 7 ",
+        7,
+        7.0,
+        np.int8(7),
+        np.float32(7),
+        Decimal("7.00"),
+        Fraction(7),
+    ]
     assert len({int(key) for key in user_keys(np.fromiter(written, object, len(written)), 0)}) == 1
 
 
@@ -287,7 +375,9 @@ def test_picking_equals_its_numpy_twin(k):
     rng = np.random.default_rng(k)
     counts = rng.integers(0, 12, 300)
     indptr = np.concatenate([[0], np.cumsum(counts)])
-    items = np.concatenate([np.sort(rng.choice(50, c, replace=False)) for c in counts]).astype(np.int32)
+    items = np.concatenate([np.sort(rng.choice(50, c, replace=False)) for c in counts]).astype(
+        np.int32
+    )
     keys = user_keys(np.arange(300) - 150, 5)
     for priority in (np.zeros(50), rng.integers(0, 3, 50).astype(float), rng.normal(size=50)):
         for draw in (0, 1, 2**31 - 1):
@@ -300,12 +390,16 @@ def test_picking_equals_its_numpy_twin(k):
 def test_choices_differ_between_users_draws_and_seeds():
     V = np.eye(40, 2)
     first, other = (
-        prepared([dict.fromkeys(range(40), 1.0)] * 300, 40, Bounds(items=10), V, uniform, seed=seed) for seed in (0, 1)
+        prepared([dict.fromkeys(range(40), 1.0)] * 300, 40, Bounds(items=10), V, uniform, seed=seed)
+        for seed in (0, 1)
     )
     again = seal(make([dict.fromkeys(range(40), 1.0)] * 300, 40), Bounds(items=10))
     again.choose(draw=1)
     again.solve(V, 1.0)
-    chosen = [[tuple(what[0] for what in given) for _, given in own(users)] for users in (first, other, again)]
+    chosen = [
+        [tuple(what[0] for what in given) for _, given in own(users)]
+        for users in (first, other, again)
+    ]
     assert all(len(set(sample)) == 10 for sets in chosen for sample in sets)
     for sets in chosen:  # each item is drawn by 75 ± 7.5 users
         assert np.abs(np.bincount(np.concatenate(sets), minlength=40) - 75).max() < 5.5 * 7.5
@@ -316,15 +410,26 @@ def test_choices_differ_between_users_draws_and_seeds():
 def test_any_number_of_threads_and_any_block_give_the_same_bits():
     rng = np.random.default_rng(4)
     rows = [
-        {int(j): float(rng.integers(1, 6)) for j in rng.choice(30, rng.integers(1, 20), replace=False)}
+        {
+            int(j): float(rng.integers(1, 6))
+            for j in rng.choice(30, rng.integers(1, 20), replace=False)
+        }
         for _ in range(400)
     ]
-    V, bounds = rng.normal(size=(30, 5)).astype(np.float32), Bounds(items=6, rating=1.0, center="user", norm=0.4)
+    V, bounds = (
+        rng.normal(size=(30, 5)).astype(np.float32),
+        Bounds(items=6, rating=1.0, center="user", norm=0.4),
+    )
     seen = []
     for count in (1, 2, 5):
         set_threads(count)
         users = prepared(rows, 30, bounds, V, uniform)
-        seen.append({name: (exact(ask(users, V)), floating(ask(users, V))) for name, ask in STATISTICS.items()})
+        seen.append(
+            {
+                name: (exact(ask(users, V)), floating(ask(users, V)))
+                for name, ask in STATISTICS.items()
+            }
+        )
     for name in STATISTICS:
         for parallel in seen[1:]:
             assert np.array_equal(seen[0][name][0], parallel[name][0]), name
@@ -335,5 +440,7 @@ def test_any_number_of_threads_and_any_block_give_the_same_bits():
             whole = statistic.compute(KEY, grid=grid)
             assert whole.shape == statistic.shape
             cuts = [*range(0, len(whole), 7), len(whole)]
-            blocks = [statistic.compute(KEY, grid=grid, rows=slice(a, b)) for a, b in pairwise(cuts)]
+            blocks = [
+                statistic.compute(KEY, grid=grid, rows=slice(a, b)) for a, b in pairwise(cuts)
+            ]
             assert np.array_equal(np.concatenate(blocks), whole), name

@@ -1,4 +1,6 @@
-"""Two grades of noise against the exact laws. Secure draws have no seed: each test allows a false alarm in 1e6."""
+"""Two grades of noise against the exact laws. Secure draws have no seed: each test allows a
+false alarm in 1e6.
+"""
 
 import copy
 import math
@@ -32,7 +34,9 @@ def chi_square(draws, cdf):
     observed = np.append(observed[keep], observed[~keep].sum())
     expected = np.append(expected[keep], expected[~keep].sum())
     keep = expected > 0
-    return stats.chisquare(observed[keep], expected[keep] * observed[keep].sum() / expected[keep].sum()).pvalue
+    return stats.chisquare(
+        observed[keep], expected[keep] * observed[keep].sum() / expected[keep].sum()
+    ).pvalue
 
 
 @pytest.mark.parametrize("sigma", [0.4, 1.0, 3.7, 20.0])
@@ -81,7 +85,9 @@ def test_low_bits_are_fair(sigma):
 
 
 def test_pending_draws_do_not_distort_the_law(monkeypatch):
-    """With three digits of doubt in five, most draws go through the specification; the law stays."""
+    """With three digits of doubt in five, most draws go through the specification; the law
+    stays.
+    """
     from discreet.privacy.noise import gaussian_spec as exact
     from discreet.privacy.noise import sampler
 
@@ -101,7 +107,8 @@ def test_pending_draws_do_not_distort_the_law(monkeypatch):
 
 def test_one_sigma_per_column_whatever_the_blocks():
     sigmas = np.array([1.0, 100.0, 1e4])
-    draws = SecureNoise(2).gaussian((noise.BLOCK // 3 + 50_000, 3), sigmas)  # the second block begins inside a row
+    # the second block begins inside a row
+    draws = SecureNoise(2).gaussian((noise.BLOCK // 3 + 50_000, 3), sigmas)
     for rows in (draws[:50_000], draws[-50_000:]):
         assert rows.std(axis=0) == pytest.approx(np.sqrt(sigmas**2 + 1 / 12), rel=0.03)
 
@@ -228,7 +235,9 @@ def test_empty_and_scalar_shapes():
 def test_seeded_noise_follows_the_law_and_the_seed(mechanism, dtype):
     def draw(seed, threads=1):
         source = SeededNoise(seed, threads)
-        return np.stack([source.add(np.zeros(noise.BLOCK + 1000, dtype), mechanism) for _ in range(2)])
+        return np.stack(
+            [source.add(np.zeros(noise.BLOCK + 1000, dtype), mechanism) for _ in range(2)]
+        )
 
     first = draw(3)
     assert first.dtype == dtype

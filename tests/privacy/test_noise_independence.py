@@ -1,4 +1,6 @@
-"""Secure noise is independent between releases, processes and moments, and leaves sums on their grid."""
+"""Secure noise is independent between releases, processes and moments, and leaves sums on their
+grid.
+"""
 
 import subprocess
 import sys
@@ -29,7 +31,12 @@ def test_releases_of_one_training_have_independent_noise():
     found = Correlation()
     for _ in range(20):
         source = SecureNoise()
-        found.add([(f"{shape}", release(source, shape, 3.0 + len(shape))) for shape in ((60,), (40, 6), (3,), (1,))])
+        found.add(
+            [
+                (f"{shape}", release(source, shape, 3.0 + len(shape)))
+                for shape in ((60,), (40, 6), (3,), (1,))
+            ]
+        )
     assert found.find_correlation(1e-9) is None
 
 
@@ -46,7 +53,9 @@ def test_noise_does_not_follow_from_clock_or_process():
 
 def test_two_processes_with_the_same_clock_and_process_id_draw_different_noise():
     one, other = (
-        subprocess.run([sys.executable, "-c", DRAW], capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", DRAW], capture_output=True, text=True, check=True
+        ).stdout
         for _ in range(2)
     )
     assert one.count(",") == 15

@@ -1,4 +1,6 @@
-"""Pairs of items: every person moves their sum by the same length, and never by more, to the last unit of the grid."""
+"""Pairs of items: every person moves their sum by the same length, and never by more, to the
+last unit of the grid.
+"""
 
 import math
 
@@ -77,7 +79,10 @@ def statistics(rows, core="all", step=STEPS["graded"]):
 
 
 def assert_neighbors(rows, who, instead, core, observe, step=STEPS["graded"]):
-    after = {"add-remove": rows[:who] + rows[who + 1 :], "replace-one": [*rows[:who], instead, *rows[who + 1 :]]}
+    after = {
+        "add-remove": rows[:who] + rows[who + 1 :],
+        "replace-one": [*rows[:who], instead, *rows[who + 1 :]],
+    }
     before = statistics(rows, core, step)
     for relation in RELATIONS:
         other = statistics(after[relation], core, step)
@@ -85,9 +90,15 @@ def assert_neighbors(rows, who, instead, core, observe, step=STEPS["graded"]):
             moved = observe(one), observe(other[name])
             assert np.isfinite(moved[1]).all()
             for norm in NORMS:
-                assert distance(*moved, one, norm) <= one.sensitivity(relation, norm), (name, relation, norm)
+                assert distance(*moved, one, norm) <= one.sensitivity(relation, norm), (
+                    name,
+                    relation,
+                    norm,
+                )
             if relation == "add-remove":
-                assert np.abs(moved[0] - moved[1]).max(initial=0) <= one.sensitivity(relation, "inf"), name
+                assert np.abs(moved[0] - moved[1]).max(initial=0) <= one.sensitivity(
+                    relation, "inf"
+                ), name
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -95,7 +106,9 @@ def assert_neighbors(rows, who, instead, core, observe, step=STEPS["graded"]):
 def test_adversaries_on_the_grid(core, step):
     for adversary in ADVERSARIES:
         for instead in (EVERYTHING, {5: 4.0, 6: 4.0}, {}):
-            assert_neighbors([ORDINARY[0], adversary, *ORDINARY[1:]], 1, instead, core, exact, STEPS[step])
+            assert_neighbors(
+                [ORDINARY[0], adversary, *ORDINARY[1:]], 1, instead, core, exact, STEPS[step]
+            )
 
 
 ratings_given = st.sampled_from([1.0, 1.2, 2.0, 3.3, 4.0, 5.0, math.nan])
@@ -126,23 +139,53 @@ LIKED = {
 @pytest.mark.parametrize("who", LIKED)
 def test_every_user_reaches_the_sensitivity_and_does_not_pass_it(who):
     """ℓ₂: anybody with a pair; ℓ₁: whoever likes everything; one entry: whoever likes two items."""
-    one, none = statistics([ORDINARY[1], LIKED[who]])["pair sums"], statistics([ORDINARY[1]])["pair sums"]
-    assert 0.999 <= distance(exact(one), exact(none), one, "l2") / one.sensitivity("add-remove", "l2") <= 1
+    one, none = (
+        statistics([ORDINARY[1], LIKED[who]])["pair sums"],
+        statistics([ORDINARY[1]])["pair sums"],
+    )
+    assert (
+        0.999
+        <= distance(exact(one), exact(none), one, "l2") / one.sensitivity("add-remove", "l2")
+        <= 1
+    )
     if who == "all":
-        assert 0.999 <= distance(exact(one), exact(none), one, "l1") / one.sensitivity("add-remove", "l1") <= 1
+        assert (
+            0.999
+            <= distance(exact(one), exact(none), one, "l1") / one.sensitivity("add-remove", "l1")
+            <= 1
+        )
     if who == "two":
-        assert 0.999 <= np.abs(exact(one) - exact(none)).max() / one.sensitivity("add-remove", "inf") <= 1
+        assert (
+            0.999
+            <= np.abs(exact(one) - exact(none)).max() / one.sensitivity("add-remove", "inf")
+            <= 1
+        )
 
 
 def test_a_pair_of_users_reaches_the_sensitivity_of_replacing():
-    one, other = (statistics([ORDINARY[1], LIKED[who]])["pair sums"] for who in ("two", "two others"))
-    assert 0.999 <= distance(exact(one), exact(other), one, "l2") / one.sensitivity("replace-one", "l2") <= 1
-    few = [statistics([ORDINARY[1], row], "two")["active users"] for row in (LIKED["two"], LIKED["two others"])]
-    assert 0.999 <= distance(*map(exact, few), few[0], "l2") / few[0].sensitivity("replace-one", "l2") <= 1
+    one, other = (
+        statistics([ORDINARY[1], LIKED[who]])["pair sums"] for who in ("two", "two others")
+    )
+    assert (
+        0.999
+        <= distance(exact(one), exact(other), one, "l2") / one.sensitivity("replace-one", "l2")
+        <= 1
+    )
+    few = [
+        statistics([ORDINARY[1], row], "two")["active users"]
+        for row in (LIKED["two"], LIKED["two others"])
+    ]
+    assert (
+        0.999
+        <= distance(*map(exact, few), few[0], "l2") / few[0].sensitivity("replace-one", "l2")
+        <= 1
+    )
 
 
 def test_no_grid_makes_a_contribution_larger():
-    """On the coarsest grids as well: what is truncated is the contribution to a pair, not the sum."""
+    """On the coarsest grids as well: what is truncated is the contribution to a pair, not the
+    sum.
+    """
     for n in range(N_ITEMS + 1):
         sums = statistics([dict.fromkeys(range(n), 5.0)], step=STEPS["liked"])["pair sums"]
         real = math.sqrt(2 / (n * (n - 1))) if n > 1 else 0.0
@@ -170,7 +213,9 @@ def test_no_grid_makes_a_graded_contribution_larger():
 
 def test_many_users_are_added_exactly():
     rows = [dict.fromkeys(range(3), 5.0)] * 1000
-    one, all_of_them = (statistics(people)["pair sums"].compute(KEY, grid=4.0**-14) for people in (rows[:1], rows))
+    one, all_of_them = (
+        statistics(people)["pair sums"].compute(KEY, grid=4.0**-14) for people in (rows[:1], rows)
+    )
     assert np.array_equal(all_of_them, 1000 * one)
 
 
@@ -193,7 +238,8 @@ def test_a_triangle_is_folded_without_loss(m):
 def test_the_kernel_does_what_its_twin_says(m, threads, levels):
     rng = np.random.default_rng(m)
     rows = [
-        {int(item): float(rng.choice([2, 3.5, 5])) for item in np.flatnonzero(rng.random(m) < 0.3)} for _ in range(200)
+        {int(item): float(rng.choice([2, 3.5, 5])) for item in np.flatnonzero(rng.random(m) < 0.3)}
+        for _ in range(200)
     ]
     ratings = make(rows, m)
     users = seal(ratings, Bounds(items=10**9, rating=5.0))
@@ -207,7 +253,9 @@ def test_the_kernel_does_what_its_twin_says(m, threads, levels):
     expected = pair_sums_numpy(ratings.indptr, ratings.indices, level, whole, m)
     set_threads(threads)
     assert np.array_equal(sums.compute(KEY, grid=grid), expected)
-    parts = [sums.compute(KEY, grid=grid, rows=slice(at, at + 4)) for at in range(0, len(expected), 4)]
+    parts = [
+        sums.compute(KEY, grid=grid, rows=slice(at, at + 4)) for at in range(0, len(expected), 4)
+    ]
     assert np.array_equal(np.concatenate([*parts, expected[:0]]), expected)
     assert np.allclose(sums.compute(KEY), grid * expected, atol=200 * grid * levels**2)
 
@@ -220,7 +268,9 @@ def test_one_pass_does_what_its_twin_says(grid):
     level = rng.integers(0, LEVELS + 1, indptr[-1]).astype(np.uint8)
     assert np.array_equal(power_sums(indptr, level), power_sums_numpy(indptr, level))
     given = (indptr, indices, level, rng.random(100), 6, grid)
-    assert np.allclose(add_likes(*given), add_likes_numpy(*given), rtol=1e-12, atol=0 if grid is None else 0.5)
+    assert np.allclose(
+        add_likes(*given), add_likes_numpy(*given), rtol=1e-12, atol=0 if grid is None else 0.5
+    )
 
 
 def test_blocks_of_users_change_nothing(monkeypatch):
@@ -232,7 +282,10 @@ def test_blocks_of_users_change_nothing(monkeypatch):
 
 def test_the_order_of_a_core_changes_nothing_but_the_order():
     in_order, turned = (
-        seal(make(ORDINARY, N_ITEMS), Bounds(items=10**9)).restrict(np.array(core)).sum(PairSums()).compute(KEY)
+        seal(make(ORDINARY, N_ITEMS), Bounds(items=10**9))
+        .restrict(np.array(core))
+        .sum(PairSums())
+        .compute(KEY)
         for core in ([0, 2, 3, 5], [5, 3, 2, 0])
     )
     A, B = np.zeros((4, 4)), np.zeros((4, 4))
@@ -248,7 +301,9 @@ def test_only_what_is_liked_counts():
     rows = [{0: 5.0, 1: 3.0, 2: 4.0}, {1: 1.0}, {0: math.nan, 1: 5.0}]
     found = statistics(rows, step=ThresholdRatings(4.0))
     assert exact(found["active users"]) == pytest.approx([2.0])
-    assert exact(found["like counts"]) == pytest.approx([0.5**0.5, 1, 0.5**0.5, 0, 0, 0, 0], rel=1e-5)
+    assert exact(found["like counts"]) == pytest.approx(
+        [0.5**0.5, 1, 0.5**0.5, 0, 0, 0, 0], rel=1e-5
+    )
     with pytest.raises(ConfigError, match="least"):
         statistics(rows, step=ThresholdRatings(math.nan))
 
@@ -257,8 +312,17 @@ def test_a_five_says_more_than_a_four_and_a_one_says_nothing():
     found = statistics([{0: 5.0, 1: 3.0, 2: 4.0}, {1: 1.0}])
     assert exact(found["active users"]) == pytest.approx([1.0])
     length = math.sqrt(1 + 0.25 + 0.5625)
-    assert exact(found["like counts"]) == pytest.approx([1 / length, 0.5 / length, 0.75 / length, 0, 0, 0, 0], rel=1e-5)
-    assert grade_ratings(np.array([-3.0, 1.0, 1.05, 2.0, 5.0, 9.0]), 1.0, 5.0).tolist() == [0, 0, 0, 5, 20, 20]
+    assert exact(found["like counts"]) == pytest.approx(
+        [1 / length, 0.5 / length, 0.75 / length, 0, 0, 0, 0], rel=1e-5
+    )
+    assert grade_ratings(np.array([-3.0, 1.0, 1.05, 2.0, 5.0, 9.0]), 1.0, 5.0).tolist() == [
+        0,
+        0,
+        0,
+        5,
+        20,
+        20,
+    ]
     for wrong in (GradeRatings(5.0, 1.0), GradeRatings(1.0, math.inf)):
         with pytest.raises(ConfigError, match=r"no grades|high"):
             statistics(ORDINARY, step=wrong)

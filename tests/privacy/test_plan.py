@@ -7,7 +7,11 @@ from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import RESERVE, Plan, Release
 
-RELEASES = [Release("counts", 1, 4.0), Release("gram", 3, 2.0, shape=(5, 6)), Release("sum", 3, 1.0)]
+RELEASES = [
+    Release("counts", 1, 4.0),
+    Release("gram", 3, 2.0, shape=(5, 6)),
+    Release("sum", 3, 1.0),
+]
 
 
 @pytest.fixture
@@ -24,7 +28,9 @@ def test_calibration_spends_the_budget(plan):
 
 
 def test_less_privacy_needs_less_noise():
-    multipliers = [Plan.calibrate(RELEASES, Budget(e, 1e-6)).noise_multiplier("sum") for e in (0.5, 1.0, 10.0)]
+    multipliers = [
+        Plan.calibrate(RELEASES, Budget(e, 1e-6)).noise_multiplier("sum") for e in (0.5, 1.0, 10.0)
+    ]
     assert multipliers == sorted(multipliers, reverse=True)
 
 
@@ -48,7 +54,10 @@ def test_what_the_sampler_uses_of_delta_is_set_aside(plan):
 
 
 def test_pure_plan():
-    releases = [Release("sum", 4, mechanism="laplace"), Release("gram", 2, mechanism="huber", alpha=0.8)]
+    releases = [
+        Release("sum", 4, mechanism="laplace"),
+        Release("gram", 2, mechanism="huber", alpha=0.8),
+    ]
     plan = Plan.calibrate(releases, Budget(2.0, 0.0))
     assert plan.epsilon() == pytest.approx(2.0, rel=1e-12)
     with pytest.raises(ConfigError, match="pure"):
@@ -64,7 +73,10 @@ def test_rows_are_a_table(plan):
 
 
 def test_json_round_trip(plan):
-    for some in (plan, Plan.explicit([Release("b", 2, 3.0, "huber", 0.7, 0.5, ())], 1e-4, "replace-one", "rdp")):
+    for some in (
+        plan,
+        Plan.explicit([Release("b", 2, 3.0, "huber", 0.7, 0.5, ())], 1e-4, "replace-one", "rdp"),
+    ):
         assert Plan.from_json(some.to_json()) == some
         json.loads(some.to_json())
 

@@ -64,7 +64,9 @@ def coins_of(users, rate, seed=None):
 
 
 def assert_independent(there, rate):
-    """Coins of rows, (batches, users), fall as often as they should, and know nothing of each other."""
+    """Coins of rows, (batches, users), fall as often as they should, and know nothing of each
+    other.
+    """
     for seen, chance in (
         (there, rate),
         (there[:-1] & there[1:], rate**2),  # the same user in the next batch
@@ -86,7 +88,9 @@ def test_coins_are_independent_and_have_their_rate(crowd, rate, seeded):
 
 @pytest.mark.parametrize("rate", [1e-15, 0.01, 0.3, 1 / 3, 1 - 2.0**-53])
 def test_a_coin_falls_below_its_rate_exactly(rate, monkeypatch):
-    """Two to the 64 equally likely words, of which ⌊rate · 2⁶⁴⌋ are below the mark: to the last one."""
+    """Two to the 64 equally likely words, of which ⌊rate · 2⁶⁴⌋ are below the mark: to the last
+    one.
+    """
     mark = math.floor(Fraction(rate) * 2**64)
     words = np.array([0, mark - 1, mark, 2**64 - 1], np.uint64)
     monkeypatch.setattr(subsample, "_words", lambda n, seed: words[:n])
@@ -94,7 +98,9 @@ def test_a_coin_falls_below_its_rate_exactly(rate, monkeypatch):
 
 
 def test_nobody_can_know_the_coins(crowd):
-    """They come from no generator that a program, or somebody else in it, may have seeded or looked at."""
+    """They come from no generator that a program, or somebody else in it, may have seeded or
+    looked at.
+    """
     before, seen = [], []
     for _ in range(2):
         np.random.seed(7)  # noqa: NPY002  # a program may do that
@@ -108,7 +114,9 @@ def test_nobody_can_know_the_coins(crowd):
 def test_a_key_throws_few_coins(crowd, monkeypatch):
     keys = []
     monkeypatch.setattr(subsample, "_PER_KEY", 7000)
-    monkeypatch.setattr(subsample, "fresh_words", lambda: keys.append(words := fresh_words()) or words)
+    monkeypatch.setattr(
+        subsample, "fresh_words", lambda: keys.append(words := fresh_words()) or words
+    )
     there = np.array([coins_of(crowd, 0.3) for _ in range(60)])
     assert len(keys) == 3 * 60
     assert_independent(there, 0.3)
@@ -124,7 +132,9 @@ def test_a_key_throws_few_coins(crowd, monkeypatch):
     ids=["written alike", "infinite as numbers"],
 )
 def test_users_do_not_share_a_coin_whatever_their_ids(ids):
-    """Ids that read as one number, or as none: each of these people is in half of the batches, by itself."""
+    """Ids that read as one number, or as none: each of these people is in half of the batches,
+    by itself.
+    """
     rows = [{0: 1.0 + n} for n in range(len(ids))]
     users = seal(make(rows, N_ITEMS, ids), Bounds(items=1, rating=9.0))
     values = block(users).values.tolist()
@@ -149,9 +159,18 @@ def test_research_batches_are_repeated_by_their_seed_alone(crowd):
     first = coins_of(crowd, 0.5, (0, 1))
     np.random.seed(3)  # noqa: NPY002
     assert np.array_equal(first, coins_of(crowd, 0.5, (0, 1)))
-    both = np.array([first, coins_of(crowd, 0.5, (0, 2)), coins_of(crowd, 0.5, (1, 1)), coins_of(crowd, 0.5, (1, 0))])
+    both = np.array(
+        [
+            first,
+            coins_of(crowd, 0.5, (0, 2)),
+            coins_of(crowd, 0.5, (1, 1)),
+            coins_of(crowd, 0.5, (1, 0)),
+        ]
+    )
     assert_independent(both, 0.5)
-    noise = np.random.Generator(np.random.SFC64(np.random.SeedSequence(0, spawn_key=(0, 0)))).random(CROWD)
+    noise = np.random.Generator(
+        np.random.SFC64(np.random.SeedSequence(0, spawn_key=(0, 0)))
+    ).random(CROWD)
     assert abs(np.corrcoef(noise, first)[0, 1]) < 6 / CROWD**0.5  # a stream of their own
 
 
@@ -183,20 +202,26 @@ def assert_moves_no_further(rows, who, instead, observe, rate, scale, intercept,
         after = observe(others[relation])
         assert np.isfinite(after).all()
         for norm in NORMS:
-            assert distance(before, after, whole, norm) <= whole.sensitivity(relation, norm) * (1 + slack)
+            assert distance(before, after, whole, norm) <= whole.sensitivity(relation, norm) * (
+                1 + slack
+            )
         if relation == "add-remove":
             assert np.abs(before - after).max() <= whole.sensitivity(relation, "inf") * (1 + slack)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.6])
-@pytest.mark.parametrize("scale", [None, np.array([0.0, 1e-9, 1.0, 3.0, 1e6, 10.0])], ids=["plain", "scaled"])
+@pytest.mark.parametrize(
+    "scale", [None, np.array([0.0, 1e-9, 1.0, 3.0, 1e6, 10.0])], ids=["plain", "scaled"]
+)
 @pytest.mark.parametrize("intercept", [0.0, 0.4])
 def test_no_adversary_moves_the_gradient_further(rate, scale, intercept):
     for row in ADVERSARIES.values():
         for instead in (ADVERSARIES["both"], ORDINARY[0], {}):
             rows = [*ORDINARY, row]
             assert_moves_no_further(rows, len(rows) - 1, instead, exact, rate, scale, intercept)
-            assert_moves_no_further(rows, len(rows) - 1, instead, floating, rate, scale, intercept, slack=1e-5)
+            assert_moves_no_further(
+                rows, len(rows) - 1, instead, floating, rate, scale, intercept, slack=1e-5
+            )
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
@@ -206,7 +231,9 @@ def test_no_user_moves_the_gradient_further(rows, instead):
 
 
 def test_the_bound_is_reached():
-    g = floating(clip_gradient(batch_of([{n: 1e6 * (-1) ** n for n in range(N_ITEMS)}], 1.0), V, 0.8))
+    g = floating(
+        clip_gradient(batch_of([{n: 1e6 * (-1) ** n for n in range(N_ITEMS)}], 1.0), V, 0.8)
+    )
     assert 0.79 < np.linalg.norm(g) <= 0.8
 
 
@@ -229,7 +256,9 @@ def test_an_empty_batch_is_a_batch():
 
 
 def hockey_stick(epsilon, z, q):
-    """δ of (1 − q) N(0, z²) + q N(1, z²) against N(0, z²), and the other way round, by quadrature."""
+    """δ of (1 − q) N(0, z²) + q N(1, z²) against N(0, z²), and the other way round, by
+    quadrature.
+    """
     x = np.linspace(-12 * z, 1 + 12 * z, 400_001)
     p = stats.norm.pdf(x, 0, z)
     mixed = (1 - q) * p + q * stats.norm.pdf(x, 1, z)
@@ -246,7 +275,11 @@ def test_one_batch_costs_what_its_definition_says(z, q):
 
 def test_two_different_batches_cost_what_their_product_says():
     """Composition, by drawing from the law of the loss."""
-    events = [Event("gaussian", 0.8, rate=0.3), Event("gaussian", 1.2, rate=0.1), Event("gaussian", 4.0)]
+    events = [
+        Event("gaussian", 0.8, rate=0.3),
+        Event("gaussian", 1.2, rate=0.1),
+        Event("gaussian", 4.0),
+    ]
     epsilon = accounting.epsilon(events, 0.01, "pld")
     rng, n = np.random.default_rng(0), 400_000
     loss = np.zeros(n)
@@ -263,12 +296,19 @@ def test_accountants_agree_and_amplification_helps():
     ours = accounting.epsilon(events, 1e-6, "pld")
     google = accounting.independent_epsilon(events, 1e-6)
     assert google <= ours <= google * 1.001
-    assert ours < accounting.independent_epsilon(events, 1e-6, "rdp") < accounting.epsilon(events, 1e-6, "gdp")
+    assert (
+        ours
+        < accounting.independent_epsilon(events, 1e-6, "rdp")
+        < accounting.epsilon(events, 1e-6, "gdp")
+    )
     everybody = [Event("gaussian", 2.0, 30), Event("gaussian", 20.0)]
     for accountant in ("gdp", "rdp"):  # they do not count it, and never too little
-        assert accounting.epsilon(events, 1e-6, accountant) == accounting.epsilon(everybody, 1e-6, accountant)
+        assert accounting.epsilon(events, 1e-6, accountant) == accounting.epsilon(
+            everybody, 1e-6, accountant
+        )
     for accountant in ("pld", "gdp", "rdp"):
-        assert accounting.price(events, 1e-6, accountant).mu is None  # the loss of a batch has another law
+        # the loss of a batch has another law
+        assert accounting.price(events, 1e-6, accountant).mu is None
         assert accounting.price(everybody, 1e-6, accountant).mu == accounting.total_mu(everybody)
 
 
@@ -289,7 +329,10 @@ def test_what_has_no_price_is_refused():
     for rate in (0.0, 1e-9, 9e-4, 1.1):
         with pytest.raises(ConfigError, match=f"rate={rate}"):
             Event("gaussian", 1.0, rate=rate)
-    for epsilon, delta, why in ((1e8, 1e-6, "cannot be priced"), (1.0, 1e-13, "too small for accountant='pld'")):
+    for epsilon, delta, why in (
+        (1e8, 1e-6, "cannot be priced"),
+        (1.0, 1e-13, "too small for accountant='pld'"),
+    ):
         with pytest.raises(ConfigError, match=why):
             Plan.calibrate([Release("gradient", 3, rate=0.1)], Budget(epsilon, delta), "pld")
     with pytest.raises(ConfigError, match=r"rate is 1\.5"):
@@ -355,7 +398,9 @@ def test_the_coins_of_a_batch_are_charged_whatever_its_size():
 
 def test_ledgers_without_batches_have_no_rates():
     """So that the hashes of those written before there were batches still hold."""
-    session = Session(Plan.calibrate([Release("counts")], Budget(1.0, 1e-6)), "seeded", random_state=0)
+    session = Session(
+        Plan.calibrate([Release("counts")], Budget(1.0, 1e-6)), "seeded", random_state=0
+    )
     users = sealed(ORDINARY, BOUNDS)
     users.choose()
     session.release("counts", users.item_counts())
@@ -364,7 +409,9 @@ def test_ledgers_without_batches_have_no_rates():
 
 
 def test_an_adversary_sees_the_mixture_and_no_more():
-    """One person, in or out, through the door 600 times: what leaves has the law that was priced."""
+    """One person, in or out, through the door 600 times: what leaves has the law that was
+    priced.
+    """
     z, q, times = 0.5, 0.3, 600
     plan = Plan.explicit([Release("gradient", 2 * times, z, rate=q)], 1e-6, accountant="gdp")
     session = Session(plan, "seeded", random_state=3)

@@ -20,7 +20,9 @@ def test_gaussian_composition_is_exact():
 
 @pytest.mark.parametrize("events", [GAUSSIAN, MIXED], ids=["gaussian", "mixed"])
 def test_accountants_agree_on_their_order(events):
-    """The independent accountant is never above the stated ε, and the papers' conversion is the largest."""
+    """The independent accountant is never above the stated ε, and the papers' conversion is the
+    largest.
+    """
     exact = accounting.epsilon(events, 1e-5, "gdp")
     numeric = accounting.epsilon(events, 1e-5, "pld")
     converted = accounting.epsilon(events, 1e-5, "rdp")
@@ -42,7 +44,10 @@ def test_independent_accountant_confirms_laplace_and_huber():
         accounting.independent_epsilon(laplace, 1e-6), rel=1e-3
     )
     assert accounting.epsilon(PURE, 1e-6, "pld") <= accounting.total_pure(PURE)
-    assert accounting.epsilon(PURE, 1e-6, "pld") <= accounting.independent_epsilon(PURE, 1e-6, "rdp") + 1e-9
+    assert (
+        accounting.epsilon(PURE, 1e-6, "pld")
+        <= accounting.independent_epsilon(PURE, 1e-6, "rdp") + 1e-9
+    )
 
 
 def test_huber_pld_approaches_gaussian_and_laplace():
@@ -51,7 +56,9 @@ def test_huber_pld_approaches_gaussian_and_laplace():
         accounting.epsilon([Event("gaussian", 10.0, 20)], 1e-5), rel=1e-3
     )
     narrow, laplace = [Event("huber", 10.0, 20, alpha=0.01)], [Event("laplace", 10.0, 20)]
-    assert accounting.epsilon(narrow, 1e-5, "pld") == pytest.approx(accounting.epsilon(laplace, 1e-5, "pld"), rel=1e-3)
+    assert accounting.epsilon(narrow, 1e-5, "pld") == pytest.approx(
+        accounting.epsilon(laplace, 1e-5, "pld"), rel=1e-3
+    )
 
 
 def test_pure_composition_is_the_sum():
@@ -63,7 +70,9 @@ def test_pure_composition_is_the_sum():
 
 def test_l2_ratio_lowers_the_gdp_price_of_huber():
     both_norms = [Event("huber", 20.0, 2, alpha=0.8, l2_ratio=0.25)]
-    assert accounting.total_mu(both_norms) == pytest.approx(0.25 * accounting.total_mu([Event("huber", 20.0, 2, 0.8)]))
+    assert accounting.total_mu(both_norms) == pytest.approx(
+        0.25 * accounting.total_mu([Event("huber", 20.0, 2, 0.8)])
+    )
 
 
 @pytest.mark.parametrize("accountant", ["gdp", "rdp"])
@@ -79,9 +88,13 @@ def test_calibration_spends_the_budget_and_no_more(accountant, events, epsilon):
 def test_calibration_by_pld_and_pure():
     events = [Event("laplace", 1.0, 10), Event("gaussian", 1.0)]
     factor = accounting.calibrate(events, 1.0, 1e-6, "pld")
-    assert accounting.epsilon([e.scale(factor) for e in events], 1e-6, "pld") == pytest.approx(1.0, rel=1e-5)
+    assert accounting.epsilon([e.scale(factor) for e in events], 1e-6, "pld") == pytest.approx(
+        1.0, rel=1e-5
+    )
     assert factor < accounting.calibrate(events, 1.0, 1e-6, "rdp")
-    assert accounting.calibrate([Event("laplace", 1.0, 10)], 2.0, 0.0) == pytest.approx(5 * math.sqrt(2))
+    assert accounting.calibrate([Event("laplace", 1.0, 10)], 2.0, 0.0) == pytest.approx(
+        5 * math.sqrt(2)
+    )
 
 
 def test_more_noise_is_asked_for_when_less_is_known():

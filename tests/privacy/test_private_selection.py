@@ -1,4 +1,6 @@
-"""The price of the best of K runs: exact on small mechanisms, never below what is true, never above other bounds."""
+"""The price of the best of K runs: exact on small mechanisms, never below what is true, never
+above other bounds.
+"""
 
 import math
 
@@ -52,10 +54,14 @@ def test_draws_follow_the_law(law):
     assert drawn.min() >= 1
     for k in (1, 2, 5):
         expected = p[k - 1]
-        assert abs((drawn == k).mean() - expected) < 5.5 * math.sqrt(expected * (1 - expected) / 4000)
+        assert abs((drawn == k).mean() - expected) < 5.5 * math.sqrt(
+            expected * (1 - expected) / 4000
+        )
 
 
-@pytest.mark.parametrize("bad", [(1, "geometric"), (0.5, "poisson"), (5000, "geometric"), (3, "uniform"), (True, "x")])
+@pytest.mark.parametrize(
+    "bad", [(1, "geometric"), (0.5, "poisson"), (5000, "geometric"), (3, "uniform"), (True, "x")]
+)
 def test_bad_laws_are_refused(bad):
     with pytest.raises(ConfigError):
         Runs(*bad)
@@ -83,7 +89,9 @@ def least_mu(q, other):
 
 
 def best(q, classes, p):
-    """The law of the winner, by adding up over k: classes of equal score, worst first, ties drawn by lot."""
+    """The law of the winner, by adding up over k: classes of equal score, worst first, ties
+    drawn by lot.
+    """
     k = np.arange(1, len(p) + 1.0)
     law = np.zeros_like(q)
     below = 0.0
@@ -101,7 +109,9 @@ def hockey_stick(a, b, epsilon):
 
 @pytest.mark.parametrize("law", LAWS)
 def test_no_small_mechanism_costs_more_than_the_bound(law):
-    """With and without ties; scores that follow the likelihood ratio, oppose it, or have nothing to do with it."""
+    """With and without ties; scores that follow the likelihood ratio, oppose it, or have
+    nothing to do with it.
+    """
     rng = np.random.default_rng(LAWS.index(law))
     closest = 0.0
     for trial in range(60):
@@ -129,7 +139,9 @@ def test_no_small_mechanism_costs_more_than_the_bound(law):
 @pytest.mark.parametrize("mean", [3, 30])
 @pytest.mark.parametrize("mu", [0.05, 0.25, 1.0])
 def test_no_gaussian_run_costs_more_than_the_bound(law, mean, mu):
-    """N(0, 1) against N(μ, 1), with the outcome itself as the score, and its opposite: densities of the winner."""
+    """N(0, 1) against N(μ, 1), with the outcome itself as the score, and its opposite:
+    densities of the winner.
+    """
     runs = Runs(mean, law)
     x = np.linspace(-9, 9 + mu, 40001)
     step = x[1] - x[0]
@@ -154,9 +166,9 @@ def test_no_gaussian_run_costs_more_than_the_bound(law, mean, mu):
 def test_the_bound_is_never_above_the_one_that_is_easy_to_remember(law, mu):
     runs = Runs(10, law)
     for epsilon in (0.0, 0.3, 1.0, 3.0, 10.0):
-        assert private_selection.delta(epsilon, mu, runs) <= private_selection.simple_delta(epsilon, mu, runs) * (
-            1 + 1e-6
-        )
+        assert private_selection.delta(epsilon, mu, runs) <= private_selection.simple_delta(
+            epsilon, mu, runs
+        ) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("law", ["geometric", "logarithmic", "poisson"])
@@ -172,7 +184,9 @@ def test_the_price_is_below_that_of_renyi_divergences_and_above_one_run(law, mea
 def test_one_run_is_the_limit():
     mu = gdp.mu(1.0, 1e-6)
     for law in LAWS:
-        assert private_selection.epsilon(mu, Runs(1 + 1e-6, law), 1e-6) == pytest.approx(1.0, abs=2e-3)
+        assert private_selection.epsilon(mu, Runs(1 + 1e-6, law), 1e-6) == pytest.approx(
+            1.0, abs=2e-3
+        )
 
 
 def test_finer_cells_change_nothing_that_matters(monkeypatch):
@@ -249,6 +263,12 @@ def test_ledgers_without_tuning_keep_their_hashes():
     assert "law" not in plan.to_json()
     ledger = Ledger(plan, "secure")
     ledger.record(
-        "sums", mechanism="gaussian", sensitivity=1.0, norm="l2", noise_multiplier=1.0, shape=(1,), where="here"
+        "sums",
+        mechanism="gaussian",
+        sensitivity=1.0,
+        norm="l2",
+        noise_multiplier=1.0,
+        shape=(1,),
+        where="here",
     )
     assert "law" not in str(ledger.to_dict())

@@ -1,4 +1,6 @@
-"""Every registered statistic: an example, adversaries who cannot move it too far, one who can, a planted fault."""
+"""Every registered statistic: an example, adversaries who cannot move it too far, one who can,
+a planted fault.
+"""
 
 import importlib
 import math
@@ -73,14 +75,27 @@ def alone(rows):
     return users
 
 
-#: By the name in the registry: the statistic of some rows, and a planted fault that is of this statistic.
+#: By the name in the registry: the statistic of some rows, and a planted fault that is of this
+#: statistic.
 EXAMPLES = {
-    "item counts": (lambda rows: solved(rows).item_counts(), "counts are priced as if a user had few items"),
+    "item counts": (
+        lambda rows: solved(rows).item_counts(),
+        "counts are priced as if a user had few items",
+    ),
     "item totals": (lambda rows: item_totals(solved(rows)), "√k is forgotten for totals"),
-    "item Gram matrices": (lambda rows: solved(rows).item_grams(), "√k is forgotten for Gram matrices"),
+    "item Gram matrices": (
+        lambda rows: solved(rows).item_grams(),
+        "√k is forgotten for Gram matrices",
+    ),
     "item sums": (lambda rows: solved(rows).item_sums(), "√k is forgotten for right-hand sides"),
-    "global Gram matrix": (lambda rows: solved(rows).global_gram(), "a Gram matrix is priced by the norm of a third"),
-    "covariance of contributions": (lambda rows: solved(rows).covariance(0.7), "covariance rows are not cut"),
+    "global Gram matrix": (
+        lambda rows: solved(rows).global_gram(),
+        "a Gram matrix is priced by the norm of a third",
+    ),
+    "covariance of contributions": (
+        lambda rows: solved(rows).covariance(0.7),
+        "covariance rows are not cut",
+    ),
     "sum of ratings": (
         lambda rows: solved(rows).rating_sum(),
         "the sum of ratings is priced by √k instead of k",
@@ -90,18 +105,30 @@ EXAMPLES = {
         "the number of ratings is priced by √k instead of k",
     ),
     "gradient": (lambda rows: solved(rows).gradient(V, 0.9), "residuals are not cut"),
-    "residual gradient": (lambda rows: walking(rows).gradient(), "residuals on a descent are not cut"),
-    "bias gradient": (lambda rows: walking(rows).bias_gradient(), "a gradient of biases is priced by half of the cut"),
+    "residual gradient": (
+        lambda rows: walking(rows).gradient(),
+        "residuals on a descent are not cut",
+    ),
+    "bias gradient": (
+        lambda rows: walking(rows).bias_gradient(),
+        "a gradient of biases is priced by half of the cut",
+    ),
     "weight counts": (lambda rows: walking(rows).counts(), "weights of entries are not of norm 1"),
     "size": (lambda rows: walking(rows).size(1.0), "three numbers are priced as one"),
     "covariance of residuals": (
         lambda rows: residuals_of(solved(rows)).covariance(0.7),
         "rows of residuals are not cut",
     ),
-    "pair counts": (lambda rows: residuals_of(solved(rows)).pair_counts(), "pairs are divided by too little"),
+    "pair counts": (
+        lambda rows: residuals_of(solved(rows)).pair_counts(),
+        "pairs are divided by too little",
+    ),
     "pair sums": (lambda rows: solved(rows).sum(PairSums()), "pairs are counted in both triangles"),
     "like counts": (lambda rows: solved(rows).sum(LikeCounts()), "likes are not of norm 1"),
-    "active users": (lambda rows: solved(rows).sum(UserCount()), "whoever likes something is counted twice"),
+    "active users": (
+        lambda rows: solved(rows).sum(UserCount()),
+        "whoever likes something is counted twice",
+    ),
     "prior moments": (
         lambda rows: alone(rows).sum(PriorMoments(V, 1e-3, 0.0, 1e-3, 1.0)),
         "moments of a prior are not cut",
@@ -119,7 +146,9 @@ EXAMPLES = {
         "pairs of residuals are priced as if they had no sign",
     ),
     "left-out gains": (
-        lambda rows: alone(rows).sum(LeaveOneOutGains(V, 1.0, 0.0, 1e-3, np.zeros(N_ITEMS), 1, (1,), 1e-3, 1.0)),
+        lambda rows: alone(rows).sum(
+            LeaveOneOutGains(V, 1.0, 0.0, 1e-3, np.zeros(N_ITEMS), 1, (1,), 1e-3, 1.0)
+        ),
         "gains are not cut below",
     ),
     "number of users": (lambda rows: crowd(solved(rows)), "everybody is counted twice"),
@@ -178,7 +207,9 @@ def test_nobody_moves_a_statistic_further_than_it_says():
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_somebody_comes_near(name):
-    """A sensitivity that nobody comes near would be noise for nothing: the exact worst cases are in other files."""
+    """A sensitivity that nobody comes near would be noise for nothing: the exact worst cases
+    are in other files.
+    """
     with quick():
         assert furthest(name)["add-remove", "l2"] > 0.5
 

@@ -1,4 +1,6 @@
-"""Residuals and covariances of the baselines: no user moves them further than they say, and they are what they say."""
+"""Residuals and covariances of the baselines: no user moves them further than they say, and
+they are what they say.
+"""
 
 import numpy as np
 import pytest
@@ -8,7 +10,12 @@ from hypothesis import strategies as st
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.sums import unpack
-from discreet.privacy.users.residual_covariance import crowd, frank_wolfe_step, item_totals, residuals_of
+from discreet.privacy.users.residual_covariance import (
+    crowd,
+    frank_wolfe_step,
+    item_totals,
+    residuals_of,
+)
 from support.batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, quick
 
@@ -37,7 +44,9 @@ def walked(users):
 STATISTICS = {
     "covariance": lambda users: residuals_of(users).covariance(0.8),
     "covariance after steps": lambda users: walked(users).covariance(1.1),
-    "covariance per rating": lambda users: residuals_of(users, B, 2.0, 0.7).covariance(0.7, per_rating=True),
+    "covariance per rating": (
+        lambda users: residuals_of(users, B, 2.0, 0.7).covariance(0.7, per_rating=True)
+    ),
     "pair_counts": lambda users: residuals_of(users, B, 2.0, 0.7).pair_counts(),
     "item_totals": item_totals,
     "crowd": crowd,
@@ -63,9 +72,15 @@ def assert_moves_no_further(bounds, rows, who, instead, observe, slack=0.0):
             assert np.isfinite(after).all(), name
             for norm in NORMS:
                 stated = statistic.sensitivity(relation, norm)
-                assert distance(before, after, statistic, norm) <= stated * (1 + slack), (name, relation, norm)
+                assert distance(before, after, statistic, norm) <= stated * (1 + slack), (
+                    name,
+                    relation,
+                    norm,
+                )
             if relation == "add-remove":
-                assert np.abs(before - after).max() <= statistic.sensitivity(relation, "inf") * (1 + slack), name
+                assert np.abs(before - after).max() <= statistic.sensitivity(relation, "inf") * (
+                    1 + slack
+                ), name
 
 
 @pytest.mark.parametrize("case", BOUNDS)
@@ -81,14 +96,20 @@ histories = st.dictionaries(st.integers(0, N_ITEMS - 1), st.floats(width=32), ma
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
-@given(case=st.sampled_from(sorted(BOUNDS)), rows=st.lists(histories, min_size=1, max_size=4), instead=histories)
+@given(
+    case=st.sampled_from(sorted(BOUNDS)),
+    rows=st.lists(histories, min_size=1, max_size=4),
+    instead=histories,
+)
 def test_no_user_moves_them_further(case, rows, instead):
     assert_moves_no_further(BOUNDS[case], rows, 0, instead, lambda s: exact(s, 3e-3))
 
 
 def test_the_bounds_are_reached():
     """By somebody with every item; two of them without a common direction, for replacing."""
-    users = sealed([ADVERSARIES["every item, far too high"]], Bounds(items=6, rating=1.0, center=0.0))
+    users = sealed(
+        [ADVERSARIES["every item, far too high"]], Bounds(items=6, rating=1.0, center=0.0)
+    )
     users.choose()
     for name in ("covariance", "pair_counts", "item_totals", "crowd"):
         statistic = STATISTICS[name](users)
@@ -104,7 +125,9 @@ def test_covariance_is_of_the_rows():
             R[n, item] = value - 3.0
     found = unpack(floating(residuals_of(users).covariance(100.0)), N_ITEMS)[0]
     np.testing.assert_allclose(found, R.T @ R, rtol=1e-5)
-    np.testing.assert_allclose(unpack(exact(residuals_of(users).covariance(100.0)), N_ITEMS)[0], R.T @ R, atol=0.1)
+    np.testing.assert_allclose(
+        unpack(exact(residuals_of(users).covariance(100.0)), N_ITEMS)[0], R.T @ R, atol=0.1
+    )
 
 
 def test_residuals_are_of_what_is_left():
@@ -119,7 +142,14 @@ def test_residuals_are_of_what_is_left():
 
 def test_a_step_is_that_of_the_paper():
     rng = np.random.default_rng(0)
-    Y, v, size, gamma, length, largest = rng.normal(size=(3, 5)), rng.normal(size=5), 4.0, 0.25, 2.0, 1.2
+    Y, v, size, gamma, length, largest = (
+        rng.normal(size=(3, 5)),
+        rng.normal(size=5),
+        4.0,
+        0.25,
+        2.0,
+        1.2,
+    )
     F = rng.normal(size=(3, 5))
     row = np.repeat(np.arange(3), 5)
     fitted, coefficient, shrink = frank_wolfe_step(
@@ -129,7 +159,9 @@ def test_a_step_is_that_of_the_paper():
     expected = (1 - gamma) * F - gamma * size * np.outer(u, v)
     expected *= np.minimum(1, largest / np.linalg.norm(expected, axis=1))[:, None]
     np.testing.assert_allclose(fitted.reshape(3, 5), expected)
-    np.testing.assert_allclose(shrink[:, None] * ((1 - gamma) * F + np.outer(coefficient, v)), expected)
+    np.testing.assert_allclose(
+        shrink[:, None] * ((1 - gamma) * F + np.outer(coefficient, v)), expected
+    )
 
 
 def test_residuals_stay_sealed():

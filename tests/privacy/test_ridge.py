@@ -1,4 +1,6 @@
-"""Users who solve for what is personal: no statistic moves by more than it says, whoever comes or goes."""
+"""Users who solve for what is personal: no statistic moves by more than it says, whoever comes
+or goes.
+"""
 
 import math
 
@@ -10,7 +12,11 @@ from hypothesis import strategies as st
 from discreet.errors import ConfigError
 from discreet.kernels.grams import inverse_diagonals_numpy
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.gradient_steps import BiasGradient, WeighEntries, WeightedResidualGradient
+from discreet.privacy.users.gradient_steps import (
+    BiasGradient,
+    WeighEntries,
+    WeightedResidualGradient,
+)
 from discreet.privacy.users.leave_one_out import LeaveOneOutGains
 from discreet.privacy.users.ridge import (
     ComputeOwnResiduals,
@@ -64,7 +70,9 @@ def statistics(V):
         "solution Gram matrix": SolutionGram(OWN, RANK, 1.5),
         "residual pairs": ResidualPairs(CORE),
         "left-out gains": LeaveOneOutGains(V, 0.5, 0.2, 2.0, BIAS, OWN, (1, 2), 0.5, 2.0),
-        "left-out gains of some": LeaveOneOutGains(V, 0.5, 0.2, 2.0, BIAS, OWN, (2,), 0.5, 2.0, 0.6),
+        "left-out gains of some": LeaveOneOutGains(
+            V, 0.5, 0.2, 2.0, BIAS, OWN, (2,), 0.5, 2.0, 0.6
+        ),
         "residual gradient": WeightedResidualGradient(),
         "bias gradient": BiasGradient(),
     }
@@ -85,18 +93,26 @@ def assert_neighbors(rows, who, instead, V, observe, slack=0.0):
                 stated = one.sensitivity(relation, norm)
                 assert distance(*moved, one, norm) <= stated * (1 + slack), (name, relation, norm)
             if relation == "add-remove":
-                assert np.abs(moved[0] - moved[1]).max() <= one.sensitivity(relation, "inf") * (1 + slack), name
+                assert np.abs(moved[0] - moved[1]).max() <= one.sensitivity(relation, "inf") * (
+                    1 + slack
+                ), name
 
 
 def test_adversaries_on_the_grid():
-    for V in (np.eye(N_ITEMS, OWN + RANK), np.full((N_ITEMS, OWN + RANK), 1e18), np.zeros((N_ITEMS, OWN + RANK))):
+    for V in (
+        np.eye(N_ITEMS, OWN + RANK),
+        np.full((N_ITEMS, OWN + RANK), 1e18),
+        np.zeros((N_ITEMS, OWN + RANK)),
+    ):
         for adversary in ADVERSARIES:
             for instead in (EVERYTHING, {0: -1e30, 1: -1e30}):
                 rows = [ORDINARY[0], adversary, *ORDINARY[1:]]
                 assert_neighbors(rows, 1, instead, V.astype(np.float32), exact)
 
 
-values = st.sampled_from([0.0, 1.0, 5.0, -2.5, 1e-38, 1e30, math.nan, math.inf]) | st.floats(width=32)
+values = st.sampled_from([0.0, 1.0, 5.0, -2.5, 1e-38, 1e30, math.nan, math.inf]) | st.floats(
+    width=32
+)
 histories = st.dictionaries(st.integers(0, N_ITEMS - 1), values, max_size=N_ITEMS)
 
 
@@ -112,7 +128,9 @@ def test_neighbors(rows, instead, seed, size, coarse):
     V = (np.random.default_rng(seed).normal(size=(N_ITEMS, OWN + RANK)) * size).astype(np.float32)
     who = seed % len(rows)
     assert_neighbors(rows, who, instead, V, lambda statistic: exact(statistic, coarse))
-    assert_neighbors(rows, who, instead, V, floating, slack=2 * len(rows) * (len(rows) + 3) * 2.0**-24)
+    assert_neighbors(
+        rows, who, instead, V, floating, slack=2 * len(rows) * (len(rows) + 3) * 2.0**-24
+    )
 
 
 def test_the_sensitivities_are_reached():
@@ -139,12 +157,18 @@ def test_the_sensitivities_are_reached():
 def test_the_sensitivities_of_moments_are_reached():
     def moved(users, statistic):
         total = users.sum(statistic)
-        return distance(exact(total), 0 * exact(total), total, "l2") / total.sensitivity("add-remove", "l2")
+        return distance(exact(total), 0 * exact(total), total, "l2") / total.sensitivity(
+            "add-remove", "l2"
+        )
 
     # somebody who has used up nothing of its ratings, fits badly, and is hardly cut
-    fits_badly = solved([dict.fromkeys(range(N_ITEMS), 3.8)], np.zeros((N_ITEMS, 3), np.float32), prior_count=1e9)
+    fits_badly = solved(
+        [dict.fromkeys(range(N_ITEMS), 3.8)], np.zeros((N_ITEMS, 3), np.float32), prior_count=1e9
+    )
     length = float(block(fits_badly)["length"][0])
-    assert moved(fits_badly, FitMoments(length**2 / 2, 1.0, 1e9, 2 * length)) == pytest.approx(1.0, rel=1e-3)
+    assert moved(fits_badly, FitMoments(length**2 / 2, 1.0, 1e9, 2 * length)) == pytest.approx(
+        1.0, rel=1e-3
+    )
     # somebody all of whose coefficients are known well, and far larger than a prior says
     V = 1e3 * np.random.default_rng(5).normal(size=(N_ITEMS, 3)).astype(np.float32)
     known = V.astype(float) @ np.array([40.0, -50.0, 60.0]) + 5e3
@@ -156,10 +180,18 @@ def test_gains_are_those_of_the_users_who_take_part():
     rng = np.random.default_rng(2)
     V = rng.normal(size=(N_ITEMS, OWN + RANK)).astype(np.float32)
     rows = [{j: 3.0 + rng.normal() for j in range(N_ITEMS)} for _ in range(400)]
-    each = [floating(solved([row], V, ids=[i]).sum(statistics(V)["left-out gains"])) for i, row in enumerate(rows)]
+    each = [
+        floating(solved([row], V, ids=[i]).sum(statistics(V)["left-out gains"]))
+        for i, row in enumerate(rows)
+    ]
     users = solved(rows, V, ids=list(range(400)))
-    np.testing.assert_allclose(floating(users.sum(statistics(V)["left-out gains"])), np.sum(each, axis=0))
-    some = [solved([row], V, ids=[i]).sum(statistics(V)["left-out gains of some"]) for i, row in enumerate(rows)]
+    np.testing.assert_allclose(
+        floating(users.sum(statistics(V)["left-out gains"])), np.sum(each, axis=0)
+    )
+    some = [
+        solved([row], V, ids=[i]).sum(statistics(V)["left-out gains of some"])
+        for i, row in enumerate(rows)
+    ]
     taking_part = np.array([floating(one)[0] != 0 for one in some])
     assert 200 < taking_part.sum() < 280  # of 400 with probability 0.6
     both = 2**0.5 * np.array(each)[taking_part, 1].sum()
@@ -207,6 +239,8 @@ def test_wrong_numbers_are_refused():
             users.sum(statistic)
     for ranks in ((), (2, 1), (3,), (0, 1)):
         with pytest.raises(ConfigError, match="must rise from 1 to the 2 learned columns"):
-            users.sum(LeaveOneOutGains(np.ones((N_ITEMS, 3)), 0.5, 0.2, 2.0, BIAS, 1, ranks, 0.5, 2.0))
+            users.sum(
+                LeaveOneOutGains(np.ones((N_ITEMS, 3)), 0.5, 0.2, 2.0, BIAS, 1, ranks, 0.5, 2.0)
+            )
     with pytest.raises(ConfigError, match="first is 4"):
         users.apply(SolveUserEffects(np.ones((N_ITEMS, 3), np.float32), 0.5, 0.2, 2.0, BIAS, 4))

@@ -1,4 +1,6 @@
-"""The compiled sampler takes the decisions of the exact one, whatever the bits that neither has seen yet."""
+"""The compiled sampler takes the decisions of the exact one, whatever the bits that neither has
+seen yet.
+"""
 
 from fractions import Fraction
 
@@ -17,7 +19,9 @@ class Rejected(Exception):
 
 
 def continued(ones):
-    """Random bits that continue every number with zeros, or with ones; asking for a whole new word means rejection."""
+    """Random bits that continue every number with zeros, or with ones; asking for a whole new
+    word means rejection.
+    """
 
     def bits(count):
         if count == 64:
@@ -28,7 +32,9 @@ def continued(ones):
 
 
 def specification(sigma, words, limit=0.0):
-    """What the exact draw says for both extreme continuations; None where they disagree, "again" for a rejection."""
+    """What the exact draw says for both extreme continuations; None where they disagree,
+    "again" for a rejection.
+    """
     outcomes = set()
     for ones in (False, True):
         try:
@@ -111,8 +117,10 @@ def test_wedges_and_tails_that_are_nearly_ties_are_left_to_the_specification():
 
 def test_a_rejected_tail_begins_again_and_an_open_one_goes_on():
     first = (2**55 - 1) << 9
-    assert compiled(1000.0, [first, 2**63, 2**64 - 1]) == ("pending", 1)  # −2 ln(1⁻) is about 0: rejected
-    assert compiled(1000.0, [first, 5, 2**60]) == ("pending", 3)  # too few leading bits to know −ln V
+    # −2 ln(1⁻) is about 0: rejected
+    assert compiled(1000.0, [first, 2**63, 2**64 - 1]) == ("pending", 1)
+    # too few leading bits to know −ln V
+    assert compiled(1000.0, [first, 5, 2**60]) == ("pending", 3)
     assert compiled(1000.0, [first, 2**63, 2**60]) == specification(1000.0, [first, 2**63, 2**60])
 
 
@@ -131,7 +139,8 @@ def test_exponential_decisions_are_the_exact_ones(scale, offset):
     held = set(pending[:count, 0].tolist())
     for index, word in enumerate(words.tolist()):
         both = {
-            exact.round_exponential(Fraction(offset * scale), Fraction(scale), [word], continued(o)) for o in (0, 1)
+            exact.round_exponential(Fraction(offset * scale), Fraction(scale), [word], continued(o))
+            for o in (0, 1)
         }
         if index not in held:
             assert both == {int(out[index])}
@@ -155,7 +164,10 @@ def test_probability_of_hubers_tails_to_ninety_digits(alpha):
         center = mp.sqrt(2 * mp.pi) * mp.erf(a / mp.sqrt(2))
         outside = 2 / a * mp.exp(-a * a / 2)
         exactly = outside / (center + outside)
-        assert abs(mp.mpf(exact.huber_tails(alpha)) / 2 ** (64 + exact.EXTRA_BITS) / exactly - 1) < mp.mpf(10) ** -90
+        assert (
+            abs(mp.mpf(exact.huber_tails(alpha)) / 2 ** (64 + exact.EXTRA_BITS) / exactly - 1)
+            < mp.mpf(10) ** -90
+        )
 
 
 def test_the_error_budget_of_the_intervals():

@@ -36,7 +36,12 @@ def test_only_the_key_opens():
 
 
 def test_the_key_cannot_be_made_copied_or_stored():
-    for attempt in (Key, lambda: copy.copy(KEY), lambda: copy.deepcopy(KEY), lambda: pickle.dumps(KEY)):
+    for attempt in (
+        Key,
+        lambda: copy.copy(KEY),
+        lambda: copy.deepcopy(KEY),
+        lambda: pickle.dumps(KEY),
+    ):
         with pytest.raises(PrivacyError):
             attempt()
 
@@ -98,9 +103,13 @@ def opens_private_data(function):
 
 
 def public_functions(tree):
-    """Functions of a module and methods of its classes, whose name begins with no underscore, and constructors."""
+    """Functions of a module and methods of its classes, whose name begins with no underscore,
+    and constructors.
+    """
     scopes = [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]
-    for node in (node for scope in scopes for node in scope.body if isinstance(node, ast.FunctionDef)):
+    for node in (
+        node for scope in scopes for node in scope.body if isinstance(node, ast.FunctionDef)
+    ):
         if not node.name.startswith("_") or node.name == "__init__":
             yield node
 
@@ -184,7 +193,14 @@ def computations(users, V):
         "gradient": lambda: users.gradient(V, 1.0),
         "covariance": lambda: users.covariance(1.0),
     }
-    for name in ("item_counts", "item_grams", "item_sums", "global_gram", "rating_sum", "rating_count"):
+    for name in (
+        "item_counts",
+        "item_grams",
+        "item_sums",
+        "global_gram",
+        "rating_sum",
+        "rating_count",
+    ):
         found[name] = getattr(users, name)
     for name in ("gradient", "bias_gradient", "gram", "counts"):
         found[f"descent {name}"] = getattr(walk, name)
@@ -223,10 +239,15 @@ def test_what_is_said_on_purpose_is_said():
     users = sealed_users()
     with pytest.raises(ConfigError, match="positions from 0 to 3"):
         users.restrict(np.array([7]))
-    with pytest.raises(PrivacyError, match=r"^a thing could not be computed \(ZeroDivisionError\)$"):
+    with pytest.raises(
+        PrivacyError, match=r"^a thing could not be computed \(ZeroDivisionError\)$"
+    ):
         guard("a thing")(lambda: 1 / 0)()
-    with pytest.raises(PrivacyError, match=r"^a thing could not be computed \(ConfigError\)$") as caught:
-        guard("a thing")(lambda: same_length("rows and ratings", N, N + 1))()  # of a kernel, about private arrays
+    with pytest.raises(
+        PrivacyError, match=r"^a thing could not be computed \(ConfigError\)$"
+    ) as caught:
+        # of a kernel, about private arrays
+        guard("a thing")(lambda: same_length("rows and ratings", N, N + 1))()
     assert caught.value.__context__ is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -270,11 +291,21 @@ for compute in computing:
 """
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to know how much memory is used")
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="needs /proc to know how much memory is used"
+)
 def test_under_a_memory_limit_nothing_tells_how_many_users_there_are():
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(LIMITED)], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(LIMITED)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert run.returncode == 0, run.stderr
     said = [line for line in run.stderr.splitlines() if "Error: " in line]
     what = ("vectors", "vectors", "residuals", "vectors")
-    assert said == [f"discreet.errors.PrivacyError: the users' {x} could not be computed (MemoryError)" for x in what]
+    assert said == [
+        f"discreet.errors.PrivacyError: the users' {x} could not be computed (MemoryError)"
+        for x in what
+    ]
     assert run.stderr.count("Traceback") == len(what)

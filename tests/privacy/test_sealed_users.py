@@ -132,9 +132,13 @@ ATTEMPTS = {
     "getstate": lambda x: x.__getstate__(),
     "reduce": lambda x: x.__reduce__(),
     "open without key": lambda x: (x.open if isinstance(x, Sealed) else x.compute)(None),
-    "open with another object": lambda x: (x.open if isinstance(x, Sealed) else x.compute)(object()),
+    "open with another object": lambda x: (x.open if isinstance(x, Sealed) else x.compute)(
+        object()
+    ),
     "open with a new key": lambda x: (x.open if isinstance(x, Sealed) else x.compute)(Key()),
-    "open with a forged key": lambda x: (x.open if isinstance(x, Sealed) else x.compute)(object.__new__(Key)),
+    "open with a forged key": lambda x: (x.open if isinstance(x, Sealed) else x.compute)(
+        object.__new__(Key)
+    ),
     "delete": lambda x: delattr(x, "open"),
     "attribute": lambda x: setattr(x, "values", 1),
     "with": lambda x: x.__enter__(),
@@ -214,13 +218,19 @@ def test_text_shows_public_facts_only(users, session):
 def test_size_and_public_facts_do_not_depend_on_the_data(users):
     others = seal(make([{0: 1.0}] * 500, 3), Bounds(items=2, rating=9.0))
     assert sys.getsizeof(others) == sys.getsizeof(users)
-    assert (others.bounds, others.n_items, others.label) == (users.bounds, users.n_items, users.label)
+    assert (others.bounds, others.n_items, others.label) == (
+        users.bounds,
+        users.n_items,
+        users.label,
+    )
     assert dir(others) == dir(users)
     assert (users == others) is False  # by identity: comparing says nothing about the ratings
 
 
 def walk(thing, seen, path):
-    """Everything of ours that public attributes, containers and methods without arguments lead to."""
+    """Everything of ours that public attributes, containers and methods without arguments lead
+    to.
+    """
     if id(thing) in seen or isinstance(thing, (type, types.ModuleType)):
         return
     seen[id(thing)] = path, thing
@@ -236,7 +246,8 @@ def walk(thing, seen, path):
         needed = [
             p
             for p in inspect.signature(thing).parameters.values()
-            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+            if p.default is p.empty
+            and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
         ]
         if not needed and "refuse" not in path:
             try:
@@ -276,7 +287,8 @@ def test_the_key_opens(users):
     assert users.item_counts().compute(KEY).sum() == pytest.approx(3, rel=1e-5)
 
 
-# ---------------------------------------------------------------------- what goes wrong says nothing
+# ---------------------------------------------------------------------- what goes wrong says
+# nothing
 
 
 MISTAKES = {
@@ -305,7 +317,9 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_are_found_before_they_meet_the_ratings(mistake, users):
-    """The same message, whatever the ratings are: an index error from inside would tell which item somebody rated."""
+    """The same message, whatever the ratings are: an index error from inside would tell which
+    item somebody rated.
+    """
     others = seal(make([{}], 3), Bounds(items=2, rating=9.0))
     others.choose()
     others.solve(np.ones((3, 2), np.float32), 1.0)
@@ -347,11 +361,16 @@ def test_weigh_and_a_number_of_items_exclude_each_other():
 
 
 def test_extreme_ratings_warn_about_nothing(caplog):
-    """Under -W error a warning would be an exception, and whether it comes depends on somebody's ratings."""
+    """Under -W error a warning would be an exception, and whether it comes depends on
+    somebody's ratings.
+    """
     rows = [{0: 3.4e38, 1: -3.4e38, 2: math.nan}, {0: math.inf}, {0: 1e-45}, {}]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for bounds in (Bounds(items=2, rating=1.0, center="user"), Bounds(weight=1.0, rating=1.0, center=-1e12)):
+        for bounds in (
+            Bounds(items=2, rating=1.0, center="user"),
+            Bounds(weight=1.0, rating=1.0, center=-1e12),
+        ):
             users = seal(make(rows, 3), bounds)
             users.choose() if bounds.items else users.weigh(np.array([0.0, 1e308, 1e-320]))
             for V in (np.zeros((3, 2)), np.full((3, 2), 1e300), np.full((3, 2), 1e30, np.float32)):
@@ -368,7 +387,11 @@ def test_extreme_ratings_warn_about_nothing(caplog):
 def lint(folder):
     code = "from importlinter.cli import lint_imports_command as c; c()"
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env={"PYTHONPATH": "src", "PATH": ""}, capture_output=True, text=True
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={"PYTHONPATH": "src", "PATH": ""},
+        capture_output=True,
+        text=True,
     )
 
 
@@ -377,7 +400,9 @@ def test_import_linter_fails_when_a_model_imports_the_vault(tmp_path):
     shutil.copy(ROOT.parents[1] / "pyproject.toml", tmp_path)
     clean = lint(tmp_path)
     assert clean.returncode == 0, clean.stdout
-    (tmp_path / "src/discreet/models/peek.py").write_text("from discreet.privacy.sealed import KEY\n")
+    (tmp_path / "src/discreet/models/peek.py").write_text(
+        "from discreet.privacy.sealed import KEY\n"
+    )
     caught = lint(tmp_path)
     assert caught.returncode != 0
     assert "discreet.models.peek" in caught.stdout
@@ -389,14 +414,20 @@ RESERVED = {"KEY", "vault", "_content", "_compute", "Block"}
 
 
 def test_no_code_outside_privacy_and_engines_names_the_key_or_what_it_opens():
-    """The import contract sees modules; this sees ``from discreet.privacy.users.sealed_users import KEY`` as well."""
+    """The import contract sees modules; this sees ``from discreet.privacy.users.sealed_users
+    import KEY`` as well.
+    """
     looked_at = 0
     for path in ROOT.rglob("*.py"):
         if path.relative_to(ROOT).parts[0] in KEY_HOLDERS:
             continue
         looked_at += 1
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = {getattr(node, "id", None), getattr(node, "attr", None), getattr(node, "asname", None)}
+            names = {
+                getattr(node, "id", None),
+                getattr(node, "attr", None),
+                getattr(node, "asname", None),
+            }
             if isinstance(node, ast.alias):
                 names |= set(node.name.split("."))
             if isinstance(node, ast.ImportFrom):
@@ -409,8 +440,13 @@ def test_sealed_statistics_are_all_tested():
     """A statistic that is added to `Users` without being added to the tests is found here."""
     from discreet.privacy.users.sealed_users import Users
 
-    returns = {name: getattr(method, "__annotations__", {}).get("return") for name, method in vars(Users).items()}
-    offered = {name for name, kind in returns.items() if kind == "Sum" and not name.startswith("_")} - {"sum"}
+    returns = {
+        name: getattr(method, "__annotations__", {}).get("return")
+        for name, method in vars(Users).items()
+    }
+    offered = {
+        name for name, kind in returns.items() if kind == "Sum" and not name.startswith("_")
+    } - {"sum"}
     assert offered == {name.split(",")[0] for name in STATISTICS}
     assert issubclass(Users, Sealed)
     assert Sum.__slots__ == ("_compute", "_reach", "_shape", "_symmetric")

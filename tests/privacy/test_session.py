@@ -38,7 +38,9 @@ def test_a_release_is_the_statistic_plus_noise_of_the_planned_size(row_sum, grad
     expected = session.plan.noise_multiplier("sum") * 2.0
     error = noisy - row_sum(data, bound=2.0)._rows._content().sum(axis=0)
     # chi-square on the variance, and the shape of the distribution
-    assert stats.chi2.cdf((error**2).sum() / expected**2, error.size) == pytest.approx(0.5, abs=0.4999995)
+    assert stats.chi2.cdf((error**2).sum() / expected**2, error.size) == pytest.approx(
+        0.5, abs=0.4999995
+    )
     assert stats.kstest(error.ravel() / expected, "norm").pvalue > 1e-6
 
 
@@ -56,7 +58,9 @@ def test_the_ledger_is_written_before_the_data_are_opened(row_sum, rows):
 
 
 def test_an_entry_says_everything(row_sum, rows):
-    session = Session(plan_of(Release("sum", 2), Release("gram", 1, 3.0), neighboring="replace-one"))
+    session = Session(
+        plan_of(Release("sum", 2), Release("gram", 1, 3.0), neighboring="replace-one")
+    )
     session.release("gram", row_sum(rows, bound=5.0))
     (entry,) = session.ledger.entries
     assert entry.name == "gram"
@@ -132,11 +136,17 @@ def test_secure_results_are_multiples_of_a_grid_and_seeded_ones_are_not(row_sum,
     assert not np.array_equal(seeded * 2.0**40, np.rint(seeded * 2.0**40))
 
 
-def test_the_exact_part_of_a_secure_release_does_not_depend_on_the_order_of_users(row_sum, monkeypatch):
+def test_the_exact_part_of_a_secure_release_does_not_depend_on_the_order_of_users(
+    row_sum, monkeypatch
+):
     rows = np.random.default_rng(3).standard_normal((2000, 5))
-    monkeypatch.setattr(SecureNoise, "add", lambda self, values, mechanism, weights, grid: values * grid)
+    monkeypatch.setattr(
+        SecureNoise, "add", lambda self, values, mechanism, weights, grid: values * grid
+    )
     released = [
-        Session(plan_of(Release("s"))).release("s", row_sum(rows[np.random.default_rng(i).permutation(2000)]))
+        Session(plan_of(Release("s"))).release(
+            "s", row_sum(rows[np.random.default_rng(i).permutation(2000)])
+        )
         for i in range(3)
     ]
     assert np.array_equal(released[0], released[1])
@@ -144,7 +154,9 @@ def test_the_exact_part_of_a_secure_release_does_not_depend_on_the_order_of_user
 
 
 def test_seeded_noise_repeats_and_secure_noise_refuses_a_seed(row_sum, rows):
-    first, second = (Session(plan_of(Release("s")), "seeded", 0).release("s", row_sum(rows)) for _ in range(2))
+    first, second = (
+        Session(plan_of(Release("s")), "seeded", 0).release("s", row_sum(rows)) for _ in range(2)
+    )
     assert np.array_equal(first, second)
     with pytest.raises(ConfigError, match="no seed"):
         Session(plan_of(Release("s")), random_state=0)
@@ -165,7 +177,9 @@ def test_noise_is_graded_by_its_type_not_by_its_word(row_sum, rows):
 
 def test_no_noise_is_exact_and_promises_nothing(row_sum, rows):
     session = Session(plan_of(Release("s")), NoNoise())
-    assert np.array_equal(session.release("s", row_sum(rows)), row_sum(rows)._rows._content().sum(axis=0))
+    assert np.array_equal(
+        session.release("s", row_sum(rows)), row_sum(rows)._rows._content().sum(axis=0)
+    )
     assert session.statement.epsilon == math.inf
 
 
@@ -221,14 +235,18 @@ def test_laplace_and_huber_use_the_l1_sensitivity(row_sum):
             statistic = row_sum(data)
             noisy = session.release("s", statistic)
             assert session.ledger.entries[0].norm == "l1"
-            assert session.ledger.entries[0].sensitivity == statistic.sensitivity("add-remove", "l1")
+            assert session.ledger.entries[0].sensitivity == statistic.sensitivity(
+                "add-remove", "l1"
+            )
             expected = session.plan.noise_multiplier("s") * session.ledger.entries[0].sensitivity
             assert noisy.std() == pytest.approx(expected, rel=0.1)
 
 
 def test_huber_with_both_norms_is_checked(row_sum):
     data = np.zeros((2, 8, 8))
-    honest, lie = (Release("s", mechanism="huber", alpha=0.9, l2_ratio=ratio) for ratio in (0.125, 0.1))
+    honest, lie = (
+        Release("s", mechanism="huber", alpha=0.9, l2_ratio=ratio) for ratio in (0.125, 0.1)
+    )
     Session(plan_of(honest)).release("s", row_sum(data))
     with pytest.raises(PlanMismatch, match="l2_ratio"):
         Session(plan_of(lie)).release("s", row_sum(data))
@@ -292,7 +310,9 @@ def test_releases_that_are_made_together_are_all_charged_before_any_is_opened(ro
         session.release_together([("a", good), ("b", bad)])
     assert [entry.name for entry in session.ledger.entries] == ["a", "b"]
     assert bad.opened == 0
-    both = Session(plan_of(Release("a"), Release("b"))).release_together([("a", row_sum(rows)), ("b", row_sum(rows))])
+    both = Session(plan_of(Release("a"), Release("b"))).release_together(
+        [("a", row_sum(rows)), ("b", row_sum(rows))]
+    )
     assert [one.shape for one in both] == [rows.shape[1:]] * 2
     assert not np.array_equal(*both)
 

@@ -13,7 +13,10 @@ from discreet.privacy.release.session import Session
 @pytest.fixture
 def session(row_sum):
     def make(noise="secure", **options):
-        session = Session(Plan.calibrate([Release("gram", 2), Release("sum")], Budget(1.5, 1e-6, **options)), noise)
+        session = Session(
+            Plan.calibrate([Release("gram", 2), Release("sum")], Budget(1.5, 1e-6, **options)),
+            noise,
+        )
         session.record_assumption("catalog", "the list of items")
         for name in ("gram", "sum", "gram"):
             session.release(name, row_sum(np.ones((3, 2))))
@@ -24,16 +27,39 @@ def session(row_sum):
 
 def test_the_paragraph_of_a_secure_session(session):
     text = str(session().finish())
-    for part in ("ε = 1.5", "δ = 1e-06", "4.482 times", "with or without", "gram × 2", "closed form", "list of items"):
+    for part in (
+        "ε = 1.5",
+        "δ = 1e-06",
+        "4.482 times",
+        "with or without",
+        "gram × 2",
+        "closed form",
+        "list of items",
+    ):
         assert part in text
     assert "RESEARCH" not in text
     assert "\n" not in text
 
 
 def test_numbered_releases_are_listed_as_a_range(row_sum):
-    """Twenty steps with noise of their own each are one phrase; two are named, and so are numbers with a gap."""
-    names = ["counts", "step 1", "gram 1", "step 2", "gram 2", "step 3", "block 1", "block 2", "block 4", "sum"]
-    plan = Plan.calibrate([Release(name, 2 if name == "sum" else 1) for name in names], Budget(1.5, 1e-6))
+    """Twenty steps with noise of their own each are one phrase; two are named, and so are
+    numbers with a gap.
+    """
+    names = [
+        "counts",
+        "step 1",
+        "gram 1",
+        "step 2",
+        "gram 2",
+        "step 3",
+        "block 1",
+        "block 2",
+        "block 4",
+        "sum",
+    ]
+    plan = Plan.calibrate(
+        [Release(name, 2 if name == "sum" else 1) for name in names], Budget(1.5, 1e-6)
+    )
     door = Session(plan, "seeded", 0)
     for name in [*names, "sum"]:
         door.release(name, row_sum(np.ones((3, 2))))
@@ -48,7 +74,9 @@ def test_research_mode_is_declared(session):
     assert document["noise"] == "seeded"
     assert document["private"] is False
     assert document["status"] == "private with cautions"
-    assert document["cautions"] == ["the noise came from a seed: whoever learns it can subtract the noise"]
+    assert document["cautions"] == [
+        "the noise came from a seed: whoever learns it can subtract the noise"
+    ]
 
 
 def test_replace_one_is_said(session):
@@ -67,13 +95,19 @@ def test_not_private_is_said_first(session, row_sum):
 
 def test_inferred_assumptions_come_with_a_caution(session):
     door = session()
-    assert (door.statement.private, door.statement.status, door.statement.cautions) == (True, "private", ())
+    assert (door.statement.private, door.statement.status, door.statement.cautions) == (
+        True,
+        "private",
+        (),
+    )
     door.record_assumption("range", "ratings between 1 and 5", inferred=True)
     statement = door.statement
     assert "CAUTION" in str(statement)
     assert statement.finite
     assert not statement.private
-    assert statement.cautions == ("ratings between 1 and 5: read from the data instead of a public source",)
+    assert statement.cautions == (
+        "ratings between 1 and 5: read from the data instead of a public source",
+    )
     document = statement.to_dict()
     assert document["private"] is False
     assert document["status"] == "private with cautions"
@@ -91,7 +125,9 @@ def test_json_has_everything(session):
     assert "entries" not in repr(statement)
 
 
-@pytest.mark.parametrize(("accountant", "shown"), [("gdp", True), ("pure", False), ("pld", False), ("rdp", False)])
+@pytest.mark.parametrize(
+    ("accountant", "shown"), [("gdp", True), ("pure", False), ("pld", False), ("rdp", False)]
+)
 def test_mu_is_shown_where_it_is_the_parameter_of_gaussian_privacy(row_sum, accountant, shown):
     plan = Plan.calibrate([Release("sum", mechanism="laplace")], Budget(1.5, 1e-6), accountant)
     door = Session(plan, "seeded", 0)
@@ -99,7 +135,9 @@ def test_mu_is_shown_where_it_is_the_parameter_of_gaussian_privacy(row_sum, acco
     statement = door.finish()
     assert ("μ = " in str(statement)) is shown
     assert (statement.mu is not None) is shown
-    gaussian = Plan.calibrate([Release("sum")], Budget(1.5, 1e-6), "gdp" if accountant == "pure" else accountant)
+    gaussian = Plan.calibrate(
+        [Release("sum")], Budget(1.5, 1e-6), "gdp" if accountant == "pure" else accountant
+    )
     assert gaussian.mu == pytest.approx(1 / gaussian.noise_multiplier("sum"))
 
 
@@ -113,19 +151,27 @@ def test_a_large_epsilon_is_called_weak(row_sum, epsilon, weak):
 
 
 def test_a_large_delta_is_called_weak(row_sum):
-    door = Session(Plan.calibrate([Release("sum")], Budget(1.0, 0.01, allow_large_delta=True)), "seeded", 0)
+    door = Session(
+        Plan.calibrate([Release("sum")], Budget(1.0, 0.01, allow_large_delta=True)), "seeded", 0
+    )
     door.release("sum", row_sum(np.ones((3, 2))))
-    assert "CAUTION, somebody may be exposed: a δ above 0.001 was allowed explicitly." in str(door.finish())
+    assert "CAUTION, somebody may be exposed: a δ above 0.001 was allowed explicitly." in str(
+        door.finish()
+    )
     assert not door.statement.private
     assert Ledger.from_dict(door.ledger.to_dict()).plan == door.plan
 
 
 @pytest.mark.parametrize(("people", "warned"), [(1e6 - 1, False), (1.2e6, True)])
-def test_a_delta_above_one_over_the_released_number_of_users_is_a_caution(session, caplog, people, warned):
+def test_a_delta_above_one_over_the_released_number_of_users_is_a_caution(
+    session, caplog, people, warned
+):
     door = session()
     door.judge_delta(people)
     assert ("released as about 1,200,000" in caplog.text) is warned
-    assert ("exposed: δ = 1e-06 is above one over the number of users" in str(door.statement)) is warned
+    assert (
+        "exposed: δ = 1e-06 is above one over the number of users" in str(door.statement)
+    ) is warned
     assert bool(door.statement.cautions) is warned
     assert "Taken to be public: the list of items." in str(door.statement)
     assert Ledger.from_dict(door.ledger.to_dict()).assumptions == door.ledger.assumptions
@@ -140,5 +186,7 @@ def test_a_large_epsilon_is_not_called_private(row_sum, epsilon, weak):
     assert statement.weak is weak
     assert statement.private is not weak
     assert statement.status == ("no meaningful protection" if weak else "private")
-    assert statement.cautions == (("ε is above 20, which is no meaningful protection",) if weak else ())
+    assert statement.cautions == (
+        ("ε is above 20, which is no meaningful protection",) if weak else ()
+    )
     assert statement.to_dict()["status"] == statement.status

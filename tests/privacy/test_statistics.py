@@ -1,4 +1,6 @@
-"""Sensitivities are reached, not only kept: for every statistic there is a worst user, and a worst pair of users."""
+"""Sensitivities are reached, not only kept: for every statistic there is a worst user, and a
+worst pair of users.
+"""
 
 import math
 
@@ -41,11 +43,13 @@ FIRST, LAST, NOTHING = range(K), range(N - K, N), {}
 HIGH, LOW = ratings_of(FIRST, 1e6), ratings_of(FIRST, -1e6)
 ALL_HIGH, ALL_LOW = ratings_of(range(N), 1e6), ratings_of(range(N), -1e6)
 ELSEWHERE = ratings_of(LAST, 1e6)
-#: Directions of the item factors, and so of the vectors: those of the first half of the items, and of the rest.
+#: Directions of the item factors, and so of the vectors: those of the first half of the items, and
+#: of the rest.
 ALONG = {"axes": (np.eye(RANK)[0], np.eye(RANK)[1]), "ones": (np.ones(RANK), np.ones(RANK))}
 ALL_L1 = {"norm": 0.7, "norm_l1": 0.7}
 
-#: statistic, relation, norm, direction of vectors, further bounds, the two histories (None: no user at all)
+#: statistic, relation, norm, direction of vectors, further bounds, the two histories (None: no user
+#: at all)
 WORST = [
     ("item_counts", "add-remove", "l2", "axes", {}, HIGH, None),
     ("item_counts", "add-remove", "l1", "axes", {}, HIGH, None),
@@ -104,13 +108,19 @@ def statistic_of(name, history, along="axes", budget=None, **further):
 
 
 def assert_reached(name, relation, norm, along, further, one, other, budget):
-    present, absent = (statistic_of(name, history, along, budget, **further) for history in (one, other))
-    reached = distance(exact(present), exact(absent), present, norm) / present.sensitivity(relation, norm)
+    present, absent = (
+        statistic_of(name, history, along, budget, **further) for history in (one, other)
+    )
+    reached = distance(exact(present), exact(absent), present, norm) / present.sensitivity(
+        relation, norm
+    )
     assert TIGHT <= reached <= 1
 
 
 @pytest.mark.parametrize(("name", "relation", "norm", "along", "further", "one", "other"), WORST)
-def test_the_worst_user_reaches_the_sensitivity_and_does_not_pass_it(name, relation, norm, along, further, one, other):
+def test_the_worst_user_reaches_the_sensitivity_and_does_not_pass_it(
+    name, relation, norm, along, further, one, other
+):
     assert_reached(name, relation, norm, along, further, one, other, "items")
 
 
@@ -129,7 +139,9 @@ def test_the_worst_user_reaches_the_sensitivity_and_does_not_pass_it(name, relat
     ],
 )
 def test_the_worst_user_under_a_weight_budget(name, relation, norm, along, further, one, other):
-    """In ℓ₁ this takes every item and leaves none to a second user: there, the factor 2 is a bound only."""
+    """In ℓ₁ this takes every item and leaves none to a second user: there, the factor 2 is a
+    bound only.
+    """
     assert_reached(name, relation, norm, along, further, one, other, "weight")
 
 
@@ -140,7 +152,8 @@ def test_every_statistic_relation_and_norm_has_its_worst_case():
         for relation in ("add-remove", "replace-one")
         for norm in ("l2", "l1")
     }
-    one_number = {(name, "add-remove", "l1") for name in ("rating_sum", "rating_count")}  # where the norms are the same
+    # where the norms are the same
+    one_number = {(name, "add-remove", "l1") for name in ("rating_sum", "rating_count")}
     assert wanted - {case[:3] for case in WORST} == one_number
 
 
@@ -159,7 +172,8 @@ def test_more_items_allowed_than_there_are_is_all_of_them():
         present, absent = (statistic_of(name, history, items=1000) for history in (ALL_HIGH, None))
         assert (
             TIGHT
-            <= distance(exact(present), exact(absent), present, "l2") / present.sensitivity("add-remove", "l2")
+            <= distance(exact(present), exact(absent), present, "l2")
+            / present.sensitivity("add-remove", "l2")
             <= 1
         )
 
@@ -173,18 +187,28 @@ def test_a_covariance_bound_that_cuts_nothing_is_not_paid_for():
 
 @pytest.mark.parametrize("name", STATISTICS)
 def test_no_grid_makes_a_contribution_larger(name):
-    """Rounding goes toward zero, per contribution: on grids of every size, down to a few units for a contribution."""
+    """Rounding goes toward zero, per contribution: on grids of every size, down to a few units
+    for a contribution.
+    """
     for further in ({}, {"rating": 0.7, "norm": 0.9}, {"budget": "weight"}):
-        present, absent, replaced = (statistic_of(name, one, "ones", **further) for one in (HIGH, None, LOW))
+        present, absent, replaced = (
+            statistic_of(name, one, "ones", **further) for one in (HIGH, None, LOW)
+        )
         for power in range(-14, 3):
             grid = 4.0**power
-            values = [grid * statistic.compute(KEY, grid=grid) for statistic in (present, absent, replaced)]
+            values = [
+                grid * statistic.compute(KEY, grid=grid)
+                for statistic in (present, absent, replaced)
+            ]
             for norm in ("l2", "l1"):
                 for relation, other in (("add-remove", values[1]), ("replace-one", values[2])):
-                    assert distance(values[0], other, present, norm) <= present.sensitivity(relation, norm)
+                    assert distance(values[0], other, present, norm) <= present.sensitivity(
+                        relation, norm
+                    )
 
 
-# ---------------------------------------------------------------------- worst pairs by search (erratum 9)
+# ---------------------------------------------------------------------- worst pairs by search
+# (erratum 9)
 
 
 def ball(x, radius):
@@ -194,7 +218,10 @@ def ball(x, radius):
 def search(objective, size, starts=12):
     """The largest value found from many starts."""
     rng = np.random.default_rng(0)
-    return max(-minimize(lambda x: -objective(x), rng.normal(size=size), method="Powell").fun for _ in range(starts))
+    return max(
+        -minimize(lambda x: -objective(x), rng.normal(size=size), method="Powell").fun
+        for _ in range(starts)
+    )
 
 
 @pytest.mark.parametrize("rank", [2, 3])
@@ -210,17 +237,23 @@ def test_worst_pair_for_r_by_search(rank):
     stated = statistic_of("global_gram", HIGH, norm=alpha)
     assert worst == pytest.approx(math.sqrt(2) * alpha**2, rel=1e-5)
     assert worst <= stated.sensitivity("replace-one", "l2") * (1 + 1e-9)
-    assert stated.sensitivity("replace-one", "l2") == pytest.approx(math.sqrt(2) * alpha**2, rel=1e-12)
+    assert stated.sensitivity("replace-one", "l2") == pytest.approx(
+        math.sqrt(2) * alpha**2, rel=1e-12
+    )
     assert stated.sensitivity("add-remove", "l2") == pytest.approx(alpha**2, rel=1e-12)
 
 
 def test_worst_pair_for_the_gradient_by_search():
-    """Δ(grad) = 2 G α₁ for replacing and G α₁ for removing; proof and theorem have 4 G α₁ and √8 G α₁."""
+    """Δ(grad) = 2 G α₁ for replacing and G α₁ for removing; proof and theorem have 4 G α₁ and
+    √8 G α₁.
+    """
     alpha, G, items, rank = 0.7, 1.3, 3, 2
 
     def moved(x):
         u, v, e, f = np.split(x, [rank, 2 * rank, 2 * rank + items])
-        return np.linalg.norm(np.outer(ball(e, G), ball(u, alpha)) - np.outer(ball(f, G), ball(v, alpha)))
+        return np.linalg.norm(
+            np.outer(ball(e, G), ball(u, alpha)) - np.outer(ball(f, G), ball(v, alpha))
+        )
 
     worst = search(moved, 2 * (rank + items))
     stated = statistic_of("gradient", HIGH, norm=alpha)  # G is 1.3 there
@@ -242,14 +275,23 @@ def test_packing_and_back():
     assert np.array_equal(packed, A[:, *np.triu_indices(4)])
     assert np.array_equal(unpack(packed, 4), A)
     weighted = packed * isometry(4)
-    assert np.linalg.norm(weighted, axis=1) == pytest.approx(np.linalg.norm(A, axis=(1, 2)), rel=1e-14)
+    assert np.linalg.norm(weighted, axis=1) == pytest.approx(
+        np.linalg.norm(A, axis=(1, 2)), rel=1e-14
+    )
 
 
 def test_residuals_equal_their_numpy_twin():
     rng = np.random.default_rng(1)
     counts = rng.integers(0, 9, 40)
-    indptr, indices = np.concatenate([[0], np.cumsum(counts)]), rng.integers(0, 20, counts.sum()).astype(np.int32)
-    y, U, V = rng.normal(size=len(indices)), rng.normal(size=(40, 5)).astype("f4"), rng.normal(size=(20, 5))
+    indptr, indices = (
+        np.concatenate([[0], np.cumsum(counts)]),
+        rng.integers(0, 20, counts.sum()).astype(np.int32),
+    )
+    y, U, V = (
+        rng.normal(size=len(indices)),
+        rng.normal(size=(40, 5)).astype("f4"),
+        rng.normal(size=(20, 5)),
+    )
     y[3], y[9] = np.inf, np.nan
     for largest in (0.3, 2.0, 1e6):
         fast, plain = (f(indptr, indices, y, U, V, largest) for f in (residuals, residuals_numpy))
@@ -266,7 +308,9 @@ def test_a_relation_or_norm_that_is_not_known_has_no_sensitivity():
 
 
 def test_a_block_of_rows_has_no_gaps():
-    statistic = Sum((4,), SensitivityBounds(1.0, 2.0, 1.0, 2.0), lambda grid, rows: np.arange(4.0)[rows])
+    statistic = Sum(
+        (4,), SensitivityBounds(1.0, 2.0, 1.0, 2.0), lambda grid, rows: np.arange(4.0)[rows]
+    )
     assert statistic.compute(KEY, rows=slice(1, 3)).tolist() == [1.0, 2.0]
     for rows in (slice(0, 4, 2), slice(3, 1), slice(None, None, -1)):
         with pytest.raises(ConfigError, match="rows"):

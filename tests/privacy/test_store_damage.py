@@ -103,15 +103,23 @@ def test_sums_are_checked_also_where_the_chain_is_whole(store, kind, reservation
     with store._open_write() as (base, log):
         if kind == "settle":
             base.execute("INSERT INTO ledgers VALUES (?, ?, '')", (named, digest("")))
-        budget_store_file.append(base, log, "customers", kind, named, units, 0, {"ledger": digest("")})
-    for use in (store.verify, lambda: account.balance, lambda: account.reserve(plan(0.1), "secure", "x")):
+        budget_store_file.append(
+            base, log, "customers", kind, named, units, 0, {"ledger": digest("")}
+        )
+    for use in (
+        store.verify,
+        lambda: account.balance,
+        lambda: account.reserve(plan(0.1), "secure", "x"),
+    ):
         with pytest.raises(DamagedStore, match=why):
             use()
 
 
 def test_an_account_without_a_total_is_damage(store):
     with store._open_write() as (base, log):
-        budget_store_file.append(base, log, "others", "open", "", 0, 0, {"note": "by another program"})
+        budget_store_file.append(
+            base, log, "others", "open", "", 0, 0, {"note": "by another program"}
+        )
     with pytest.raises(DamagedStore, match="record 5 does not open the account 'others'"):
         _ = store["others"].balance
 
@@ -122,7 +130,10 @@ def test_a_balance_does_not_depend_on_an_index(store):
     base = sqlite3.connect(store.path)
     base.execute("CREATE INDEX by_account ON log (account) WHERE sequence < 2")
     base.execute("PRAGMA writable_schema = ON")
-    base.execute("UPDATE sqlite_master SET sql = 'CREATE INDEX by_account ON log (account)' WHERE name = 'by_account'")
+    base.execute(
+        "UPDATE sqlite_master SET sql = 'CREATE INDEX by_account ON log (account)' WHERE name ="
+        " 'by_account'"
+    )
     base.commit()
     base.close()
     assert store["customers"].balance.left == left
@@ -132,7 +143,9 @@ def test_a_balance_does_not_depend_on_an_index(store):
 
 
 def test_what_is_committed_is_in_the_file_itself(store):
-    """Also while a process that has just reserved is still there: a copy of the file alone loses nothing."""
+    """Also while a process that has just reserved is still there: a copy of the file alone
+    loses nothing.
+    """
     text = (
         "import os, sys, shutil\n"
         "from discreet.privacy import BudgetStore\n"
@@ -145,9 +158,15 @@ def test_what_is_committed_is_in_the_file_itself(store):
         "    os._exit(0)\n"
     )
     copy = store.path.with_name("copy.sqlite")
-    subprocess.run([sys.executable, "-c", text, store.path, copy], check=True, cwd=Path(__file__).parents[2])
+    subprocess.run(
+        [sys.executable, "-c", text, store.path, copy], check=True, cwd=Path(__file__).parents[2]
+    )
     assert len(BudgetStore(copy).log()) == len(store.log()) == 5
-    assert not [file.name for file in store.path.parent.iterdir() if file.name.endswith(("-wal", "-shm", "-journal"))]
+    assert not [
+        file.name
+        for file in store.path.parent.iterdir()
+        if file.name.endswith(("-wal", "-shm", "-journal"))
+    ]
 
 
 def test_a_store_of_the_first_format_is_read_and_upgraded(store):

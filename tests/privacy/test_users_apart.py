@@ -1,4 +1,6 @@
-"""What a user adds to a sum depends on that user and on public numbers, and not on how many others there are."""
+"""What a user adds to a sum depends on that user and on public numbers, and not on how many
+others there are.
+"""
 
 import pytest
 

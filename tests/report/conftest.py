@@ -19,7 +19,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Brows
     """A running headless Chromium. ``make test`` installs one; see chromium.py."""
     program = chromium.find()
     if program is None:
-        message = "no Chromium found: run python tests/support/chromium.py, or set DISCREET_BROWSER to the program"
+        message = (
+            "no Chromium found: run python tests/support/chromium.py, or set DISCREET_BROWSER to"
+            " the program"
+        )
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
@@ -30,7 +33,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Brows
 
 @pytest.fixture(scope="session")
 def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with saved models: ``private`` (DPALS), ``implicit`` (DPALS), ``open`` (ALS). Do not change it."""
+    """A folder with saved models: ``private`` (DPALS), ``implicit`` (DPALS), ``open`` (ALS). Do
+    not change it.
+    """
     folder = tmp_path_factory.mktemp("models")
     ratings = make_cinema(0, 0.1)
     private = discreet.DPALS(4, epsilon=5, rating_range=(1, 5), item_fraction=0.3)

@@ -1,4 +1,6 @@
-"""The report in a real browser: on a phone and on a desk, by day and by night, by mouse and by keyboard, on paper."""
+"""The report in a real browser: on a phone and on a desk, by day and by night, by mouse and by
+keyboard, on paper.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ WIDE = """[...document.querySelectorAll('body *')].filter(e => {
   const box = e.getBoundingClientRect();
   return box.width > 1 && box.right > innerWidth + 1 && !e.closest('.unseen, .skip, svg, thead');
 }).map(e => e.tagName + '.' + e.className + ' ' + e.textContent.slice(0, 40))"""
-CUT = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"
+CUT = (
+    "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e"
+    " => e.textContent)"
+)
 
 
 def check_layout(page, file: Path) -> None:
@@ -28,7 +33,9 @@ def check_layout(page, file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["private", "implicit", "open"])
-def test_no_width_overflows_nothing_complains_and_nothing_is_asked_of_the_network(browser, reports, name, tmp_path):
+def test_no_width_overflows_nothing_complains_and_nothing_is_asked_of_the_network(
+    browser, reports, name, tmp_path
+):
     keep = os.environ.get("DISCREET_SCREENSHOTS")  # a folder, for looking at them
     for width, scheme in product((390, 1024, 1600), ("light", "dark")):
         with browser.page(width, scheme=scheme, phone=width < 500) as page:
@@ -46,13 +53,19 @@ def test_strange_titles_stay_text_and_break_no_line(browser, tmp_path):
         with browser.page(width, phone=width < 500) as page:
             check_layout(page, file)
             assert page.evaluate("window.hacked === undefined")
-            assert page.evaluate("document.querySelectorAll('img, article script, article b').length") == 0
+            assert (
+                page.evaluate("document.querySelectorAll('img, article script, article b').length")
+                == 0
+            )
             assert page.evaluate(f"document.body.innerText.includes({NASTY[0]!r})")
 
 
 def test_twenty_thousand_items_make_a_page_of_a_few_megabytes(browser, tmp_path):
     file = tmp_path / "large.html"
-    write_report(invented(20_000, ["A film with a title of ordinary length (1999) · Drama, Romance"], 16), file)
+    write_report(
+        invented(20_000, ["A film with a title of ordinary length (1999) · Drama, Romance"], 16),
+        file,
+    )
     assert file.stat().st_size < 4e6
     with browser.page(390, phone=True) as page:
         check_layout(page, file)
@@ -64,7 +77,9 @@ def test_the_map_answers_to_mouse_keyboard_and_search(browser, reports):
         page.open(reports["open"])
         page.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
         page.evaluate("document.getElementById('plane').scrollIntoView({block: 'center'})")
-        box = page.evaluate("(b => [b.left, b.top, b.width, b.height])(plane.getBoundingClientRect())")
+        box = page.evaluate(
+            "(b => [b.left, b.top, b.width, b.height])(plane.getBoundingClientRect())"
+        )
         said = "document.getElementById('chosen').textContent"
         assert page.evaluate(said) == ""
         for share in (0.3, 0.4, 0.5, 0.6):  # somewhere there is an item
@@ -92,10 +107,16 @@ def test_the_page_has_the_structure_that_screen_readers_go_by(browser, reports):
         assert levels.count(1) == 1
         assert all(after <= before + 1 for before, after in pairwise(levels))
         assert page.evaluate("document.documentElement.lang") == "en"
-        assert page.evaluate("[...document.querySelectorAll('svg')].every(s => s.getAttribute('aria-label'))")
-        assert page.evaluate("[...document.querySelectorAll('table')].every(t => t.caption && t.rows.length > 1)")
+        assert page.evaluate(
+            "[...document.querySelectorAll('svg')].every(s => s.getAttribute('aria-label'))"
+        )
+        assert page.evaluate(
+            "[...document.querySelectorAll('table')].every(t => t.caption && t.rows.length > 1)"
+        )
         assert page.evaluate("[...document.querySelectorAll('th')].every(t => t.scope)")
-        assert page.evaluate("[...document.querySelectorAll('nav a')].every(a => document.querySelector(a.hash))")
+        assert page.evaluate(
+            "[...document.querySelectorAll('nav a')].every(a => document.querySelector(a.hash))"
+        )
         assert page.evaluate(
             "new Set([...document.querySelectorAll('[id]')].map(e => e.id)).size"
             " === document.querySelectorAll('[id]').length"
@@ -111,8 +132,12 @@ def test_it_prints_in_ink_on_paper(browser, reports):
         page.open(reports["private"])
         assert page.pdf().startswith(b"%PDF")
         page.call(
-            "Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}]
+            "Emulation.setEmulatedMedia",
+            media="print",
+            features=[{"name": "prefers-color-scheme", "value": "dark"}],
         )
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert (
+            page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        )
         assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
         assert page.complaints() == []

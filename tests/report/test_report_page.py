@@ -107,7 +107,9 @@ def test_a_model_without_a_promise_says_so(reports):
 
 def test_a_revealed_session_and_a_seed_are_called_what_they_are(tmp_path):
     ratings = make_cinema(0, 0.05)
-    model = discreet.DPALS(2, epsilon=8, rating_range=(1, 5), item_fraction=0.2, noise="seeded", random_state=1)
+    model = discreet.DPALS(
+        2, epsilon=8, rating_range=(1, 5), item_fraction=0.2, noise="seeded", random_state=1
+    )
     write_report(model.fit(ratings), tmp_path / "seeded.html")
     assert "RESEARCH MODE" in text_of(tmp_path / "seeded.html")
 
@@ -119,8 +121,15 @@ def test_the_same_model_gives_the_same_page(shelf, tmp_path):
 
 
 def test_models_without_vectors_or_titles_have_reports(tmp_path):
-    ratings = discreet.Ratings.from_arrays([1, 1, 2, 2, 3], ["a", "b", "a", "<c>", "b"], [1, 5, 4, 2, 3])
-    for model in (discreet.Popularity(), discreet.Bias(), discreet.ALS(1, iterations=2), discreet.ALS(2, iterations=2)):
+    ratings = discreet.Ratings.from_arrays(
+        [1, 1, 2, 2, 3], ["a", "b", "a", "<c>", "b"], [1, 5, 4, 2, 3]
+    )
+    for model in (
+        discreet.Popularity(),
+        discreet.Bias(),
+        discreet.ALS(1, iterations=2),
+        discreet.ALS(2, iterations=2),
+    ):
         write_report(model.fit(ratings), tmp_path / "small.html")
         Outline(text_of(tmp_path / "small.html"))
         assert "&lt;c&gt;" in text_of(tmp_path / "small.html")
@@ -152,7 +161,12 @@ def test_titles_and_ids_are_escaped(tmp_path):
     write_report(invented(40, NASTY), tmp_path / "nasty.html", n=40)
     page = text_of(tmp_path / "nasty.html")
     assert "<script>window" not in page
-    assert "onerror='" not in page.replace("&#x27;", "'").replace("&lt;img src=x onerror='", "").split('id="items"')[0]
+    assert (
+        "onerror='"
+        not in page.replace("&#x27;", "'")
+        .replace("&lt;img src=x onerror='", "")
+        .split('id="items"')[0]
+    )
     assert page.count("</script>") == 2
     assert "\x00" not in page
     held = re.search(r'id="items">(.*?)</script>', page, re.DOTALL)
@@ -164,7 +178,9 @@ def test_a_failed_report_leaves_the_earlier_one_and_nothing_else(tmp_path, monke
     file = tmp_path / "report.html"
     file.write_text("earlier")
     model = invented(20, ["a"])
-    monkeypatch.setattr(Path, "write_bytes", lambda self, data: (_ for _ in ()).throw(OSError("disk full")))
+    monkeypatch.setattr(
+        Path, "write_bytes", lambda self, data: (_ for _ in ()).throw(OSError("disk full"))
+    )
     with pytest.raises(OSError, match="disk full"):
         write_report(model, file)
     assert file.read_text() == "earlier"
@@ -210,12 +226,17 @@ def test_how_many_people_it_takes_is_what_dpals_itself_reckons():
     assert loudest is not None
     assert loudest.entry.name.startswith("sum")
     counts = loudest.hearing * model.details_["signal_to_noise"]["average"]
-    assert 1 < counts < ratings.n_users  # both say the same of the average item, but for what a person spreads over
+    # both say the same of the average item, but for what a person spreads over
+    assert 1 < counts < ratings.n_users
     assert math.isclose(sum(kind.share for kind in ledger_summary.kinds(model)), 1.0)
-    assert ledger_summary.spending_steps(model.privacy_)[-1][1] <= model.privacy_.epsilon * (1 + 1e-9)
+    assert ledger_summary.spending_steps(model.privacy_)[-1][1] <= model.privacy_.epsilon * (
+        1 + 1e-9
+    )
     points = ledger_summary.curve(model.privacy_)
     assert all(a[1] < b[1] for a, b in pairwise(points))
-    assert math.isclose(ledger_summary.epsilon_at(model.privacy_, 1e-6), model.privacy_.epsilon, rel_tol=1e-9)
+    assert math.isclose(
+        ledger_summary.epsilon_at(model.privacy_, 1e-6), model.privacy_.epsilon, rel_tol=1e-9
+    )
 
 
 def test_released_counts_are_used_where_a_model_keeps_them(shelf, tmp_path):
@@ -253,7 +274,9 @@ def test_what_is_said_of_the_number_of_items_is_what_the_model_bounds(tmp_path):
     page = text_of(tmp_path / "r.html")
     assert "A person speaks through 30 items at most" in page
     assert "<dt>max_items</dt><dd>30</dd>" in page
-    assert "<dt>noise_ridge</dt><dd>0.25</dd>" in page, "what the algorithm was resolved to is shown, too"
+    assert "<dt>noise_ridge</dt><dd>0.25</dd>" in page, (
+        "what the algorithm was resolved to is shown, too"
+    )
 
 
 def test_what_a_model_holds_of_its_training_is_drawn(tmp_path):
@@ -261,7 +284,9 @@ def test_what_a_model_holds_of_its_training_is_drawn(tmp_path):
     assert len(model.details_["trace"]) == 5
     model.save(tmp_path / "model")
     write_report(discreet.load(tmp_path / "model"), tmp_path / "r.html")
-    assert "How far the item vectors moved (root mean square) in this training" in text_of(tmp_path / "r.html")
+    assert "How far the item vectors moved (root mean square) in this training" in text_of(
+        tmp_path / "r.html"
+    )
 
 
 def test_relevance_is_named_by_a_rating_that_exists(reports):
@@ -286,7 +311,9 @@ def test_the_trace_of_a_training_on_the_ratings_given_is_a_look_at_them():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-6, 1e-3, 0.2])
 def test_a_belief_counts_delta(prior, epsilon, delta):
-    """A mechanism as telling as (ε, δ) allows: it tells all with probability δ, else it flips a biased coin."""
+    """A mechanism as telling as (ε, δ) allows: it tells all with probability δ, else it flips a
+    biased coin.
+    """
     seen = 0.05
     tells, yes = delta, (1 - delta) * math.exp(epsilon) / (1 + math.exp(epsilon))
     coin = (1 - delta) / (1 + math.exp(epsilon))  # what the others see as a yes
@@ -296,14 +323,20 @@ def test_a_belief_counts_delta(prior, epsilon, delta):
         if right >= seen:
             assert prior * right / (prior * right + (1 - prior) * wrong) <= bound * (1 + 1e-12)
     rest = max(0.0, seen - tells)  # the event that is seen just as often reaches the bound
-    tight = prior * max(seen, tells) / (prior * max(seen, tells) + (1 - prior) * rest * math.exp(-epsilon))
+    tight = (
+        prior
+        * max(seen, tells)
+        / (prior * max(seen, tells) + (1 - prior) * rest * math.exp(-epsilon))
+    )
     assert tight == pytest.approx(bound, rel=1e-12)
     assert bound > ledger_summary.belief(prior, epsilon) or delta == 0
 
 
 def test_the_page_counts_delta_in_beliefs(tmp_path):
     ratings = make_cinema(0, 0.05)
-    model = discreet.DPALS(2, epsilon=4, delta=9e-4, rating_range=(1, 5), item_fraction=0.2).fit(ratings)
+    model = discreet.DPALS(2, epsilon=4, delta=9e-4, rating_range=(1, 5), item_fraction=0.2).fit(
+        ratings
+    )
     write_report(model, tmp_path / "r.html")
     page = html_free(text_of(tmp_path / "r.html"))
     after = ledger_summary.belief(0.5, model.privacy_.epsilon, 9e-4, ledger_summary.SEEN)
@@ -316,15 +349,22 @@ def test_the_page_counts_delta_in_beliefs(tmp_path):
 
 def test_cautions_are_in_the_headline(tmp_path):
     ratings = make_cinema(0, 0.05)
-    for given, badge in (({"rating_range": (0.5, 5)}, "private, ε = 8"), ({}, "private with cautions, ε = 8")):
+    for given, badge in (
+        ({"rating_range": (0.5, 5)}, "private, ε = 8"),
+        ({}, "private with cautions, ε = 8"),
+    ):
         model = discreet.DPALS(2, epsilon=8, item_fraction=0.2, **given).fit(ratings)
         write_report(model, tmp_path / "r.html")
         assert f"<title>DPALS: {badge}" in text_of(tmp_path / "r.html")
         _, front, card = model.card().split("---\n", 2)  # what hubs read comes first
         assert ("private with cautions" in front) == (not given)
         headline, *rest = card.strip().splitlines()
-        assert headline == "# DPALS: private with ε = 8, δ = 1e-06" + ("" if given else ", WITH CAUTIONS")
-        named = "- **the range of ratings, 0.5 to 5: read from the data instead of a public source**"
+        assert headline == "# DPALS: private with ε = 8, δ = 1e-06" + (
+            "" if given else ", WITH CAUTIONS"
+        )
+        named = (
+            "- **the range of ratings, 0.5 to 5: read from the data instead of a public source**"
+        )
         assert (named in rest) == (not given)
 
 
@@ -333,15 +373,23 @@ def test_cautions_stand_beside_the_promise(tmp_path):
     given = {"rating_range": (0.5, 5), "item_fraction": 0.2}
     model = discreet.DPALS(2, epsilon=8, noise="seeded", random_state=1, **given).fit(ratings)
     write_report(model, tmp_path / "r.html")
-    assert "the noise came from a seed: whoever learns it can subtract the noise" in text_of(tmp_path / "r.html")
-    model = discreet.DPMF(2, epsilon=8, delta=9e-4, goal="rating", rating_range=(0.5, 5), iterations=2)
+    assert "the noise came from a seed: whoever learns it can subtract the noise" in text_of(
+        tmp_path / "r.html"
+    )
+    model = discreet.DPMF(
+        2, epsilon=8, delta=9e-4, goal="rating", rating_range=(0.5, 5), iterations=2
+    )
     larger = make_cinema(0, 0.3)
     (caution,) = model.fit(larger).privacy_.cautions
     write_report(model, tmp_path / "r.html")
     page = text_of(tmp_path / "r.html")
     assert "above one over the number of users" in caution
     assert page.count(caution) == 1
-    assert page.index("It holds with cautions") < page.index(caution) < page.index("What was taken to be public")
+    assert (
+        page.index("It holds with cautions")
+        < page.index(caution)
+        < page.index("What was taken to be public")
+    )
 
 
 def test_the_saved_model_is_asked_about_test_ratings_and_a_fresh_one_about_held_out_ones():
@@ -390,7 +438,17 @@ def test_the_command_writes_a_report_and_says_so(run, shelf, tmp_path):
 
 
 def test_the_command_measures_on_ratings(run, shelf, tmp_path):
-    words = ["report", shelf / "open", "--data", "cinema", "--scale", "0.05", "--out", tmp_path / "r.html", "--json"]
+    words = [
+        "report",
+        shelf / "open",
+        "--data",
+        "cinema",
+        "--scale",
+        "0.05",
+        "--out",
+        tmp_path / "r.html",
+        "--json",
+    ]
     code, out, err = run(*words)
     assert code == 0, err
     rows = json.loads(out)["quality"]["models"]
@@ -410,7 +468,9 @@ def test_the_command_measures_on_ratings(run, shelf, tmp_path):
         (["{shelf}/open", "--history", ","], "names no item"),
     ],
 )
-def test_bad_requests_are_answered_in_a_sentence(run, shelf, tmp_path, monkeypatch, words, sentence):
+def test_bad_requests_are_answered_in_a_sentence(
+    run, shelf, tmp_path, monkeypatch, words, sentence
+):
     monkeypatch.chdir(tmp_path)
     code, out, err = run("report", *(word.format(shelf=shelf) for word in words))
     assert code == 2
@@ -450,22 +510,35 @@ def test_mu_is_shown_where_it_is_the_parameter_of_gaussian_privacy(rate, shown, 
     """For random batches it is none."""
     rng = np.random.default_rng(0)
     user, item = np.nonzero(rng.random((60, 10)) < 0.5)
-    ratings = discreet.Ratings.from_arrays(user, item, rng.integers(1, 6, len(user)), item_ids=range(10))
-    model = discreet.DPSGD(2, epsilon=20.0, iterations=3, batch_rate=rate, rating_range=(1, 5), accountant="gdp")
+    ratings = discreet.Ratings.from_arrays(
+        user, item, rng.integers(1, 6, len(user)), item_ids=range(10)
+    )
+    model = discreet.DPSGD(
+        2, epsilon=20.0, iterations=3, batch_rate=rate, rating_range=(1, 5), accountant="gdp"
+    )
     write_report(model.fit(ratings), tmp_path / "report.html")
     assert ("<dt>μ</dt>" in (tmp_path / "report.html").read_text(encoding="utf-8")) is shown
 
 
 @pytest.mark.parametrize(("epsilon", "weak"), [(8, False), (500, True)])
 def test_no_title_calls_a_large_epsilon_private(tmp_path, epsilon, weak):
-    """The card, its front matter, report, page for browsers and page to sign: ε = 500 is no meaningful protection."""
-    model = discreet.DPALS(2, epsilon=epsilon, item_fraction=0.2, rating_range=(0.5, 5)).fit(make_cinema(0, 0.05))
+    """The card, its front matter, report, page for browsers and page to sign: ε = 500 is no
+    meaningful protection.
+    """
+    model = discreet.DPALS(2, epsilon=epsilon, item_fraction=0.2, rating_range=(0.5, 5)).fit(
+        make_cinema(0, 0.05)
+    )
     write_report(model, tmp_path / "r.html")
     _, front, card = model.card().split("---\n", 2)
     title = re.search(r"<title>(.*?)</title>", text_of(tmp_path / "r.html"))[1]
     page = web_page(model.scorer(), model.privacy_.to_dict())
     badge = re.search(r'<p class="badge[^>]*>(.*?)</p>', page)[1]
-    for text in (front.replace("differential-privacy", ""), card.strip().splitlines()[0], title, badge):
+    for text in (
+        front.replace("differential-privacy", ""),
+        card.strip().splitlines()[0],
+        title,
+        badge,
+    ):
         assert ("no meaningful protection" in text) is weak
         assert (re.search("privat|privacy:? ε", text) is not None) is not weak
     write_sign_off(model, tmp_path / "s.html")

@@ -26,7 +26,13 @@ AUDIT = {
     "data": "generated people",
     "levels": [
         {"name": "transcript", "refuted": False, "unit": "mu", "claimed": 1.1, "found": 1.09},
-        {"name": "one run", "refuted": True, "unit": "epsilon", "claimed": 5.0, "found": "Infinity"},
+        {
+            "name": "one run",
+            "refuted": True,
+            "unit": "epsilon",
+            "claimed": 5.0,
+            "found": "Infinity",
+        },
     ],
 }
 
@@ -49,7 +55,9 @@ def private(shelf):
 def test_everything_that_has_to_be_signed_is_there(private, shelf, tmp_path):
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 20.0)
     charge(account, private.privacy_.ledger)
-    conformance = Report("DPALS(4)", (Check("plan", "as planned", True, ""), Check("twin", "a twin", None, "none")))
+    conformance = Report(
+        "DPALS(4)", (Check("plan", "as planned", True, ""), Check("twin", "a twin", None, "none"))
+    )
     signing = Signing("all guests", "films for tonight", "the board", account, AUDIT, conformance)
     said = text_of(render(private, signing, shelf / "private"))
     statement = private.privacy_
@@ -77,7 +85,9 @@ def test_everything_that_has_to_be_signed_is_there(private, shelf, tmp_path):
 
 def test_an_account_that_did_not_pay_is_said_at_the_top(private, shelf, tmp_path):
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 20.0)
-    discreet.DPALS(4, epsilon=5, rating_range=(1, 5), item_fraction=0.3).fit(make_cinema(0, 0.1), budget=account)
+    discreet.DPALS(4, epsilon=5, rating_range=(1, 5), item_fraction=0.3).fit(
+        make_cinema(0, 0.1), budget=account
+    )
     page = render(private, Signing(account=account), shelf / "private")
     said = text_of(page)
     assert "DOES NOT VERIFY: the account &#x27;guests&#x27; did not pay for this model." in said
@@ -102,7 +112,13 @@ def test_a_ledger_has_one_checksum_everywhere(tmp_path):
 
 def test_what_is_missing_is_said_to_be_missing(private):
     said = text_of(render(private, Signing()))
-    for expected in ("No account was named", "Not done.", "Not checked.", "For: not said", "not saved"):
+    for expected in (
+        "No account was named",
+        "Not done.",
+        "Not checked.",
+        "For: not said",
+        "not saved",
+    ):
         assert expected in said
 
 
@@ -111,7 +127,9 @@ def test_every_release_has_its_price_by_two_accountants(private):
     rows = re.findall(r"<tr role=\"row\"><th scope=\"row\" role=\"rowheader\">(.*?)</tr>", page)
     names = [family.name for family in families(private.privacy_)]
     priced = [row for row in rows if row.split("</th>")[0] in names]
-    assert len(priced) == len(names) == len({entry.name for entry in private.privacy_.ledger.entries})
+    assert (
+        len(priced) == len(names) == len({entry.name for entry in private.privacy_.ledger.entries})
+    )
     for row in priced:
         first, second = (float(value) for value in re.findall(r"<span>([\d.]+)</span>", row)[-2:])
         assert second == pytest.approx(first, rel=2e-3)
@@ -140,7 +158,9 @@ def test_numbered_steps_are_one_family():
 
 def test_delta_is_held_against_the_number_of_people_where_it_was_released(private):
     ratings = make_cinema(0, 0.1)
-    model = discreet.DPMF(4, epsilon=8, goal="rating", rating_range=(0.5, 5), iterations=2).fit(ratings)
+    model = discreet.DPMF(4, epsilon=8, goal="rating", rating_range=(0.5, 5), iterations=2).fit(
+        ratings
+    )
     people = model.privacy_.ledger.people
     assert abs(people - ratings.n_users) < 0.2 * ratings.n_users
     assert Ledger.from_dict(model.privacy_.ledger.to_dict()).people == people
@@ -187,7 +207,9 @@ def test_files_that_are_no_audit(tmp_path, content):
 
 
 def test_an_audit_in_a_pipe_or_without_end_is_refused(tmp_path):
-    """A pipe that nothing writes to would be waited for, and JSON that is nested without end ended in a traceback."""
+    """A pipe that nothing writes to would be waited for, and JSON that is nested without end
+    ended in a traceback.
+    """
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(DataError, match="is not a regular file"):
         read_audit(tmp_path / "pipe")

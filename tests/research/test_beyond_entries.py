@@ -1,4 +1,6 @@
-"""The entries about DPMF name levers that exist, and every one of them makes a model that can be fitted."""
+"""The entries about DPMF name levers that exist, and every one of them makes a model that can
+be fitted.
+"""
 
 import re
 import sys
@@ -28,7 +30,9 @@ def test_entries_name_what_there_is():
     assert _named("beyond-floor", "model") == set(beyond.FLOORS)
     assert _named("beyond-dense", "family") == set(beyond_references.DENSE)
     assert _named("beyond-ratings", "data") <= {*beyond_references.GOALS, "cinema"}
-    assert _named("beyond-levers", "change") == set(rating_levers.CHANGES) | set(rating_levers.PAPER_CHANGES)
+    assert _named("beyond-levers", "change") == set(rating_levers.CHANGES) | set(
+        rating_levers.PAPER_CHANGES
+    )
 
 
 def test_dense_sets_have_enough_people():
@@ -44,7 +48,9 @@ def test_rules_are_compared_with_the_default(tmp_path, monkeypatch):
     some = (("cinema", discreet.load_dataset("cinema", scale=0.02), (0.5, 5.0)),)
     monkeypatch.setattr(rating_rules, "sets", lambda people, given: some)
     out = tmp_path / "rules.md"
-    monkeypatch.setattr(sys, "argv", ["rating_rules", "--epsilon", "20", "--draws", "1", "--out", str(out)])
+    monkeypatch.setattr(
+        sys, "argv", ["rating_rules", "--epsilon", "20", "--draws", "1", "--out", str(out)]
+    )
     rating_rules.main()
     head, _, biases, again, *rest = out.read_text(encoding="utf-8").splitlines()
     assert head == "| setting | ε = 20 |"
@@ -83,11 +89,18 @@ def test_levers_change_what_they_name_and_nothing_stays_changed():
     assert [getattr(where, name) for where, name, _ in parts] == before
     assert found["DPMF by default"]["worse, %"] == 0
     assert found["biases alone"]["worse, %"] > 1
-    passed = {"pairs whatever they cost", "pairs however few ratings", "factors never given up", "no gate at all"}
+    passed = {
+        "pairs whatever they cost",
+        "pairs however few ratings",
+        "factors never given up",
+        "no gate at all",
+    }
     passed |= {"steps never taken back", "ranks are not compared", "DPMF by default"}
     assert {name for name, record in found.items() if record["worse, %"] == 0} == passed
 
 
 def test_fresh_families_are_no_family_that_rules_were_chosen_on():
     shapes = {(one.users, one.items, one.per_user) for one in FAMILIES}
-    assert not {(one.users, one.items, one.per_user) for one in rating_levers.FRESH.values()} & shapes
+    assert (
+        not {(one.users, one.items, one.per_user) for one in rating_levers.FRESH.values()} & shapes
+    )

@@ -1,4 +1,6 @@
-"""Genres for `beyond-features`: from a folder, from an archive, and a sentence where there are none."""
+"""Genres for `beyond-features`: from a folder, from an archive, and a sentence where there are
+none.
+"""
 
 import zipfile
 

@@ -30,7 +30,11 @@ def _page(tmp_path, name, row="b", other="two", rmse=0.95, **numbers):
 
 def test_only_what_moved_by_more_than_two_deviations_is_told(tmp_path):
     old = _page(tmp_path, "old.md")
-    moved = {"a": ("0.5000 ± 0.0100", "0.5300 ± 0.0020"), "b": ("0.3000 ±", "0.3150 ±"), "c": ("0.9000", "0.9100")}
+    moved = {
+        "a": ("0.5000 ± 0.0100", "0.5300 ± 0.0020"),
+        "b": ("0.3000 ±", "0.3150 ±"),
+        "c": ("0.9000", "0.9100"),
+    }
     found = compare(old, _page(tmp_path, "new.md", rmse=0.96, **moved))
     assert [(c.entry, c.row, c.column) for c in found if c.moved] == [
         ("one", ("a", "5,000"), "epsilon = 1"),

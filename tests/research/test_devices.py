@@ -34,11 +34,19 @@ def test_messages_give_the_same_bits_as_one_process(ratings, monkeypatch, name):
 
 
 def test_bytes_are_those_of_what_is_contributed(ratings, monkeypatch):
-    """A step of DPALS: r(r + 3)/2 numbers of eight bytes for each of a user's k items, and which items they are."""
+    """A step of DPALS: r(r + 3)/2 numbers of eight bytes for each of a user's k items, and
+    which items they are.
+    """
     silenced(monkeypatch)
     rank, k = 4, 10
     algorithm = NoisySolve(
-        factors=rank, iterations=1, max_items=k, item_fraction=1.0, intercept=0.0, recount=False, initial_scale=1.0
+        factors=rank,
+        iterations=1,
+        max_items=k,
+        item_fraction=1.0,
+        intercept=0.0,
+        recount=False,
+        initial_scale=1.0,
     )
     model = discreet.DPALS(epsilon=50.0, rating_range=(0.5, 5.0), random_state=1, method=algorithm)
     with Devices(ratings, 1) as devices:
@@ -49,7 +57,9 @@ def test_bytes_are_those_of_what_is_contributed(ratings, monkeypatch):
     assert np.array_equal(sizes["ItemCounts"], head + taken * (4 + 8))
     assert np.all(sizes["ItemGrams"] <= head + taken * (4 + 8 * rank * (rank + 1) // 2))
     assert np.all(sizes["ItemSums"] <= head + taken * (4 + 8 * rank))
-    assert sizes["ItemGrams"].mean() > 0.9 * (head + taken * (4 + 8 * rank * (rank + 1) // 2)).mean()
+    assert (
+        sizes["ItemGrams"].mean() > 0.9 * (head + taken * (4 + 8 * rank * (rank + 1) // 2)).mean()
+    )
 
 
 def test_what_devices_refuse(ratings):
@@ -60,12 +70,16 @@ def test_what_devices_refuse(ratings):
     assert devices.traffic == []
     assert str(ratings.n_users) not in repr(devices)
     with devices, pytest.raises((EngineError, ConfigError), match="secure"):
-        discreet.DPALS(2, epsilon=8.0, noise="seeded", random_state=0, rating_range=(0.5, 5.0)).fit(devices)
+        discreet.DPALS(2, epsilon=8.0, noise="seeded", random_state=0, rating_range=(0.5, 5.0)).fit(
+            devices
+        )
 
 
 def test_devices_that_are_gone_are_told_of_in_a_sentence(ratings):
     devices = Devices(ratings, 1)
-    users = devices.seal(discreet.DPALS(2, epsilon=8.0, rating_range=(0.5, 5.0)).resolve(ratings.n_items).bounds())
+    users = devices.seal(
+        discreet.DPALS(2, epsilon=8.0, rating_range=(0.5, 5.0)).resolve(ratings.n_items).bounds()
+    )
     devices.close()
     with pytest.raises(EngineError, match="the devices have gone"):
         users.choose()

@@ -1,4 +1,6 @@
-"""The DPALS entries do what the paper's settings say, and its claims hold where they are small enough to check."""
+"""The DPALS entries do what the paper's settings say, and its claims hold where they are small
+enough to check.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def _table_5(reading, label=1, task="ml10m"):
     return settings
 
 
-@pytest.mark.parametrize(("reading", "times"), [("as published", 1.0), ("as Algorithm 1 says", 5.0)])
+@pytest.mark.parametrize(
+    ("reading", "times"), [("as published", 1.0), ("as Algorithm 1 says", 5.0)]
+)
 def test_the_two_readings_differ_by_the_bound_on_ratings(reading, times):
     """Noise in the paper's words: σ_G Γ_u², σ_g Γ_u (times Γ_M), σ_p, √k Γ_M σ_p and √k σ_p."""
     settings = _table_5(reading)
@@ -52,13 +56,18 @@ def test_what_was_published_costs_several_times_its_label():
 def test_for_implicit_feedback_the_label_is_honest():
     model = table_4(_table_5("as published", 5, "ml20m"), "implicit")
     noise = {row["name"]: row["deviation"] for row in model.price_list(20_108)}
-    assert noise == pytest.approx({"counts": 100, "recounts": 100, "gram": 20.2, "global": 20.2, "sum": 20.2})
-    assert model.plan(20_108).epsilon("rdp") == pytest.approx(5.05, abs=0.3)  # and K̃ on top of Table 4
+    assert noise == pytest.approx(
+        {"counts": 100, "recounts": 100, "gram": 20.2, "global": 20.2, "sum": 20.2}
+    )
+    # and K̃ on top of Table 4
+    assert model.plan(20_108).epsilon("rdp") == pytest.approx(5.05, abs=0.3)
 
 
 def test_error_falls_with_users_and_with_epsilon(tmp_path):
     finished = reproduce.run(entries.load("dpals-figure4"), tmp_path, quick=True)
-    rmse = {(r["users"], r["epsilon"]): r["rmse"] for r in finished.records if r["model"] == "DPALS"}
+    rmse = {
+        (r["users"], r["epsilon"]): r["rmse"] for r in finished.records if r["model"] == "DPALS"
+    }
     users, epsilons = sorted({u for u, _ in rmse}), sorted({e for _, e in rmse})
     for n in users:
         assert np.all(np.diff([rmse[n, e] for e in epsilons]) < 0)
@@ -77,7 +86,8 @@ def test_sampling_takes_k_of_each_user_and_adaptive_the_rarest():
         chosen = _sample(ratings, settings)
         taken = np.add.reduceat(chosen, ratings.indptr[:-1])
         assert np.array_equal(
-            taken, np.diff(ratings.indptr) if name == "none" else np.minimum(np.diff(ratings.indptr), 10)
+            taken,
+            np.diff(ratings.indptr) if name == "none" else np.minimum(np.diff(ratings.indptr), 10),
         )
         shares[name] = {r["items"]: r["ratings"] for r in popularity(settings, sources)}[0.2]
         if name == "adaptive":
@@ -90,18 +100,26 @@ def test_sampling_takes_k_of_each_user_and_adaptive_the_rarest():
 def test_tuning_the_steps_keeps_the_price_of_all_steps_together():
     settings = _table_5("as published")
     prices = [
-        table_4(dpals_movielens._tried(settings, {"steps": steps, "times": 2.0}, 0), "explicit").plan(10_677).epsilon()
+        table_4(dpals_movielens._tried(settings, {"steps": steps, "times": 2.0}, 0), "explicit")
+        .plan(10_677)
+        .epsilon()
         for steps in (1, 2, 3)
     ]
     assert prices == pytest.approx(prices[:1] * 3)
-    assert table_4(dpals_movielens._tried(settings, {"times": 2.0}, 0), "explicit").method.regularization == 240
+    assert (
+        table_4(
+            dpals_movielens._tried(settings, {"times": 2.0}, 0), "explicit"
+        ).method.regularization
+        == 240
+    )
 
 
 def test_normalizers_as_printed_average_over_users_and_items():
     (settings,) = [
         cell
         for cell in entries.load("dpals-table5").settings(Sources())
-        if cell.get("normalizers") == "as printed" and (cell["task"], cell["epsilon"], cell["seed"]) == ("ml10m", 1, 0)
+        if cell.get("normalizers") == "as printed"
+        and (cell["task"], cell["epsilon"], cell["seed"]) == ("ml10m", 1, 0)
     ]
     algorithm = table_4(settings, "explicit").method
     assert (algorithm.weighting, algorithm.user_normalizer) == ("row", 57.5)

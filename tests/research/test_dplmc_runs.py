@@ -1,4 +1,6 @@
-"""§6 of the DPLMC paper: the planted matrices are as described, and the speed reference computes what it says."""
+"""§6 of the DPLMC paper: the planted matrices are as described, and the speed reference
+computes what it says.
+"""
 
 import math
 
@@ -39,12 +41,18 @@ def test_models_are_priced_as_the_cell_says(accounting, start):
         assert found["DPLMC"] == pytest.approx(20.0, rel=1e-6)
         assert found["DPALS"] == pytest.approx(20.0, rel=1e-6)
     else:
-        assert found["DPLMC"] < 20.0 < found["DPALS"], "one paper prints too much noise, the other prices too little"
+        assert found["DPLMC"] < 20.0 < found["DPALS"], (
+            "one paper prints too much noise, the other prices too little"
+        )
 
 
 def test_a_cell_searches_once_and_has_all_its_trials():
-    settings = dict(model="DPALS", users=300, rank=3, noise_variance=0.0, epsilon=50.0, start="private")
-    settings |= dict(accounting="equal", trials=3, search={"candidates": 4, "kept": [2], "sets": [1, 3]})
+    settings = dict(
+        model="DPALS", users=300, rank=3, noise_variance=0.0, epsilon=50.0, start="private"
+    )
+    settings |= dict(
+        accounting="equal", trials=3, search={"candidates": 4, "kept": [2], "sets": [1, 3]}
+    )
     records = run(settings, Sources())
     assert [record["seed"] for record in records] == [0, 1, 2]
     assert len({str(record["chosen"]) for record in records}) == 1
@@ -65,12 +73,19 @@ def test_the_house_model_has_its_defaults():
     assert model.get_params() == DPMF(**public, **given).get_params()
 
 
-@pytest.mark.parametrize("name", ["dplmc-figure1", "dplmc-figure2", "dplmc-figure3", "dplmc-printed"])
+@pytest.mark.parametrize(
+    "name", ["dplmc-figure1", "dplmc-figure2", "dplmc-figure3", "dplmc-printed"]
+)
 def test_both_algorithms_are_searched_in_every_setting_and_the_loser_no_less(name):
-    """DPALS, which the paper says loses, with as many trainings as DPLMC; every panel has what no learning gives."""
+    """DPALS, which the paper says loses, with as many trainings as DPLMC; every panel has what
+    no learning gives.
+    """
     cells = entries.load(name).settings(Sources())
     searched = [cell for cell in cells if cell["model"] in RANGES and RANGES[cell["model"]]]
-    trainings = {model: {_rounds(c["search"]).trainings for c in searched if c["model"] == model} for model in RANGES}
+    trainings = {
+        model: {_rounds(c["search"]).trainings for c in searched if c["model"] == model}
+        for model in RANGES
+    }
     assert len(trainings["DPALS"]) == len(trainings["DPLMC"]) == 1
     assert min(trainings["DPALS"]) >= max(trainings["DPLMC"])
     names = ("start", "users", "epsilon", "accounting", "rank")

@@ -1,4 +1,6 @@
-"""The papers' tables under their own conversion and exactly: the figures of PRIVACY.md, to the digits given."""
+"""The papers' tables under their own conversion and exactly: the figures of PRIVACY.md, to the
+digits given.
+"""
 
 import math
 
@@ -51,14 +53,17 @@ def test_erratum_07_both_count_releases_are_charged():
 
 
 def test_erratum_08_the_shared_gram_matrix_is_one_more_release():
-    """K̃ with the noise of one item's Gram matrix (sensitivity Γ_u² = 1) costs; Table 4 leaves it out."""
+    """K̃ with the noise of one item's Gram matrix (sensitivity Γ_u² = 1) costs; Table 4 leaves
+    it out.
+    """
     c = papers.DPALS_TABLE_4[-1]
     with_shared = [*c.events(), accounting.Event("gaussian", c.sigma_gram, c.iterations)]
     assert accounting.epsilon(with_shared, c.delta) > accounting.epsilon(c.events(), c.delta) + 0.09
 
 
 @pytest.mark.parametrize(
-    ("variance", "laplace", "huber"), [(1, 7.071, 15.000), (2, 5.000, 5.38), (3, 4.082, 4.22), (4, 3.536, 3.60)]
+    ("variance", "laplace", "huber"),
+    [(1, 7.071, 15.000), (2, 5.000, 5.38), (3, 4.082, 4.22), (4, 3.536, 3.60)],
 )
 def test_table_1_of_huber_laplace_and_huber_columns(variance, laplace, huber):
     row = papers.huber_table_1(variance)
@@ -74,5 +79,7 @@ def test_erratum_13_the_gaussian_column_used_the_decimal_logarithm():
     printed = [15.964, 11.288, 9.217, 7.982]
     corrected = [24.224, 17.129, 13.986, 12.112]
     for variance, decimal, natural in zip((1, 2, 3, 4), printed, corrected, strict=True):
-        assert papers.gaussian_classic(variance, 5.0, math.log10(1.25e5)) == pytest.approx(decimal, abs=5e-4)
+        assert papers.gaussian_classic(variance, 5.0, math.log10(1.25e5)) == pytest.approx(
+            decimal, abs=5e-4
+        )
         assert round(papers.huber_table_1(variance)["gaussian"], 3) == natural

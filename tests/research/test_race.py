@@ -36,12 +36,17 @@ def test_first_pick_has_probability_proportional_to_weight():
 def test_pairs_come_without_replacement():
     weights = np.array([1.0, 2.0, 4.0])
     user = np.ones((100_000, 1), np.float32)
-    indptr, picked = race.draw_items(np.full(100_000, 2), user, np.log(weights, dtype=np.float32)[:, None], seed=4)
+    indptr, picked = race.draw_items(
+        np.full(100_000, 2), user, np.log(weights, dtype=np.float32)[:, None], seed=4
+    )
     pairs = picked.reshape(-1, 2)
     assert indptr[-1] == 200_000
     left_out = np.bincount(3 - pairs.sum(axis=1), minlength=3) / 100_000
     p = weights / weights.sum()
-    expected = [sum(p[a] * p[b] / (1 - p[a]) for a, b in ((i, j), (j, i))) for i, j in ((1, 2), (0, 2), (0, 1))]
+    expected = [
+        sum(p[a] * p[b] / (1 - p[a]) for a, b in ((i, j), (j, i)))
+        for i, j in ((1, 2), (0, 2), (0, 1))
+    ]
     assert left_out == pytest.approx(np.array(expected), abs=0.006)
 
 
@@ -60,7 +65,9 @@ def test_neither_threads_nor_neighbors_change_a_user(monkeypatch):
 def test_progress_reaches_the_end_and_may_stop_the_work():
     user, item = sides(100, 50)
     calls = []
-    race.draw_items(np.full(100, 5), user, item, seed=1, progress=lambda *state: calls.append(state), text="t")
+    race.draw_items(
+        np.full(100, 5), user, item, seed=1, progress=lambda *state: calls.append(state), text="t"
+    )
     assert calls[-1] == (100, 100, "t")
 
     def stop(done, total, text):

@@ -44,7 +44,18 @@ def test_every_row_has_its_numbers(model):
 
 def test_rules_are_chosen_beside_popularity(capsys):
     ranking_rules.main(
-        ["--data", "family: small shop", "--epsilon", "5", "--seeds", "1", "--most-users", "1500", "--try", "gate=1e6"]
+        [
+            "--data",
+            "family: small shop",
+            "--epsilon",
+            "5",
+            "--seeds",
+            "1",
+            "--most-users",
+            "1500",
+            "--try",
+            "gate=1e6",
+        ]
     )
     (line,) = capsys.readouterr().out.splitlines()
     words = line.split("  ")

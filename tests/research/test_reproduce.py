@@ -61,7 +61,10 @@ def entry():
 
 
 def _records(entry, quick=False):
-    return [s | {"rmse": 0.6 + 0.02 * s["seed"], "true": 3.0} for s in entry.settings(Sources(), quick=quick)]
+    return [
+        s | {"rmse": 0.6 + 0.02 * s["seed"], "true": 3.0}
+        for s in entry.settings(Sources(), quick=quick)
+    ]
 
 
 # ------------------------------------------------------------ the file
@@ -70,7 +73,13 @@ def _records(entry, quick=False):
 def test_lists_are_crossed_and_tables_are_passed_on(entry):
     cells = entry.settings(Sources())
     assert len(cells) == 2 * 2 + 2
-    assert cells[0] == {"seed": 0, "size": 10, "options": {"fractions": [0.8, 0.2]}, "model": "a", "epsilon": 1}
+    assert cells[0] == {
+        "seed": 0,
+        "size": 10,
+        "options": {"fractions": [0.8, 0.2]},
+        "model": "a",
+        "epsilon": 1,
+    }
     assert {"seed": 1, "size": 10, "options": {"fractions": [0.8, 0.2]}, "model": "b"} in cells
     assert len({entries.key(cell) for cell in cells}) == len(cells)
 
@@ -91,7 +100,9 @@ def test_unknown_names_and_broken_files_are_told_in_a_sentence():
 
 @pytest.mark.parametrize("name", entries.names())
 def test_every_file_fits_together(name):
-    """Functions exist, tables and plots name what is there, and means are taken over seeds and what a table says."""
+    """Functions exist, tables and plots name what is there, and means are taken over seeds and
+    what a table says.
+    """
     entry = entries.load(name)
     assert callable(entry.runner())
     assert entry.title
@@ -100,12 +111,20 @@ def test_every_file_fits_together(name):
     assert 0 < len(entry.settings(Sources(), quick=True)) <= len(cells)
     known = {key for cell in cells for key in cell}
     for form in entry.tables:
-        by = [*form["rows"], *([form["columns"]] if "columns" in form else []), *form.get("over", ())]
+        by = [
+            *form["rows"],
+            *([form["columns"]] if "columns" in form else []),
+            *form.get("over", ()),
+        ]
         if not set(by) <= known:  # told apart by something that only the run knows
             continue
         for group in layout.group(cells, by, form.get("where")):
-            rest = {entries.key({k: v for k, v in r.items() if k != layout.SEED}) for r in group.records}
-            assert len(rest) == 1, f"{name}: the table by {by} averages over more than the seed: {group.keys}"
+            rest = {
+                entries.key({k: v for k, v in r.items() if k != layout.SEED}) for r in group.records
+            }
+            assert len(rest) == 1, (
+                f"{name}: the table by {by} averages over more than the seed: {group.keys}"
+            )
     for line in entry.published:
         assert set(line) & set(entry.references), f"{name}: {line} has no published value"
 
@@ -117,7 +136,10 @@ def test_every_file_fits_together(name):
 def test_axes_of_every_picture_are_named(name):
     for panel in entries.load(name).plots:
         for axis in ("x", "y"):
-            assert figures.axis_label(panel, axis) != panel[axis] or panel[axis] in ("rank", "steps"), panel
+            assert figures.axis_label(panel, axis) != panel[axis] or panel[axis] in (
+                "rank",
+                "steps",
+            ), panel
 
 
 def test_many_lines_become_several_panels():
@@ -126,7 +148,9 @@ def test_many_lines_become_several_panels():
     panels = figures.split(records, {"x": "epsilon", "y": "rmse", "line": ["model"], "title": "t"})
     assert [panel["title"] for panel, _ in panels] == ["t (1 of 2)", "t (2 of 2)"]
     assert all(len(lines) <= figures.MOST_LINES for _, lines in panels)
-    assert all(lines[-1].keys == {"model": "ALS"} for _, lines in panels), "what goes across is in all of them"
+    assert all(lines[-1].keys == {"model": "ALS"} for _, lines in panels), (
+        "what goes across is in all of them"
+    )
     shown = [line.keys["model"] for _, lines in panels for line in lines[:-1]]
     assert shown == [f"m{at}" for at in range(11)]
 
@@ -140,11 +164,16 @@ def test_a_method_has_one_color_and_its_lines_differ():
     words = figures.styles([{"model": "DPALS", "start": start} for start in ("private", "random")])
     assert words[0].color == figures.METHODS["DPALS"], "the first word is strongest"
     assert figures.method({"model": "DPALS, as published"}) == "DPALS"
-    assert figures.METHODS[figures.method({"row": "IRLS-2 + H"})] == figures.METHODS["huber"], "noise has the color"
+    assert figures.METHODS[figures.method({"row": "IRLS-2 + H"})] == figures.METHODS["huber"], (
+        "noise has the color"
+    )
     assert figures.method({"row": "IRLS-2"}) == "IRLS"
     assert figures.method({"model": "user's own mean"}) == "user"
     assert figures.method({"lever": "+ likely counts"}) is None
-    assert figures.label({"model": "DPLMC", "start": "private", "users": 5000}) == "DPLMC, private start, 5,000 users"
+    assert (
+        figures.label({"model": "DPLMC", "start": "private", "users": 5000})
+        == "DPLMC, private start, 5,000 users"
+    )
 
 
 def test_bars_over_a_word_stand_side_by_side_and_a_single_one_in_the_middle():
@@ -159,7 +188,13 @@ def test_levels_go_across_and_words_may_have_other_names(entry):
 
     axis = Figure().subplots()
     records = [{"model": "DPALS", "part": part, "rmse": 0.5} for part in ("first", "second")]
-    panel = {"x": "part", "y": "rmse", "line": ["model"], "levels": {"predict 0": 1.0}, "names": {"first": "the 1st"}}
+    panel = {
+        "x": "part",
+        "y": "rmse",
+        "line": ["model"],
+        "levels": {"predict 0": 1.0},
+        "names": {"first": "the 1st"},
+    }
     figures._panel(axis, replace(entry, plots=(panel,)), panel, layout.group(records, ["model"]))
     assert [text.get_text() for text in axis.get_xticklabels()] == ["the 1st", "second"]
     assert axis.get_legend_handles_labels()[1] == ["predict 0", "DPALS"]
@@ -173,7 +208,9 @@ def test_a_deviation_as_large_as_the_mean_stays_on_a_logarithmic_axis():
 
 
 def test_words_on_x_become_bars(tmp_path, entry):
-    records = [{"model": m, "part": part, "rmse": 0.5} for m in "ab" for part in ("first", "second")]
+    records = [
+        {"model": m, "part": part, "rmse": 0.5} for m in "ab" for part in ("first", "second")
+    ]
     drawn = replace(entry, plots=({"x": "part", "y": "rmse", "line": ["model"]},))
     figures.draw(drawn, records, tmp_path / "bars.png")
     assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
@@ -234,7 +271,9 @@ def test_a_run_writes_its_folder_and_does_not_run_again(tmp_path, monkeypatch):
     assert "Quick version" in readme
     assert "seconds" in readme
     assert str(tmp_path) not in readme
-    monkeypatch.setattr(reproduce, "run_cell", lambda *a: pytest.fail("a finished cell was run again"))
+    monkeypatch.setattr(
+        reproduce, "run_cell", lambda *a: pytest.fail("a finished cell was run again")
+    )
     assert reproduce.run(entry, tmp_path, quick=True).ran == 0
 
 
@@ -256,7 +295,9 @@ def test_a_cell_knows_its_code_and_old_cells_can_be_read(tmp_path):
 
 
 def test_the_code_is_that_of_the_runner_and_what_it_imports(monkeypatch, tmp_path):
-    """Another runner, another hash; a changed model, another hash; the text of an entry is no code."""
+    """Another runner, another hash; a changed model, another hash; the text of an entry is no
+    code.
+    """
     import shutil
 
     import discreet
@@ -278,7 +319,12 @@ def test_the_code_is_that_of_the_runner_and_what_it_imports(monkeypatch, tmp_pat
     for name in ("../research/layout.py", "../research/beyond.py", "cli/train.py"):
         (copy / name).write_text("changed")
         assert now(entry) == first
-    matter = ("models/huber_als.py", "models/huber_als.py", "kernels/integer_sums.py", "privacy/noise/sources.py")
+    matter = (
+        "models/huber_als.py",
+        "models/huber_als.py",
+        "kernels/integer_sums.py",
+        "privacy/noise/sources.py",
+    )
     for name in ("../research/huber_printed.py", *matter):
         (copy / name).write_text((copy / name).read_text() + "# changed\n")
         assert now(entry) != first
@@ -305,7 +351,16 @@ def test_a_figure_in_parts_means_its_entries():
 def test_killing_a_run_loses_no_finished_cell(tmp_path):
     entry = entries.load(SMALL)
     total = len(entry.settings(Sources(), quick=True))
-    command = [sys.executable, "-m", "discreet", "reproduce", SMALL, "--quick", "--out", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "discreet",
+        "reproduce",
+        SMALL,
+        "--quick",
+        "--out",
+        str(tmp_path),
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     cells = tmp_path / "quick" / SMALL / "cells"
     for _ in range(600):
@@ -326,7 +381,17 @@ def test_killing_a_run_loses_no_finished_cell(tmp_path):
 
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     psutil = pytest.importorskip("psutil")
-    command = [sys.executable, "-m", "discreet", "reproduce", "dplmc-figure1", "--jobs", "2", "--out", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "discreet",
+        "reproduce",
+        "dplmc-figure1",
+        "--jobs",
+        "2",
+        "--out",
+        str(tmp_path),
+    ]
     process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def workers():
@@ -350,7 +415,9 @@ def test_processes_find_the_same_as_one(tmp_path):
     entry = entries.load(SMALL)
     alone = reproduce.run(entry, tmp_path / "1", quick=True)
     both = reproduce.run(entry, tmp_path / "2", quick=True, jobs=2)
-    assert [r["rmse"] for r in both.records] == pytest.approx([r["rmse"] for r in alone.records], rel=1e-4)
+    assert [r["rmse"] for r in both.records] == pytest.approx(
+        [r["rmse"] for r in alone.records], rel=1e-4
+    )
     with pytest.raises(ConfigError, match="jobs is 0"):
         reproduce.run(entry, tmp_path, jobs=0)
 
@@ -389,7 +456,9 @@ def test_finished_entries_are_written_into_the_page(tmp_path, entry, monkeypatch
     monkeypatch.setattr(entries, "load", lambda name: entry)
     monkeypatch.setattr(reproduce, "load", lambda name: entry)
     assert pages.write(page, tmp_path, ["fake"], Sources()) == []
-    monkeypatch.setattr(entries.Entry, "runner", lambda self: lambda s, _: {"rmse": 0.6, "true": 3.0})
+    monkeypatch.setattr(
+        entries.Entry, "runner", lambda self: lambda s, _: {"rmse": 0.6, "true": 3.0}
+    )
     reproduce.run(entry, tmp_path)
     for _ in range(2):
         assert pages.write(page, tmp_path, ["fake"], Sources()) == ["fake"]

@@ -20,7 +20,9 @@ def test_intervals_cover_the_exponent_as_often_as_they_say():
     x = np.repeat([1.0, 2.0, 4.0, 8.0], 5)
     covered = 0
     for _ in range(2000):
-        found = scaling.slope(list(zip(x, x**-1.0 * np.exp(0.3 * rng.standard_normal(len(x))), strict=True)))
+        found = scaling.slope(
+            list(zip(x, x**-1.0 * np.exp(0.3 * rng.standard_normal(len(x))), strict=True))
+        )
         covered += found["low"] <= -1.0 <= found["high"]
     assert covered > 1840
 
@@ -51,15 +53,25 @@ def test_each_cell_sweeps_what_it_varies(name):
 
 
 def test_a_sweep_has_its_points_and_its_slope():
-    settings = dict(model="DPLMC", users=200, items=30, rank=2, epsilon=50.0, trials=2, candidates=2)
-    records = scaling.errors(settings | dict(varied="users", sweep={"users": [150, 300]}), Sources())
+    settings = dict(
+        model="DPLMC", users=200, items=30, rank=2, epsilon=50.0, trials=2, candidates=2
+    )
+    records = scaling.errors(
+        settings | dict(varied="users", sweep={"users": [150, 300]}), Sources()
+    )
     assert [record["part"] for record in records] == ["point"] * 4 + ["slope"]
     assert {record["at"] for record in records[:-1]} == {150, 300}
     assert records[-1]["theory"] == -1.0
 
 
 def test_messages_are_counted_per_user_and_round():
-    settings = dict(model="DPLMC", epsilon=1000.0, scale=0.001, processes=1, parameters=dict(factors=2, iterations=1))
+    settings = dict(
+        model="DPLMC",
+        epsilon=1000.0,
+        scale=0.001,
+        processes=1,
+        parameters=dict(factors=2, iterations=1),
+    )
     found = messages.run(settings, Sources())
     assert found["rounds"] >= 2
     assert 0 < found["up"] <= found["most_up"]
@@ -69,4 +81,6 @@ def test_messages_are_counted_per_user_and_round():
 def test_pictures_have_the_slopes_of_the_bounds():
     for panel in entries.load("theory-errors").plots:
         varied = panel["where"]["varied"]
-        assert panel["slopes"] == {model: scaling.BOUNDS[model, varied] for model in ("DPALS", "DPLMC")}
+        assert panel["slopes"] == {
+            model: scaling.BOUNDS[model, varied] for model in ("DPALS", "DPLMC")
+        }

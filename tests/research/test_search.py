@@ -16,7 +16,9 @@ def test_candidates_lie_in_their_ranges_and_fill_them():
     assert found != draw(RANGES, 64, seed=1)
     assert {one["sweeps"] for one in found} == {1, 2, 3, 4, 5}
     assert all(0.01 <= one["step"] <= 100 for one in found)
-    assert sum(one["step"] < 1 for one in found) == 32, "half of a logarithmic range is below its middle"
+    assert sum(one["step"] < 1 for one in found) == 32, (
+        "half of a logarithmic range is below its middle"
+    )
     assert draw({}, 8) == [{}]
 
 
@@ -24,7 +26,9 @@ def test_parameters_are_chosen_together():
     """A narrow valley: from step 1, sweeps 1 no change of one parameter alone makes it better."""
 
     def score(candidate, at):
-        return abs(math.log(candidate["step"]) - 2 * (candidate["sweeps"] - 3)) + 0.01 * abs(candidate["sweeps"] - 4)
+        return abs(math.log(candidate["step"]) - 2 * (candidate["sweeps"] - 3)) + 0.01 * abs(
+            candidate["sweeps"] - 4
+        )
 
     found = search(draw(RANGES, 64), score, Rounds())
     assert found.best["sweeps"] in (3, 4, 5)

@@ -1,4 +1,6 @@
-"""Synthetic tasks: the sizes, scalings and noise that the papers state, and a truth that can be asked."""
+"""Synthetic tasks: the sizes, scalings and noise that the papers state, and a truth that can be
+asked.
+"""
 
 import math
 
@@ -58,8 +60,13 @@ def test_dpals_task_as_in_the_paper():
         assert np.allclose(gram, gram[0, 0] * np.eye(5), atol=1e-8 * gram[0, 0])
     # "a trivial model which always predicts the global average has a RMSE of 1"
     test = task.split.test.target.values
-    assert np.sqrt(np.mean((test - task.split.train.values.mean()) ** 2)) == pytest.approx(1, abs=0.01)
-    sizes = [part.n_ratings / task.ratings.n_ratings for part in (task.split.train, task.split.test.target)]
+    assert np.sqrt(np.mean((test - task.split.train.values.mean()) ** 2)) == pytest.approx(
+        1, abs=0.01
+    )
+    sizes = [
+        part.n_ratings / task.ratings.n_ratings
+        for part in (task.split.train, task.split.test.target)
+    ]
     assert sizes == pytest.approx([0.8, 0.1], abs=1e-3)
 
 

@@ -1,4 +1,6 @@
-"""Twins: the published shape, the published difficulty, and a cache that never holds half a twin."""
+"""Twins: the published shape, the published difficulty, and a cache that never holds half a
+twin.
+"""
 
 import logging
 
@@ -24,7 +26,8 @@ def small_20m():
 
 
 @pytest.mark.parametrize(
-    ("name", "median", "mean", "most"), [("twin-ml10m", 69, 143.1, 7_359), ("twin-ml20m", 37, 73.1, 3_177)]
+    ("name", "median", "mean", "most"),
+    [("twin-ml10m", 69, 143.1, 7_359), ("twin-ml20m", 37, 73.1, 3_177)],
 )
 def test_activity_has_the_published_shape(name, median, mean, most):
     profile = twins.PROFILES[name]
@@ -37,7 +40,9 @@ def test_activity_has_the_published_shape(name, median, mean, most):
     assert counts.sum() == pytest.approx(profile.ratings, rel=1e-3)
 
 
-@pytest.mark.parametrize(("name", "median", "most"), [("twin-ml10m", 135, 34_864), ("twin-ml20m", 15, 48_000)])
+@pytest.mark.parametrize(
+    ("name", "median", "most"), [("twin-ml10m", 135, 34_864), ("twin-ml20m", 15, 48_000)]
+)
 def test_popularity_has_the_published_shape(name, median, most):
     profile = twins.PROFILES[name]
     counts = twins.popularity(profile)
@@ -76,10 +81,14 @@ def test_item_ids_carry_no_information(small_10m):
 
 
 def test_stars_have_the_published_shares(small_10m):
-    shares = np.bincount(np.rint(small_10m.values * 2).astype(int), minlength=11)[1:] / small_10m.n_ratings
+    shares = (
+        np.bincount(np.rint(small_10m.values * 2).astype(int), minlength=11)[1:]
+        / small_10m.n_ratings
+    )
     assert shares == pytest.approx(twins.ALL_SHARES, abs=2e-3)
     whole = [
-        np.all(small_10m.values[a:b] % 1 == 0) for a, b in zip(small_10m.indptr[:-1], small_10m.indptr[1:], strict=True)
+        np.all(small_10m.values[a:b] % 1 == 0)
+        for a, b in zip(small_10m.indptr[:-1], small_10m.indptr[1:], strict=True)
     ]
     assert np.mean(whole) == pytest.approx(0.58, abs=0.03)  # the others give half stars
 
@@ -89,7 +98,9 @@ def test_positives_are_all_one(small_20m):
 
 
 def test_means_and_biases_score_as_on_the_original(small_10m):
-    """The published RMSE (full twin: 1.057, 0.943, 0.976, 0.863); the small twin knows its items less well."""
+    """The published RMSE (full twin: 1.057, 0.943, 0.976, 0.863); the small twin knows its
+    items less well.
+    """
     split = splits.random_ratings(small_10m, seed=0)
     train, test = split.train, split.test.target
     rows, row = (np.repeat(np.arange(r.n_users), np.diff(r.indptr)) for r in (train, test))
@@ -161,7 +172,13 @@ def test_seeds_give_other_replicas():
 
 def test_wrong_arguments_are_answered_with_a_sentence():
     twin = NAMES[0]
-    for name, seed, scale in (("ml10m", 0, 1), (twin, -1, 1), (twin, True, 1), (twin, 0, 0), (twin, 0, 2)):
+    for name, seed, scale in (
+        ("ml10m", 0, 1),
+        (twin, -1, 1),
+        (twin, True, 1),
+        (twin, 0, 0),
+        (twin, 0, 2),
+    ):
         with pytest.raises(ConfigError):
             twins.make_twin(name, seed, scale)
 

@@ -15,7 +15,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Brows
     """A running headless Chromium. ``make test`` installs one; see tests/support/chromium.py."""
     program = chromium.find()
     if program is None:
-        message = "no Chromium found: run python tests/support/chromium.py, or set DISCREET_BROWSER to the program"
+        message = (
+            "no Chromium found: run python tests/support/chromium.py, or set DISCREET_BROWSER to"
+            " the program"
+        )
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)

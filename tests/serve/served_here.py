@@ -1,4 +1,6 @@
-"""A service in a thread of this process, which tests can look into while they ask it over sockets."""
+"""A service in a thread of this process, which tests can look into while they ask it over
+sockets.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class ServiceHere:
         return socket.create_connection(("127.0.0.1", self.port), timeout=20)
 
     def send(self, *parts: bytes) -> bytes:
-        """Send parts over one connection, as far as it takes them, and read the response to its end."""
+        """Send parts over one connection, as far as it takes them, and read the response to its
+        end.
+        """
         with contextlib.closing(self.connect()) as made:
             with contextlib.suppress(OSError):
                 for part in parts:
@@ -35,7 +39,9 @@ class ServiceHere:
             return read_all(made)
 
     def get(self, path: str = "/health") -> bytes:
-        return self.send(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        return self.send(
+            f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+        )
 
 
 @contextlib.contextmanager

@@ -52,38 +52,59 @@ def app(shelf):
 def test_lists_are_those_of_the_model(app):
     for name, model in (("lists", "DPMF"), ("stars", "DPMF, ratings")):
         for history in histories(20):
-            answer = ask(app, "POST", "/v1/recommend", json={"history": history, "n": 7, "model": name}).json()
+            answer = ask(
+                app, "POST", "/v1/recommend", json={"history": history, "n": 7, "model": name}
+            ).json()
             ids, scores = fitted(model).recommend(history, 7)
             assert answer["model"] == name
             assert [row["item_id"] for row in answer["recommendations"]] == ids.tolist()
-            assert np.float32([row["score"] for row in answer["recommendations"]]).tobytes() == scores.tobytes()
+            assert (
+                np.float32([row["score"] for row in answer["recommendations"]]).tobytes()
+                == scores.tobytes()
+            )
 
 
 def test_items_go_by_id_or_title_with_a_rating_or_without(app):
-    by_id = ask(app, "POST", "/v1/recommend", json={"history": {"i3": 5, "i4": 5}, "model": "stars"}).json()
-    others = ({"Film № 3 <b>": 5, "i4": 5}, ["i3", "film  № 4 <B>"], [{"item": "i3", "rating": 5}, {"item": "i4"}])
+    by_id = ask(
+        app, "POST", "/v1/recommend", json={"history": {"i3": 5, "i4": 5}, "model": "stars"}
+    ).json()
+    others = (
+        {"Film № 3 <b>": 5, "i4": 5},
+        ["i3", "film  № 4 <B>"],
+        [{"item": "i3", "rating": 5}, {"item": "i4"}],
+    )
     for history in others:
-        assert ask(app, "POST", "/v1/recommend", json={"history": history, "model": "stars"}).json() == by_id
+        assert (
+            ask(app, "POST", "/v1/recommend", json={"history": history, "model": "stars"}).json()
+            == by_id
+        )
     assert {"item_id", "title", "score"} == set(by_id["recommendations"][0])
 
 
 def test_questions_about_a_large_catalog_are_answered_together(app, monkeypatch):
     """Many at once, of which some wait for others: each gets what it would get alone."""
-    some = [{"history": history, "n": 3 + at % 5, "model": "stars"} for at, history in enumerate(histories(40))]
+    some = [
+        {"history": history, "n": 3 + at % 5, "model": "stars"}
+        for at, history in enumerate(histories(40))
+    ]
     alone = [ask(app, "POST", "/v1/recommend", json=question).json() for question in some]
     monkeypatch.setattr("discreet.serve.app.AT_ONCE", 0)
 
     async def at_once():
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            return await asyncio.gather(*(client.post("/v1/recommend", json=question) for question in some))
+            return await asyncio.gather(
+                *(client.post("/v1/recommend", json=question) for question in some)
+            )
 
     assert [answer.json() for answer in asyncio.run(at_once())] == alone
 
 
 def test_exclude_only_and_seen(app):
     def listed(**more):
-        answer = ask(app, "POST", "/v1/recommend", json={"history": ["i3"], "n": 200, **more}).json()
+        answer = ask(
+            app, "POST", "/v1/recommend", json={"history": ["i3"], "n": 200, **more}
+        ).json()
         return [row["item_id"] for row in answer["recommendations"]]
 
     whole = listed()
@@ -95,22 +116,33 @@ def test_exclude_only_and_seen(app):
 
 
 def test_several_at_once_are_as_one_by_one(app):
-    some = [{"history": history, "n": 4} for history in histories(5)] + [{"history": ["i1"], "model": "open"}]
+    some = [{"history": history, "n": 4} for history in histories(5)] + [
+        {"history": ["i1"], "model": "open"}
+    ]
     together = ask(app, "POST", "/v1/recommend/batch", json={"requests": some}).json()["answers"]
-    assert together == [ask(app, "POST", "/v1/recommend", json=question).json() for question in some]
+    assert together == [
+        ask(app, "POST", "/v1/recommend", json=question).json() for question in some
+    ]
 
 
 def test_unknown_items(app):
     refused = ask(app, "POST", "/v1/recommend", json={"history": ["i3", "who"]})
     assert refused.status_code == 422
     assert refused.json()["error"]["code"] == "unknown item"
-    skipped = ask(app, "POST", "/v1/recommend", json={"history": ["i3", "who"], "unknown": "skip"}).json()
+    skipped = ask(
+        app, "POST", "/v1/recommend", json={"history": ["i3", "who"], "unknown": "skip"}
+    ).json()
     assert skipped["ignored"] == 1
     assert (
         skipped["recommendations"]
         == ask(app, "POST", "/v1/recommend", json={"history": ["i3"]}).json()["recommendations"]
     )
-    batch = ask(app, "POST", "/v1/recommend/batch", json={"requests": [{"history": []}, {"history": ["who"]}]})
+    batch = ask(
+        app,
+        "POST",
+        "/v1/recommend/batch",
+        json={"requests": [{"history": []}, {"history": ["who"]}]},
+    )
     assert "request 1" in batch.json()["error"]["message"]
 
 
@@ -125,7 +157,10 @@ def test_looks(app):
     privacy = ask(app, "GET", "/v1/privacy").json()
     assert privacy["statement"]["epsilon"] == pytest.approx(50)
     assert privacy["ledger"]["entries"]
-    assert ask(app, "GET", "/v1/privacy", params={"model": "open"}).json()["statement"]["status"] == "not private"
+    assert (
+        ask(app, "GET", "/v1/privacy", params={"model": "open"}).json()["statement"]["status"]
+        == "not private"
+    )
     page = ask(app, "GET", "/")
     assert "connect-src 'none'" in page.text
     docs = ask(app, "GET", "/docs")
@@ -182,7 +217,10 @@ def test_a_token_is_needed_where_there_is_one(shelf):
     for path in ("/v1/items", "/metrics", "/", "/openapi.json"):
         assert ask(app, "GET", path).status_code == 401
         assert ask(app, "GET", path, headers={"authorization": "Bearer wrong"}).status_code == 401
-        assert ask(app, "GET", path, headers={"authorization": "Bearer open sesame"}).status_code == 200
+        assert (
+            ask(app, "GET", path, headers={"authorization": "Bearer open sesame"}).status_code
+            == 200
+        )
 
 
 def test_other_sites_ask_only_where_they_may(shelf):
@@ -190,22 +228,38 @@ def test_other_sites_ask_only_where_they_may(shelf):
     plain = ask(create_app(shelf), "OPTIONS", "/v1/recommend", headers=ours)
     assert "access-control-allow-origin" not in plain.headers
     app = create_app(shelf, Settings(origins=("https://ours.example",)))
-    assert ask(app, "OPTIONS", "/v1/recommend", headers=ours).headers["access-control-allow-origin"] == ours["origin"]
+    assert (
+        ask(app, "OPTIONS", "/v1/recommend", headers=ours).headers["access-control-allow-origin"]
+        == ours["origin"]
+    )
     theirs = ours | {"origin": "https://theirs.example"}
-    assert "access-control-allow-origin" not in ask(app, "OPTIONS", "/v1/recommend", headers=theirs).headers
+    assert (
+        "access-control-allow-origin"
+        not in ask(app, "OPTIONS", "/v1/recommend", headers=theirs).headers
+    )
 
 
 LOCAL = "http://127.0.0.1:8000"
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST.:80"])
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST.:80"]
+)
 def test_on_this_machine_local_names_are_answered(app, host):
     assert ask(app, "GET", "/health", base=LOCAL, headers={"host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "[::1", "", "evil[::1]"],
+    [
+        "evil.example",
+        "evil.example:8000",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "[::1",
+        "",
+        "evil[::1]",
+    ],
 )
 @pytest.mark.parametrize("path", ["/health", "/v1/privacy", "/"])
 def test_on_this_machine_other_names_are_refused(app, host, path):
@@ -243,13 +297,17 @@ def test_bodies_must_be_json(app, kind):
         assert answer.status_code == 415
         assert "application/json" in answer.json()["error"]["message"]
     good = {"content-type": "Application/JSON; charset=utf-8"}
-    assert ask(app, "POST", "/v1/recommend", content=body["content"], headers=good).status_code == 200
+    assert (
+        ask(app, "POST", "/v1/recommend", content=body["content"], headers=good).status_code == 200
+    )
 
 
 def test_pages_of_other_sites_are_refused_unless_allowed(shelf):
     def status(app, origin):
         headers = {"origin": origin, "host": "localhost:8000"}
-        return ask(app, "POST", "/v1/recommend", base=LOCAL, headers=headers, json={"history": []}).status_code
+        return ask(
+            app, "POST", "/v1/recommend", base=LOCAL, headers=headers, json={"history": []}
+        ).status_code
 
     plain = create_app(shelf)
     assert status(plain, "http://localhost:8000") == 200
@@ -269,7 +327,12 @@ def test_pages_of_other_sites_are_refused_unless_allowed(shelf):
 
 def test_a_batch_is_limited_by_the_items_that_it_asks_for(app):
     def batch(n, count):
-        return ask(app, "POST", "/v1/recommend/batch", json={"requests": [{"history": ["i3"], "n": n}] * count})
+        return ask(
+            app,
+            "POST",
+            "/v1/recommend/batch",
+            json={"requests": [{"history": ["i3"], "n": n}] * count},
+        )
 
     assert len(batch(10, 1000).json()["answers"]) == 1000
     refused = batch(1000, 11)
@@ -278,7 +341,9 @@ def test_a_batch_is_limited_by_the_items_that_it_asks_for(app):
 
 
 def test_answers_are_sent_in_parts(app):
-    """A batch slice by slice, and the page in parts of one copy: what a client does not read is not held."""
+    """A batch slice by slice, and the page in parts of one copy: what a client does not read is
+    not held.
+    """
 
     def parts(method, path, value=None):
         found = []
@@ -325,7 +390,10 @@ def test_more_than_it_can_do_is_a_clean_503(shelf):
 def test_large_answers_that_are_not_read_leave_room_for_short_ones(shelf):
     app = create_app(shelf, Settings(most_at_once=4))
     app.counters.under_way = app._large = 2
-    assert ask(app, "POST", "/v1/recommend/batch", json={"requests": [{"history": []}]}).status_code == 503
+    assert (
+        ask(app, "POST", "/v1/recommend/batch", json={"requests": [{"history": []}]}).status_code
+        == 503
+    )
     assert ask(app, "GET", "/").status_code == 503
     assert ask(app, "POST", "/v1/recommend", json={"history": []}).status_code == 200
     assert app._large == 2
@@ -338,9 +406,11 @@ def test_garbage_is_refused_and_nothing_of_it_is_written_down(app, caplog, capfd
     for at in range(200):
         size = int(rng.integers(0, 200))
         noise = bytes(rng.integers(0, 256, size, dtype=np.uint8))
-        body = (noise, b'{"history": {"' + SECRET.encode() + b'": ' + noise, json.dumps([SECRET] * size).encode())[
-            at % 3
-        ]
+        body = (
+            noise,
+            b'{"history": {"' + SECRET.encode() + b'": ' + noise,
+            json.dumps([SECRET] * size).encode(),
+        )[at % 3]
         answer = ask(app, "POST", "/v1/recommend", content=body)
         assert 400 <= answer.status_code < 500
     metrics = ask(app, "GET", "/metrics").text
@@ -377,7 +447,9 @@ def test_folders_have_names(tmp_path):
 
 
 def test_the_schema_is_kept(app):
-    """schemathesis makes up requests from the schema, right and wrong ones: none may be a failure of ours."""
+    """schemathesis makes up requests from the schema, right and wrong ones: none may be a
+    failure of ours.
+    """
     import schemathesis
     from hypothesis import HealthCheck, Phase, given, settings
 
@@ -414,11 +486,19 @@ def test_the_schema_is_kept(app):
 
 
 @pytest.mark.parametrize("name", ["lists", "stars"])
-@pytest.mark.parametrize("history", [{"i1": 77}, {"i1": 3, "i2": 0.5}, [{"item": "i1", "rating": -1}]])
+@pytest.mark.parametrize(
+    "history", [{"i1": 77}, {"i1": 3, "i2": 0.5}, [{"item": "i1", "rating": -1}]]
+)
 def test_ratings_outside_the_public_range_are_refused(app, name, history):
     question = {"history": history, "n": 3, "model": name}
-    for path, body in (("/v1/recommend", question), ("/v1/recommend/batch", {"requests": [question]})):
+    for path, body in (
+        ("/v1/recommend", question),
+        ("/v1/recommend/batch", {"requests": [question]}),
+    ):
         refused = ask(app, "POST", path, json=body)
         assert refused.status_code == 422
         assert "outside the range 1 to 5" in refused.json()["error"]["message"]
-    assert ask(app, "POST", "/v1/recommend", json={"history": {"i1": 77}, "model": "open"}).status_code == 200
+    assert (
+        ask(app, "POST", "/v1/recommend", json={"history": {"i1": 77}, "model": "open"}).status_code
+        == 200
+    )

@@ -1,4 +1,6 @@
-"""Exports: a database finds the same lists, MLflow and hubs find what they read, and everybody gets a list."""
+"""Exports: a database finds the same lists, MLflow and hubs find what they read, and everybody
+gets a list.
+"""
 
 import json
 import re
@@ -48,8 +50,12 @@ def test_a_vector_database_finds_the_models_lists(opened, tmp_path):
         size = max(1.0, float(np.abs(scores).max()))
         np.testing.assert_allclose(reached, scores, atol=2e-5 * size)
         differ = [at for at, place in enumerate(best.tolist()) if place != places[0][unseen[at]]]
-        full = dict(zip(*(x.tolist() for x in scorer.best(*scorer.history(history), ITEMS)), strict=True))
-        assert all(abs(full[int(places[0][unseen[at]])] - scores[at]) < 2e-5 * size for at in differ)
+        full = dict(
+            zip(*(x.tolist() for x in scorer.best(*scorer.history(history), ITEMS)), strict=True)
+        )
+        assert all(
+            abs(full[int(places[0][unseen[at]])] - scores[at]) < 2e-5 * size for at in differ
+        )
 
 
 @pytest.mark.parametrize("opened", ["DPMF"], indirect=True)
@@ -57,7 +63,9 @@ def test_what_is_in_the_folder_of_vectors(opened, tmp_path):
     write_vectors(opened, tmp_path / "vectors")
     table = parquet.read_table(tmp_path / "vectors" / "vectors.parquet")
     assert table.column_names == ["item_id", "title", "vector"]
-    assert np.array_equal(np.array(table["vector"].to_pylist(), np.float32), item_vectors(opened.scorer))
+    assert np.array_equal(
+        np.array(table["vector"].to_pylist(), np.float32), item_vectors(opened.scorer)
+    )
     recipe = json.loads((tmp_path / "vectors" / "recipe.json").read_text())
     assert recipe["query"] == "[u, 1]"
     assert recipe["fold_in_rule"]["kind"] == "posterior mean"
@@ -91,7 +99,9 @@ def test_what_mlflow_reads(opened, tmp_path):
     frame = pd.DataFrame({"history": [{"i3": 5.0}, ["i4", "i5"], []], "n": [4, 2, 1]})
     found = loaded.predict(frame)
     assert [len(row) for row in found] == [4, 2, 1]
-    assert [entry["item_id"] for entry in found[0]] == fitted(opened.name).recommend({"i3": 5.0}, 4)[0].tolist()
+    assert [entry["item_id"] for entry in found[0]] == fitted(opened.name).recommend(
+        {"i3": 5.0}, 4
+    )[0].tolist()
     with pytest.raises(DataError, match="column 'history'"):
         loaded.predict(pd.DataFrame({"x": [1]}))
 
@@ -127,7 +137,9 @@ def test_lists_for_everybody(tmp_path, monkeypatch):
 
 
 def test_lists_are_as_long_as_there_are_items(tmp_path):
-    table = discreet.recommend_frame(fitted("Popularity"), ratings().select_users([0], by="index"), n=ITEMS + 5)
+    table = discreet.recommend_frame(
+        fitted("Popularity"), ratings().select_users([0], by="index"), n=ITEMS + 5
+    )
     assert table.num_rows == ITEMS - int(np.diff(ratings().indptr)[0])
 
 
@@ -142,7 +154,9 @@ def test_the_command(opened, tmp_path, capsys):
         return ended.value.code, capsys.readouterr()
 
     model = opened.contents.folder
-    code, said = run("--web", model, tmp_path / "page.html", "--json", "--heading", "Films <for> you")
+    code, said = run(
+        "--web", model, tmp_path / "page.html", "--json", "--heading", "Films <for> you"
+    )
     assert code == 0
     assert json.loads(said.out)["items"] == ITEMS
     assert "Films &lt;for&gt; you" in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -1,4 +1,6 @@
-"""What hostile clients can have the service hold: headers without end, answers that they do not read, large bodies."""
+"""What hostile clients can have the service hold: headers without end, answers that they do not
+read, large bodies.
+"""
 
 import asyncio
 import contextlib
@@ -45,7 +47,14 @@ def here(shelf, monkeypatch):
         (CHUNKED + b"2;x=", b"a" * 8192),
         (CHUNKED + b"2\r\n{}\r\n0\r\nX-Trailer: ", b"a" * 8192),
     ],
-    ids=["one header", "many headers", "the address", "blank lines", "a chunk's extension", "a trailer"],
+    ids=[
+        "one header",
+        "many headers",
+        "the address",
+        "blank lines",
+        "a chunk's extension",
+        "a trailer",
+    ],
 )
 def test_a_header_without_end_is_cut_off(here, begins, goes_on):
     """The connection ends long before 8 MB are taken, and nothing is held afterwards."""
@@ -74,7 +83,10 @@ def test_headers_are_limited_by_size_and_number(here):
         response = here.send(sent)
         assert status_of(response) == status, (len(sent), response[:80])
         if status == 431:
-            assert set(json.loads(response.partition(b"\r\n\r\n")[2])["error"]) == {"code", "message"}
+            assert set(json.loads(response.partition(b"\r\n\r\n")[2])["error"]) == {
+                "code",
+                "message",
+            }
 
 
 def test_headers_of_all_connections_together_are_limited(here, monkeypatch):
@@ -125,7 +137,9 @@ def test_connections_are_limited(here, monkeypatch):
 
 
 def test_connections_that_come_at_once_are_accepted_at_once(shelf, monkeypatch):
-    """uvloop's server takes one in each round of the loop: of 64 clients, the last would wait for 64 rounds."""
+    """uvloop's server takes one in each round of the loop: of 64 clients, the last would wait
+    for 64 rounds.
+    """
     accepted = []
     rounds = 0
 
@@ -174,10 +188,16 @@ def test_clients_that_do_not_read_hold_little_and_are_dropped(here, monkeypatch)
         for made in unread:
             made.setsockopt(server.socket.SOL_SOCKET, server.socket.SO_RCVBUF, 4096)
             made.sendall(post("/v1/recommend/batch", largest_batch()))
-        wait_for(lambda: sum(c.flow.write_paused for c in list(here.server.server_state.connections)) == 10)
+        wait_for(
+            lambda: (
+                sum(c.flow.write_paused for c in list(here.server.server_state.connections)) == 10
+            )
+        )
         slice_bytes = 250 * app.SLICE_ITEMS
         for connection in list(here.server.server_state.connections):
-            assert connection.transport.get_write_buffer_size() <= max(gates.WRITE_PART, slice_bytes)
+            assert connection.transport.get_write_buffer_size() <= max(
+                gates.WRITE_PART, slice_bytes
+            )
         assert status_of(here.get()) == 200
         assert status_of(here.send(post("/v1/recommend", {"history": ["i3"]}, close=True))) == 200
         wait_for(lambda: not here.server.server_state.connections)
@@ -190,7 +210,9 @@ def test_a_client_that_reads_slowly_gets_the_whole_batch(here):
     with contextlib.closing(here.connect()) as made:
         made.setsockopt(server.socket.SOL_SOCKET, server.socket.SO_RCVBUF, 1 << 16)
         made.sendall(post("/v1/recommend/batch", largest_batch(), close=True))
-        wait_for(lambda: any(c.flow.write_paused for c in list(here.server.server_state.connections)))
+        wait_for(
+            lambda: any(c.flow.write_paused for c in list(here.server.server_state.connections))
+        )
         response = read_all(made)
     assert status_of(response) == 200
     assert response.count(b'"model"') == len(largest_batch()["requests"])
@@ -198,7 +220,9 @@ def test_a_client_that_reads_slowly_gets_the_whole_batch(here):
 
 
 def test_http_1_0_gets_a_batch_in_one_piece(here):
-    sent = post("/v1/recommend/batch", {"requests": [{"history": []}] * 40}).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
+    sent = post("/v1/recommend/batch", {"requests": [{"history": []}] * 40}).replace(
+        b"HTTP/1.1", b"HTTP/1.0", 1
+    )
     head, _, body = here.send(sent).partition(b"\r\n\r\n")
     assert b"chunked" not in head
     assert len(json.loads(body)["answers"]) == 40
@@ -206,10 +230,15 @@ def test_http_1_0_gets_a_batch_in_one_piece(here):
 
 def test_an_end_with_a_client_that_does_not_read_is_clean(shelf, monkeypatch, caplog):
     monkeypatch.setattr(server, "DRAIN_SECONDS", 2.0)
-    with serve_here(create_app(shelf), monkeypatch) as here, contextlib.closing(here.connect()) as made:
+    with (
+        serve_here(create_app(shelf), monkeypatch) as here,
+        contextlib.closing(here.connect()) as made,
+    ):
         made.setsockopt(server.socket.SOL_SOCKET, server.socket.SO_RCVBUF, 4096)
         made.sendall(post("/v1/recommend/batch", largest_batch()))
-        wait_for(lambda: any(c.flow.write_paused for c in list(here.server.server_state.connections)))
+        wait_for(
+            lambda: any(c.flow.write_paused for c in list(here.server.server_state.connections))
+        )
         here.server.should_exit = True
         wait_for(lambda: not here.server.server_state.connections)
     assert caplog.text == ""
@@ -242,13 +271,19 @@ def test_long_work_is_not_done_by_the_event_loop(here, monkeypatch):
 def test_bodies_of_all_requests_together_are_limited(here, monkeypatch):
     """Large ones are refused while others hold what may be held; small ones are answered."""
     monkeypatch.setattr(gates, "MOST_HELD", 200_000)
-    head = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000"
+    head = (
+        b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type:"
+        b" application/json\r\nContent-Length: 100000"
+    )
     held = [here.connect() for _ in range(3)]
     try:
         for made in held:
             made.sendall(head + b"\r\n\r\n" + b" " * 80_000)
         wait_for(lambda: here.app._held >= 160_000)
-        assert status_of(here.send(post("/v1/recommend", {"history": [], "exclude": ["i3"] * 10_000}))) == 503
+        assert (
+            status_of(here.send(post("/v1/recommend", {"history": [], "exclude": ["i3"] * 10_000})))
+            == 503
+        )
         assert status_of(here.send(post("/v1/recommend", {"history": []}, close=True))) == 200
     finally:
         for made in held:

@@ -1,4 +1,6 @@
-"""The service as a process: it starts, takes over replaced models, bears slow clients, and ends in peace."""
+"""The service as a process: it starts, takes over replaced models, bears slow clients, and ends
+in peace.
+"""
 
 import contextlib
 import http.client
@@ -82,7 +84,9 @@ def question(n=5):
 
 
 def test_replaced_ended_and_started_again_no_request_is_lost(service, folder):
-    """A reduced form of the soak of ``discreet bench --only serve``: clients ask all the time, whatever happens."""
+    """A reduced form of the soak of ``discreet bench --only serve``: clients ask all the time,
+    whatever happens.
+    """
     stop = threading.Event()
     answers = []
     problems = []
@@ -126,7 +130,9 @@ def test_replaced_ended_and_started_again_no_request_is_lost(service, folder):
 
 
 def test_killed_it_leaves_no_trace_and_comes_back(service, folder):
-    """SIGKILL takes the answers under way with it, and nothing else: the address stays, and so does the folder."""
+    """SIGKILL takes the answers under way with it, and nothing else: the address stays, and so
+    does the folder.
+    """
     before = {path: path.read_bytes() for path in folder.iterdir()}
     beside = set(folder.parent.iterdir())
     answered = service.ask(body=question())
@@ -205,7 +211,11 @@ def test_told_to_end_while_it_starts_it_ends_with_code_0(moment, number, folder,
 
 
 def test_nothing_of_a_request_is_written(service):
-    for body in (json.dumps({"history": [SECRET]}), f'{{"{SECRET}', json.dumps({"history": {SECRET: 5}})):
+    for body in (
+        json.dumps({"history": [SECRET]}),
+        f'{{"{SECRET}',
+        json.dumps({"history": {SECRET: 5}}),
+    ):
         assert service.ask(body=body)[0] == 422
     service.ask(f"/v1/similar/{SECRET}")
     service.ask(f"/{SECRET}?{SECRET}={SECRET}")

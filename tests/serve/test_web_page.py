@@ -16,7 +16,8 @@ from support.served_models import ITEMS, MODELS, fitted, histories
 
 N = 10
 ASK = "histories.map(h => recommend(model, new Map(h), 10))"
-#: Two scores as close as this are a tie, which either side may break as it likes: the twin's vectors are float32.
+#: Two scores as close as this are a tie, which either side may break as it likes: the twin's
+#: vectors are float32.
 TIE = 3e-5
 
 
@@ -28,7 +29,9 @@ def statement_of(name, tmp_path):
 def written(name, tmp_path):
     """The page of a model as a file."""
     file = tmp_path / "page.html"
-    file.write_text(web_page.web_page(fitted(name).scorer(), statement_of(name, tmp_path)), encoding="utf-8")
+    file.write_text(
+        web_page.web_page(fitted(name).scorer(), statement_of(name, tmp_path)), encoding="utf-8"
+    )
     return file
 
 
@@ -36,7 +39,9 @@ def as_the_page_has_it(scorer):
     """The same scorer with numbers rounded as the page rounds them, in double precision."""
     fold_in_rule = scorer.fold_in_rule
     if "gain" in fold_in_rule.arrays():
-        fold_in_rule = dataclasses.replace(fold_in_rule, gain=web_page.round_half(fold_in_rule.gain))
+        fold_in_rule = dataclasses.replace(
+            fold_in_rule, gain=web_page.round_half(fold_in_rule.gain)
+        )
     return Scorer(
         scorer.item_ids,
         web_page.round_half(scorer.factors),
@@ -52,18 +57,23 @@ def as_the_page_has_it(scorer):
 
 def asked(page, some, how=ASK):
     positions = [[[int(item[1:]), rating] for item, rating in history.items()] for history in some]
-    return page.evaluate(f"(() => {{ const histories = {json.dumps(positions)}; return {how}; }})()")
+    return page.evaluate(
+        f"(() => {{ const histories = {json.dumps(positions)}; return {how}; }})()"
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_lists_are_those_of_python(name, browser, tmp_path):
-    """200 random histories of the house model and 40 of each other: the same top 10 but for ties."""
+    """200 random histories of the house model and 40 of each other: the same top 10 but for
+    ties.
+    """
     some = histories(200 if name.startswith("DPMF") else 40)
     scorer = fitted(name).scorer()
     twin = as_the_page_has_it(scorer)
     with browser.page(800) as page:
         page.open(written(name, tmp_path))
-        page.evaluate("model.range = null")  # scores are cut for people; here they are to be compared
+        # scores are cut for people; here they are to be compared
+        page.evaluate("model.range = null")
         found = asked(page, some)
         assert page.complaints() == []
     for history, listed in zip(some, found, strict=True):
@@ -78,7 +88,9 @@ def test_lists_are_those_of_python(name, browser, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["DPMF", "DPMF, ratings", "DPALS implicit", "ALS"])
-def test_rounding_to_float16_changes_scores_by_less_than_a_thousandth_of_their_spread(name, browser, tmp_path):
+def test_rounding_to_float16_changes_scores_by_less_than_a_thousandth_of_their_spread(
+    name, browser, tmp_path
+):
     """The tolerance that the documentation states, against the model itself."""
     some = histories(100, seed=5)
     scorer = fitted(name).scorer()
@@ -118,7 +130,9 @@ def test_reasons_and_similar_items_are_those_of_python(name, browser, tmp_path):
 
 
 def titles(page, where="#recommended"):
-    return page.evaluate(f"[...document.querySelectorAll('{where} > li .name')].map(e => e.textContent)")
+    return page.evaluate(
+        f"[...document.querySelectorAll('{where} > li .name')].map(e => e.textContent)"
+    )
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -143,8 +157,14 @@ def test_type_click_and_see_the_list_change(width, scheme, browser, tmp_path):
         )
         assert titles(page) != after
         page.evaluate("document.querySelector('#recommended button').click()")
-        assert re.search("pulled it up|pushed it down", page.evaluate("document.querySelector('.why').textContent"))
-        page.evaluate("document.querySelector('#recommended li:nth-child(2) .acts button:nth-child(2)').click()")
+        assert re.search(
+            "pulled it up|pushed it down",
+            page.evaluate("document.querySelector('.why').textContent"),
+        )
+        page.evaluate(
+            "document.querySelector('#recommended li:nth-child(2) .acts"
+            " button:nth-child(2)').click()"
+        )
         assert page.evaluate("document.querySelectorAll('#alike-list li').length") >= 1
         page.evaluate("document.querySelector('#recommended .main').click()")
         assert len(titles(page, "#chosen")) == 2
@@ -162,8 +182,8 @@ def test_the_browser_forbids_every_way_out(browser, tmp_path):
         assert len(lines) == 5
         assert all(line.endswith(": blocked by the browser") for line in lines)
         page.evaluate(
-            "(() => { const s = document.createElement('script'); s.textContent = 'window.injected = 1'; "
-            "document.body.append(s); })()"
+            "(() => { const s = document.createElement('script'); s.textContent = 'window.injected"
+            " = 1'; document.body.append(s); })()"
         )
         assert page.evaluate("window.injected") is None
         assert page.evaluate("location.href").startswith("file:")
@@ -177,7 +197,12 @@ def test_the_file_holds_no_markup_of_titles_and_names_its_policy(tmp_path):
     text = written("DPMF", tmp_path).read_text(encoding="utf-8")
     assert "<b>" not in text
     policy = re.search('Content-Security-Policy" content="([^"]*)"', text)[1]
-    for part in ("default-src 'none'", "connect-src 'none'", "form-action 'none'", "script-src 'sha256-"):
+    for part in (
+        "default-src 'none'",
+        "connect-src 'none'",
+        "form-action 'none'",
+        "script-src 'sha256-",
+    ):
         assert part in policy
     assert "unsafe" not in policy
     assert not re.search(r"(src|href)=\"(https?:)?//", text)
@@ -199,4 +224,6 @@ def test_what_cannot_be_a_page_is_refused_in_a_sentence():
         web_page.check_exportable(own)
     many = np.zeros((web_page.MOST_ITEMS + 1, 1), np.float32)
     with pytest.raises(ConfigError, match="a page can hold 200,000 items"):
-        web_page.check_exportable(Scorer(np.arange(len(many)), many, many[:, 0], scorer.fold_in_rule))
+        web_page.check_exportable(
+            Scorer(np.arange(len(many)), many, many[:, 0], scorer.fold_in_rule)
+        )

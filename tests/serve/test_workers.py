@@ -1,4 +1,6 @@
-"""Several workers on one socket: they share the work, come back, add up their counts, and end together."""
+"""Several workers on one socket: they share the work, come back, add up their counts, and end
+together.
+"""
 
 import contextlib
 import http.client
@@ -29,7 +31,17 @@ class Supervised:
 
     def __init__(self, folder):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "discreet", "serve", f"films={folder}", "--port", "0", "--workers", "2"],
+            [
+                sys.executable,
+                "-m",
+                "discreet",
+                "serve",
+                f"films={folder}",
+                "--port",
+                "0",
+                "--workers",
+                "2",
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -59,7 +71,9 @@ class Supervised:
 
     def metric(self, name):
         text = self.ask("/metrics")[1]
-        return sum(int(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name))
+        return sum(
+            int(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(name)
+        )
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
-"""The tables of docs/verification.md, section 6: every private model by three levels, every planted fault by five.
+"""The tables of docs/verification.md, section 6: every private model by three levels, every planted
+fault by five.
 
-    python tests/support/audit_tables.py models                      (rows that are not on the page yet)
+    python tests/support/audit_tables.py models                  (rows that are not on the page yet)
     python tests/support/audit_tables.py faults
     python tests/support/audit_tables.py faults "ratings are not cut" …      (these rows, anew)
-    python tests/support/audit_tables.py caught                      (the last column of faults alone, at once)
+    python tests/support/audit_tables.py caught           (the last column of faults alone, at once)
 
-A row is written to the page as soon as it is known. Everything anew takes about ten minutes for each table.
+A row is written to the page as soon as it is known. Everything anew takes about ten minutes for
+each table.
 """
 
 import re
@@ -57,7 +59,9 @@ def few(**given):
 SHOWING = {
     "DPALS": few,
     "DPALS, implicit": lambda: few(feedback="implicit"),
-    "DPLMC, spectral": lambda: discreet.DPLMC.configure(factors=3, initialization="spectral", **PROMISE),
+    "DPLMC, spectral": lambda: discreet.DPLMC.configure(
+        factors=3, initialization="spectral", **PROMISE
+    ),
     "DPALS, replace-one": lambda: few(neighboring="replace-one"),
     "DPMF": lambda: discreet.DPMF(**PROMISE),
     "DPMF, replace-one": lambda: discreet.DPMF(neighboring="replace-one", **PROMISE),
@@ -67,9 +71,13 @@ SHOWING = {
     "DPSGLD": lambda: discreet.DPSGLD.configure(iterations=6, **PROMISE),
     "DPSGD": lambda: discreet.DPSGD.configure(iterations=20, **PROMISE),
     "HuberALS, Laplace noise": lambda: discreet.HuberALS(mechanism="laplace", delta=0.0, **PROMISE),
-    "ReleasesTwice": lambda: planted_models.ReleasesTwice.configure(factors=3, iterations=1, **PROMISE),
+    "ReleasesTwice": lambda: planted_models.ReleasesTwice.configure(
+        factors=3, iterations=1, **PROMISE
+    ),
     "Reveals": lambda: planted_models.Reveals(3, **PROMISE),
-    "DPMF, rating, replace-one": lambda: discreet.DPMF(goal="rating", neighboring="replace-one", **PROMISE),
+    "DPMF, rating, replace-one": lambda: discreet.DPMF(
+        goal="rating", neighboring="replace-one", **PROMISE
+    ),
     "priced scores": lambda: discreet.DPMF(**PROMISE),
     "tuning": lambda: discreet.DPMF(**PROMISE),
 }
@@ -123,30 +131,55 @@ WHERE = {
 UNEXPLAINED = "UNEXPLAINED"
 #: Of faults that are in no training, so that there is nothing to run.
 ELSEWHERE = ("about accounts, which no single training shows; a test",)
-#: Why no level refutes some: these are caught by the tests that docs/verification.md names, or are no loss of privacy.
+#: Why no level refutes some: these are caught by the tests that docs/verification.md names, or are
+#: no loss of privacy.
 EXPLAINED = {
     "the weight budget is not normalized": "no model uses this step; tests of the statistic",
-    "a weight budget ignores the number of items": "no model uses this step; tests of the statistic",
+    "a weight budget ignores the number of items": (
+        "no model uses this step; tests of the statistic"
+    ),
     "residuals are not cut": "no model uses this statistic; tests of the statistic",
-    "what users measured is not cut": "scores are cut before as well, so nothing changes; tests of the statistic",
-    "float64 adds up more entries of an item than it can": "shows from millions of entries on; a test with that many",
-    "contributions are rounded to the nearest": "adds less than 2⁻²⁰, for which there is room; tests on coarse grids",
+    "what users measured is not cut": (
+        "scores are cut before as well, so nothing changes; tests of the statistic"
+    ),
+    "float64 adds up more entries of an item than it can": (
+        "shows from millions of entries on; a test with that many"
+    ),
+    "contributions are rounded to the nearest": (
+        "adds less than 2⁻²⁰, for which there is room; tests on coarse grids"
+    ),
     "sums are rounded instead of contributions": "as above",
-    "float64 adds up more users than it can": "shows from millions of users on; a test with that many",
-    "a training that died gives its reservation back": "about accounts, which no single training shows; a test",
-    "an account is overspent by one training": "about accounts, which no single training shows; a test",
+    "float64 adds up more users than it can": (
+        "shows from millions of users on; a test with that many"
+    ),
+    "a training that died gives its reservation back": (
+        "about accounts, which no single training shows; a test"
+    ),
+    "an account is overspent by one training": (
+        "about accounts, which no single training shows; a test"
+    ),
     "an account mixes relations": "about accounts, which no single training shows; a test",
-    "a release may be made once more than planned": "the session refuses to finish with a release too many; a test",
-    "seeded noise is called secure": "a wrong word about noise of another grade, which audits do not use; a test",
-    "a coin belongs to an id": "two users share a coin only where their ids collide; a test with such ids",
+    "a release may be made once more than planned": (
+        "the session refuses to finish with a release too many; a test"
+    ),
+    "seeded noise is called secure": (
+        "a wrong word about noise of another grade, which audits do not use; a test"
+    ),
+    "a coin belongs to an id": (
+        "two users share a coin only where their ids collide; a test with such ids"
+    ),
     "ReleasesTwice": "the door refuses the second release: the training fails",
     "Reveals": "claims nothing: ε is infinite",
     "OpensSealedData": "it looks and does nothing with it; conformance rule “key”",
     "FetchesTheKey": "it takes the key and does nothing with it; conformance rule “key”",
     "LeavesOneOut": "releases less than it pays for; conformance rule “plan”",
-    "KeepsARidgeToItself": "no loss of privacy: a saved model predicts otherwise; conformance rule “round trip”",
+    "KeepsARidgeToItself": (
+        "no loss of privacy: a saved model predicts otherwise; conformance rule “round trip”"
+    ),
     "StartsWarm": "shows only where one object is trained twice; conformance rule “seed”",
-    "SavesTheSeed": "shows with seeded noise, which audits do not use; conformance rule “saved folder”",
+    "SavesTheSeed": (
+        "shows with seeded noise, which audits do not use; conformance rule “saved folder”"
+    ),
     "ForgetsSeedZero": "no loss of privacy; conformance rule “seed”",
 }
 
@@ -154,7 +187,11 @@ EXPLAINED = {
 def planted_classes():
     """The models of tests/support/planted_models.py, by name."""
     found = vars(planted_models).items()
-    own = {name: kind for name, kind in found if isinstance(kind, type) and issubclass(kind, discreet.DPALS)}
+    own = {
+        name: kind
+        for name, kind in found
+        if isinstance(kind, type) and issubclass(kind, discreet.DPALS)
+    }
     return {name: kind for name, kind in own.items() if name not in ("DPALS", "Telling")}
 
 
@@ -172,7 +209,9 @@ def judged(make, levels=LEVELS, **options):
 
 
 def audit_fault(name):
-    """One planted fault by the levels that look at trainings, or by the one that looks at scores or at tuning."""
+    """One planted fault by the levels that look at trainings, or by the one that looks at
+    scores or at tuning.
+    """
     fits = 150 if name == "coins are 2 % too frequent" else 30  # so many coins show it
     options = {"search": 10, "fits": fits, "canaries": CANARIES.get(WHERE.get(name, ""), 2000)}
     if name in FAULTS:
@@ -191,7 +230,12 @@ def audit_model(name, epsilon):
     seconds = []
     for level in LEVELS:
         begin = time.process_time()
-        options = {"levels": [level], "seed": 1, "search": SEARCH.get(name, 60), "fits": FITS.get(name, 100)}
+        options = {
+            "levels": [level],
+            "seed": 1,
+            "search": SEARCH.get(name, 60),
+            "fits": FITS.get(name, 100),
+        }
         levels += audit(cls(epsilon=epsilon, **given), **options).levels
         seconds.append(time.process_time() - begin)
     transcript, noise, one_run = levels
@@ -212,11 +256,12 @@ def audit_model(name, epsilon):
 
 HEADS = {
     "models": (
-        "| model at ε | transcript: worst canary, of the claim | noise: scatter of ℓ (1 is priced; at most) "
-        "| one run: ε ≥, by f-DP · Steinke et al. | refuted | seconds of one core |"
+        "| model at ε | transcript: worst canary, of the claim | noise: scatter of ℓ (1 is priced;"
+        " at most) | one run: ε ≥, by f-DP · Steinke et al. | refuted | seconds of one core |"
     ),
     "faults": (
-        "| planted | shows in | transcript | noise | one run | scores or tuning | if none refutes | also caught by |"
+        "| planted | shows in | transcript | noise | one run | scores or tuning | if none refutes |"
+        " also caught by |"
     ),
 }
 
@@ -250,7 +295,9 @@ def fault_row(name):
 
 
 def caught_by(name):
-    """What catches a fault beside the audit: tests of section 5, or rules of the conformance kit."""
+    """What catches a fault beside the audit: tests of section 5, or rules of the conformance
+    kit.
+    """
     if name in FAULTS:
         n = len(FAULTS[name].caught_by)
         return "a test" if n == 1 else f"{n} tests"
@@ -288,7 +335,9 @@ def write(kind, rows):
     begin = f"<!-- audit of {kind} -->"
     end = f"<!-- /audit of {kind} -->"
     table = "\n".join(lines)
-    new = re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n\n{table}\n\n{end}", text, flags=re.DOTALL)
+    new = re.sub(
+        f"{begin}.*?{end}", lambda _: f"{begin}\n\n{table}\n\n{end}", text, flags=re.DOTALL
+    )
     PAGE.write_text(new, encoding="utf-8")
 
 

@@ -1,8 +1,10 @@
-"""The private baselines without noise in plain numpy, on dense matrices: what the conformance kit compares them with.
+"""The private baselines without noise in plain numpy, on dense matrices: what the conformance kit
+compares them with.
 
-Written from the equations in the docstrings of the algorithms, with loops over users. They share with these only the
-parameters as given, whose defaults they fill in themselves, and the coins of Poisson batches, which have tests of their
-own. They hold where every user has at most `max_items` ratings, so that nobody has to choose among them.
+Written from the equations in the docstrings of the algorithms, with loops over users. They share
+with these only the parameters as given, whose defaults they fill in themselves, and the coins of
+Poisson batches, which have tests of their own. They hold where every user has at most `max_items`
+ratings, so that nobody has to choose among them.
 """
 
 import numpy as np
@@ -14,7 +16,10 @@ from discreet.privacy.users.poisson_batches import throw
 
 def dense(ratings):
     """Ratings and who rated what, as matrices."""
-    Y, seen = np.zeros((ratings.n_users, ratings.n_items)), np.zeros((ratings.n_users, ratings.n_items), bool)
+    Y, seen = (
+        np.zeros((ratings.n_users, ratings.n_items)),
+        np.zeros((ratings.n_users, ratings.n_items), bool),
+    )
     row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
     Y[row, ratings.indices], seen[row, ratings.indices] = ratings.values, True
     return Y, seen
@@ -32,10 +37,14 @@ def frequent_items(given, seen):
 
 
 def centered(given, rating_range, Y, seen):
-    """Ratings less each user's own mean, with three of the middle of the scale, or less a constant."""
+    """Ratings less each user's own mean, with three of the middle of the scale, or less a
+    constant.
+    """
     middle = np.mean(rating_range)
     centering = getattr(given, "centering", "user")
-    own = (Y.sum(axis=1) + 3 * middle) / (seen.sum(axis=1) + 3) if centering == "user" else centering
+    own = (
+        (Y.sum(axis=1) + 3 * middle) / (seen.sum(axis=1) + 3) if centering == "user" else centering
+    )
     return np.where(seen, Y - np.reshape(own, (-1, 1)), 0.0)
 
 
@@ -47,7 +56,9 @@ def whole(V, frequent, n_items):
 
 
 def leading(C, count):
-    """Leading eigenvalues and eigenvectors, largest first, the largest entry of each vector positive."""
+    """Leading eigenvalues and eigenvectors, largest first, the largest entry of each vector
+    positive.
+    """
     values, Q = np.linalg.eigh(C)
     values, Q = values[::-1][:count], Q[:, ::-1][:, :count]
     return values, Q * np.sign(Q[np.argmax(np.abs(Q), axis=0), np.arange(count)])
@@ -58,7 +69,12 @@ def frank_wolfe(model, ratings):
     given = model.algorithm()
     Y, seen = dense(ratings)
     on = frequent_items(given, seen)
-    Y, seen, n, m = centered(given, model.rating_range, Y, seen)[:, on], seen[:, on], len(Y), len(on)
+    Y, seen, n, m = (
+        centered(given, model.rating_range, Y, seen)[:, on],
+        seen[:, on],
+        len(Y),
+        len(on),
+    )
     low, high = model.rating_range
     L = given.row_norm or np.sqrt(given.max_items) * (high - low) / 4
     k = given.nuclear_norm or (given.spread or (high - low) / 10) * np.sqrt(n * m)
@@ -69,17 +85,28 @@ def frank_wolfe(model, ratings):
         (size,), v = leading(B.T @ B, 1)
         gamma = 1 / given.factors if given.steps == "constant" else 2 / (t + 2)
         X = (1 - gamma) * X - gamma * k * np.outer(A @ v[:, 0] / np.sqrt(size), v[:, 0])
-        X = X * np.minimum(1.0, L / np.maximum(np.linalg.norm(np.where(seen, X, 0.0), axis=1), 1e-300))[:, None]
+        X = (
+            X
+            * np.minimum(
+                1.0, L / np.maximum(np.linalg.norm(np.where(seen, X, 0.0), axis=1), 1e-300)
+            )[:, None]
+        )
         V[:, t] = v[:, 0]
     return whole(V * np.sqrt(m), on, ratings.n_items)
 
 
 def private_svd(model, ratings):
-    """Sections 4.1 to 4.3 of McSherry & Mironov, each user weighted by one over its number of ratings."""
+    """Sections 4.1 to 4.3 of McSherry & Mironov, each user weighted by one over its number of
+    ratings.
+    """
     given = model.algorithm()
     Y, seen = dense(ratings)
     low, high = model.rating_range
-    Y, half, B = np.where(seen, Y - (low + high) / 2, 0.0), (high - low) / 2, given.residual_bound or (high - low) / 4
+    Y, half, B = (
+        np.where(seen, Y - (low + high) / 2, 0.0),
+        (high - low) / 2,
+        given.residual_bound or (high - low) / 4,
+    )
     bounded, counts = np.clip(Y, -half, half), seen.sum(axis=0)
     G = bounded.sum() / counts.sum()
     b = np.clip((bounded.sum(axis=0) - G * counts) / (counts + given.item_prior), -half, half)
@@ -107,16 +134,22 @@ def batch(model, ratings, t):
 
 
 def user_vector(given, V, y):
-    """Ridge regression of one user's ratings on the items' factors, cut to the norm, behind the intercept."""
+    """Ridge regression of one user's ratings on the items' factors, cut to the norm, behind the
+    intercept.
+    """
     iota = given.intercept * given.user_norm
     F, b = V[:, 1:], iota * V[:, 0]
-    u = np.linalg.solve(F.T @ F + given.ridge_per_rating * max(len(y), 1) * np.eye(F.shape[1]), F.T @ (y - b))
+    u = np.linalg.solve(
+        F.T @ F + given.ridge_per_rating * max(len(y), 1) * np.eye(F.shape[1]), F.T @ (y - b)
+    )
     u = cut(u[None], np.sqrt(given.user_norm**2 - iota**2))[0]
     return np.append(iota, u)
 
 
 def gradient_walk(model, ratings):
-    """The item matrix of `DPSGD` or `DPSGLD`, (frequent items, 1 + factors), biases over ι first."""
+    """The item matrix of `DPSGD` or `DPSGLD`, (frequent items, 1 + factors), biases over ι
+    first.
+    """
     given = model.algorithm()
     Y, seen = dense(ratings)
     on = frequent_items(given, seen)
@@ -124,7 +157,12 @@ def gradient_walk(model, ratings):
     counts, sgd = np.maximum(seen.sum(axis=0), 1.0), isinstance(model, discreet.DPSGD)
     s = np.minimum((counts.max() / counts) ** given.spreading, 10.0) if sgd else np.ones(len(on))
     rng = np.random.default_rng(model.random_state)
-    V = np.hstack([np.zeros((len(on), 1)), given.initial_scale * rng.standard_normal((len(on), given.factors))])
+    V = np.hstack(
+        [
+            np.zeros((len(on), 1)),
+            given.initial_scale * rng.standard_normal((len(on), given.factors)),
+        ]
+    )
     walk = []
     for t in range(given.iterations):
         gradient = np.zeros_like(V)

@@ -1,10 +1,12 @@
 """A headless Chromium for the tests: finding one, installing one, and talking to it.
 
-``python tests/support/chromium.py`` makes sure that there is one; ``make test`` calls it. In this order:
+``python tests/support/chromium.py`` makes sure that there is one; ``make test`` calls it. In this
+order:
 
 1. ``DISCREET_BROWSER``, or a Chromium or Chrome that is installed already;
 2. the distribution's package, where we are root and there is ``apt-get``;
-3. the Chromium that the npm package @sparticuz/chromium carries, unpacked into ``.venv`` (no root, no node needed).
+3. the Chromium that the npm package @sparticuz/chromium carries, unpacked into ``.venv`` (no root,
+   no node needed).
 
 It is driven over a pipe by Chromium's own DevTools protocol, so no driver is needed either.
 """
@@ -32,7 +34,13 @@ from typing import Any
 
 HERE = Path(__file__).resolve()
 UNPACKED = HERE.parents[2] / ".venv" / "chromium"
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+)
 PACKAGE = "https://registry.npmjs.org/@sparticuz/chromium/-/chromium-153.0.0.tgz"
 SHA512 = "jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA=="
 
@@ -53,9 +61,13 @@ def find() -> str | None:
 
 
 def works(program: str) -> bool:
-    """Whether it is there, is a browser and not a stub (Ubuntu's asks for snap), and finds its libraries."""
+    """Whether it is there, is a browser and not a stub (Ubuntu's asks for snap), and finds its
+    libraries.
+    """
     try:
-        done = subprocess.run([program, "--version"], capture_output=True, timeout=30, env=environment(program))
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, timeout=30, env=environment(program)
+        )
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0 and b"Chrom" in done.stdout
@@ -77,7 +89,13 @@ def install() -> str:
             return found
         try:
             how()
-        except (OSError, RuntimeError, ValueError, subprocess.SubprocessError, tarfile.TarError) as error:
+        except (
+            OSError,
+            RuntimeError,
+            ValueError,
+            subprocess.SubprocessError,
+            tarfile.TarError,
+        ) as error:
             reasons.append(f"{how.__name__[4:]}: {error}")
     if (found := find()) is not None:
         return found
@@ -89,9 +107,18 @@ def _by_apt() -> None:
         raise RuntimeError("not root, or no apt-get")
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(["apt-get", "update", "-qq"], env=quiet, timeout=300, capture_output=True)
-    for name in ("chromium-headless-shell", "chromium"):  # the first is smaller; older distributions have the second
+    # the first is smaller; older distributions have the second
+    for name in ("chromium-headless-shell", "chromium"):
         done = subprocess.run(
-            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", name, "fonts-dejavu-core"],
+            [
+                "apt-get",
+                "install",
+                "-y",
+                "-qq",
+                "--no-install-recommends",
+                name,
+                "fonts-dejavu-core",
+            ],
             env=quiet,
             timeout=900,
             capture_output=True,
@@ -104,7 +131,9 @@ def _by_apt() -> None:
 
 def _by_npm() -> None:
     if platform.system() != "Linux" or platform.machine() != "x86_64":
-        raise RuntimeError(f"the package holds none for {platform.system()} on {platform.machine()}")
+        raise RuntimeError(
+            f"the package holds none for {platform.system()} on {platform.machine()}"
+        )
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "brotli"],
         check=True,
@@ -234,15 +263,26 @@ class Browser:
             self._process.wait()
 
     @contextlib.contextmanager
-    def page(self, width: int, height: int = 900, *, scheme: str = "light", phone: bool = False) -> Iterator[Page]:
+    def page(
+        self, width: int, height: int = 900, *, scheme: str = "light", phone: bool = False
+    ) -> Iterator[Page]:
         """A page of that size."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, session)
         for part in ("Page", "Runtime", "Network", "Log"):
             page.call(f"{part}.enable")
-        page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
-        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        page.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=phone,
+        )
+        page.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
         try:
             yield page
         finally:
@@ -262,10 +302,14 @@ class Page:
     def open(self, file: Path) -> None:
         self.call("Page.navigate", url=file.resolve().as_uri())
         self._browser.wait("Page.loadEventFired", self._session)
-        self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
+        self.evaluate(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
+        )
 
     def evaluate(self, script: str) -> Any:
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        found = self.call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in found:
             raise RuntimeError(f"{script}: {found['exceptionDetails']}")
         return found["result"].get("value")
@@ -307,4 +351,7 @@ if __name__ == "__main__":
     try:
         print(f"Browser for the tests: {install()}")
     except RuntimeError as problem:
-        print(f"No browser for the tests of the report ({problem}): they will be skipped, or fail where CI=true")
+        print(
+            f"No browser for the tests of the report ({problem}): they will be skipped, or fail"
+            " where CI=true"
+        )

@@ -12,9 +12,13 @@ from discreet.privacy.noise.sources import SecureNoise
 SCALE = (0.5, 5.0)
 MODELS = {
     "DPMF, ranking": lambda: discreet.DPMF(epsilon=8.0, rating_range=SCALE, random_state=1),
-    "DPMF, rating": lambda: discreet.DPMF(epsilon=8.0, goal="rating", rating_range=SCALE, random_state=1, iterations=2),
+    "DPMF, rating": lambda: discreet.DPMF(
+        epsilon=8.0, goal="rating", rating_range=SCALE, random_state=1, iterations=2
+    ),
     "DPALS": lambda: discreet.DPALS(8, epsilon=8.0, rating_range=SCALE, random_state=1),
-    "DPLMC": lambda: discreet.DPLMC(6, epsilon=8.0, rating_range=SCALE, random_state=1, iterations=2),
+    "DPLMC": lambda: discreet.DPLMC(
+        6, epsilon=8.0, rating_range=SCALE, random_state=1, iterations=2
+    ),
 }
 
 
@@ -23,7 +27,9 @@ def some_ratings():
 
 
 def silenced(monkeypatch):
-    """Secure noise adds nothing; everything that it would have been added to is kept in the list returned."""
+    """Secure noise adds nothing; everything that it would have been added to is kept in the
+    list returned.
+    """
     seen = []
 
     def add(self, values, mechanism, weights=None, grid=None):
@@ -60,9 +66,15 @@ TEXT_IDS = [f"recognizable-{n:02d}@example.org" for n in range(40)]
 
 
 def rows_of_recognizable_users():
-    """Users whose ids, and hashes that can be computed without a secret, are found again in any file."""
+    """Users whose ids, and hashes that can be computed without a secret, are found again in any
+    file.
+    """
     users = [*map(str, WHOLE_IDS), *TEXT_IDS]
-    return {"user": users, "item": [n % 5 for n in range(80)], "rating": [1.0 + n % 5 for n in range(80)]}
+    return {
+        "user": users,
+        "item": [n % 5 for n in range(80)],
+        "rating": [1.0 + n % 5 for n in range(80)],
+    }
 
 
 def traces_of_ids():
@@ -74,22 +86,33 @@ def traces_of_ids():
             for size in (8, 16, 32):
                 digest = hashlib.blake2b(text.encode(), digest_size=size).digest()
                 found += [digest[:8], digest[:8][::-1], bytes([digest[0] | 1]) + digest[1:8]]
-            found += [hashlib.new(name, text.encode()).digest()[:8] for name in ("md5", "sha1", "sha256")]
+            found += [
+                hashlib.new(name, text.encode()).digest()[:8] for name in ("md5", "sha1", "sha256")
+            ]
     return found
 
 
 def files_with_traces(folder):
-    """Names of files below the folder that hold a trace of an id, in their name or in their content."""
+    """Names of files below the folder that hold a trace of an id, in their name or in their
+    content.
+    """
     traces = traces_of_ids()
     files = [file for file in folder.rglob("*") if file.is_file()]
     assert files
-    return [file.name for file in files if any(one in file.name.encode() + file.read_bytes() for one in traces)]
+    return [
+        file.name
+        for file in files
+        if any(one in file.name.encode() + file.read_bytes() for one in traces)
+    ]
 
 
 def modes_of(folder):
     """The permissions of a folder and of all below it, as (of folders, of files)."""
     everything = [folder, *folder.rglob("*")]
-    return tuple({stat.S_IMODE(one.stat().st_mode) for one in everything if one.is_dir() == kind} for kind in (1, 0))
+    return tuple(
+        {stat.S_IMODE(one.stat().st_mode) for one in everything if one.is_dir() == kind}
+        for kind in (1, 0)
+    )
 
 
 class Interrupted(Exception):

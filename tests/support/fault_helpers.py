@@ -1,7 +1,9 @@
-"""Faults that a hurried or careless engineer might make, each as one change of the source, and how to plant them.
+"""Faults that a hurried or careless engineer might make, each as one change of the source, and how
+to plant them.
 
-``planted(name)`` replaces a function by its own source with one piece of text exchanged, and puts it back. That the
-text occurs exactly once is checked, so that no fault survives a change of the code unnoticed.
+``planted(name)`` replaces a function by its own source with one piece of text exchanged, and puts
+it back. That the text occurs exactly once is checked, so that no fault survives a change of the
+code unnoticed.
 """
 
 import contextlib
@@ -15,7 +17,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Fault:
-    """`text` of the function `where` ("module:name" in discreet.privacy) becomes `instead`; tests that catch it.
+    """`text` of the function `where` ("module:name" in discreet.privacy) becomes `instead`; tests
+    that catch it.
 
     A module that begins with "discreet." is named in full.
     """
@@ -51,16 +54,25 @@ FILL = "self._fill(out, mechanism, scale * _UP, to_real)"
 
 FAULTS = {
     "gains are not cut below": Fault(
-        "users.leave_one_out:LeaveOneOutGains.partial", "neginf=-1.0), -1, 1)", "neginf=-1.0), -9, 1)", (OWN, REGISTRY)
+        "users.leave_one_out:LeaveOneOutGains.partial",
+        "neginf=-1.0), -1, 1)",
+        "neginf=-1.0), -9, 1)",
+        (OWN, REGISTRY),
     ),
     "gains of all ranks are priced as one": Fault(
-        "users.leave_one_out:LeaveOneOutGains.partial", "/ math.sqrt(len(self.ranks))", "", (OWN, OWN_REACHED)
+        "users.leave_one_out:LeaveOneOutGains.partial",
+        "/ math.sqrt(len(self.ranks))",
+        "",
+        (OWN, OWN_REACHED),
     ),
     "moments of a prior are not cut": Fault(
         "users.ridge:PriorMoments.partial", "-1, MOST) / MOST", "-1, 1e6) / MOST", (OWN, REGISTRY)
     ),
     "three moments are priced as one": Fault(
-        "users.ridge:FitMoments.reach", "SensitivityBounds(math.sqrt(3), 3.0", "SensitivityBounds(1.0, 1.0", (OWN,)
+        "users.ridge:FitMoments.reach",
+        "SensitivityBounds(math.sqrt(3), 3.0",
+        "SensitivityBounds(1.0, 1.0",
+        (OWN,),
     ),
     "solutions are not cut for their Gram matrix": Fault(
         "users.ridge:SolutionGram.partial",
@@ -72,7 +84,10 @@ FAULTS = {
         "users.ridge:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
     ),
     "vectors are not clipped": Fault(
-        "statistics.bounds:clip_rows", "np.minimum(1.0, bounds.norm /", "np.fmax(1.0, 0 *", (NEIGHBORS, WORST)
+        "statistics.bounds:clip_rows",
+        "np.minimum(1.0, bounds.norm /",
+        "np.fmax(1.0, 0 *",
+        (NEIGHBORS, WORST),
     ),
     "vectors are clipped by max instead of min": Fault(
         "statistics.bounds:clip_rows",
@@ -81,7 +96,10 @@ FAULTS = {
         (NEIGHBORS, "test_errata.py::test_erratum_02_clipping_takes_the_minimum"),
     ),
     "an intercept is not taken from the norm": Fault(
-        "statistics.bounds:clip_rows", "math.sqrt(bounds.norm**2 - intercept**2)", "bounds.norm", (NEIGHBORS,)
+        "statistics.bounds:clip_rows",
+        "math.sqrt(bounds.norm**2 - intercept**2)",
+        "bounds.norm",
+        (NEIGHBORS,),
     ),
     "√k is forgotten for Gram matrices": Fault(
         "statistics.contributions:ItemGrams.reach",
@@ -126,7 +144,10 @@ FAULTS = {
         ("test_sealed_users.py::test_weigh_and_a_number_of_items_exclude_each_other",),
     ),
     "one item more than k is contributed": Fault(
-        "users.sealed_users:Choose.run", "priority, k, self.draw", "priority, k + 1, self.draw", (NEIGHBORS,)
+        "users.sealed_users:Choose.run",
+        "priority, k, self.draw",
+        "priority, k + 1, self.draw",
+        (NEIGHBORS,),
     ),
     "ratings are not cut": Fault(
         "users.sealed_users:set_contributions",
@@ -135,13 +156,19 @@ FAULTS = {
         (NEIGHBORS, WORST),
     ),
     "residuals are not cut": Fault(
-        "statistics.contributions:Gradient.partial", "V, self.largest)", "V, 1e300)", (NEIGHBORS, WORST)
+        "statistics.contributions:Gradient.partial",
+        "V, self.largest)",
+        "V, 1e300)",
+        (NEIGHBORS, WORST),
     ),
     "residuals on a descent are not cut": Fault(
         "users.gradient_steps:ComputeResiduals.run", "self.largest * SHAVE", "1e300", (WALK, WALKED)
     ),
     "a gradient is priced without the vectors' length": Fault(
-        "statistics.contributions:entries_reach", "l2 = largest * public.bounds.vector_l2", "l2 = largest / 9", (WALK,)
+        "statistics.contributions:entries_reach",
+        "l2 = largest * public.bounds.vector_l2",
+        "l2 = largest / 9",
+        (WALK,),
     ),
     "covariance rows are not cut": Fault(
         "statistics.contributions:ContributedCovariance.partial",
@@ -174,7 +201,10 @@ FAULTS = {
         (PAIRS, PAIRED, REGISTRY),
     ),
     "whoever likes something is counted twice": Fault(
-        "statistics.pairs:UserCount.partial", "(block.counts > 0)", "2 * (block.counts > 0)", (PAIRS, REGISTRY)
+        "statistics.pairs:UserCount.partial",
+        "(block.counts > 0)",
+        "2 * (block.counts > 0)",
+        (PAIRS, REGISTRY),
     ),
     "pairs are rounded up": Fault(
         "statistics.pairs:PairSums.partial",
@@ -214,7 +244,8 @@ FAULTS = {
     ),
     "float64 adds up more users than it can": Fault(
         "statistics.integer_sums:chunks",
-        "for begin in range(0, max(n, 1), CHUNK):\n        yield slice(begin, min(begin + CHUNK, n))",
+        "for begin in range(0, max(n, 1), CHUNK):\n        yield slice(begin, min(begin +"
+        " CHUNK, n))",
         "yield slice(0, n)",
         ("test_integer_sums.py::test_users_are_added_up_in_chunks_that_float64_can_hold",),
     ),
@@ -240,7 +271,9 @@ FAULTS = {
         "users.item_sampling:_number",
         "form = _form(user_id)",
         "form = repr(user_id)",
-        ("test_neighbors.py::test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read",),
+        (
+            "test_neighbors.py::test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read",
+        ),
     ),
     "a user's ridge depends on everybody's counts": Fault(
         "users.sealed_users:Solve.run",
@@ -279,10 +312,16 @@ FAULTS = {
         (REGISTRY,),
     ),
     "weights of entries are not of norm 1": Fault(
-        "users.gradient_steps:WeighEntries.run", "q / q.max(), SHAVE)", "q / q.max(), SHAVE) ** 0.5", (REGISTRY, WALK)
+        "users.gradient_steps:WeighEntries.run",
+        "q / q.max(), SHAVE)",
+        "q / q.max(), SHAVE) ** 0.5",
+        (REGISTRY, WALK),
     ),
     "three numbers are priced as one": Fault(
-        "users.gradient_steps:Size.reach", "SensitivityBounds(3**0.5,", "SensitivityBounds(1.0,", (REGISTRY, WALK)
+        "users.gradient_steps:Size.reach",
+        "SensitivityBounds(3**0.5,",
+        "SensitivityBounds(1.0,",
+        (REGISTRY, WALK),
     ),
     "rows of residuals are not cut": Fault(
         "users.residual_covariance:ResidualCovariance.rows_of",
@@ -328,7 +367,8 @@ FAULTS = {
     ),
     "the best of several runs is priced as one": Fault(
         "accounting.pricing:_selection_epsilon",
-        "private_selection.epsilon(event.mu, private_selection.Runs(event.runs, event.law), delta / parts)",
+        "private_selection.epsilon(event.mu, private_selection.Runs(event.runs, event.law), delta /"
+        " parts)",
         "gdp.epsilon(event.mu, delta / parts)",
         ("test_private_selection.py::test_a_ledger_of_tuning_is_priced_again_from_its_file",),
     ),
@@ -420,7 +460,10 @@ FAULTS = {
         "noise.sources:SecureNoise.add", FILL, POOLED.format(reuse="-pool"), (INDEPENDENT,)
     ),
     "the next release has the same noise three places further": Fault(
-        "noise.sources:SecureNoise.add", FILL, POOLED.format(reuse="np.roll(pool, 3)"), (INDEPENDENT,)
+        "noise.sources:SecureNoise.add",
+        FILL,
+        POOLED.format(reuse="np.roll(pool, 3)"),
+        (INDEPENDENT,),
     ),
     "float noise is called secure": Fault(
         "noise.sources:SecureNoise.add",
@@ -457,7 +500,8 @@ FAULTS = {
     ),
     "the score of a tuned training has no noise": Fault(
         "discreet.evaluation.tuning:Tuning._score",
-        'return float(session.release("score", seal_values(measure_all).sum(UserValues((1.0,))))[0])',
+        'return float(session.release("score",'
+        " seal_values(measure_all).sum(UserValues((1.0,))))[0])",
         'session.release("score", seal_values(measure_all).sum(UserValues((1.0,))))\n'
         "    return float(measure_all().sum())",
         ("../auditing/test_scores_and_tuning.py::test_tuning_is_not_refuted",),
@@ -505,11 +549,17 @@ def planted(name):
 def _pattern(text):
     """The text as a regular expression: lines may be broken between any two tokens."""
     tokens = re.findall(r"\w+|[^\w\s]", text)
-    closing = [rf"(?:,\s*)?{re.escape(token)}" if token in ")]" else re.escape(token) for token in tokens]
+    closing = [
+        rf"(?:,\s*)?{re.escape(token)}" if token in ")]" else re.escape(token) for token in tokens
+    ]
     return re.compile(r"\s*".join(closing))
 
 
 def _holders(function):
     """Modules in which this function goes by its name."""
     name = function.__name__
-    return [module for module in list(sys.modules.values()) if getattr(module, "__dict__", {}).get(name) is function]
+    return [
+        module
+        for module in list(sys.modules.values())
+        if getattr(module, "__dict__", {}).get(name) is function
+    ]

@@ -1,7 +1,9 @@
-"""Folders of models as no `save` writes them: by accident, or by a stranger who puts every checksum right.
+"""Folders of models as no `save` writes them: by accident, or by a stranger who puts every checksum
+right.
 
-`mutations` says how folders are damaged; `try_many` damages and uses them by the command line, in this process. As a
-script: ``python folder_mutations.py FOLDER_OF_MODELS WORKING_FOLDER HOW_MANY SEED``.
+`mutations` says how folders are damaged; `try_many` damages and uses them by the command line, in
+this process. As a script: ``python folder_mutations.py FOLDER_OF_MODELS WORKING_FOLDER HOW_MANY
+SEED``.
 """
 
 import contextlib
@@ -29,10 +31,50 @@ NAMES = ("model.json", "factors.safetensors", "ledger.json", "README.md")
 VALUES = [
     *[None, True, False, 0, 1, -1, 2, 7, 10**9, 10**18, 2**63, -(2**63) - 1, 10**400],
     *[0.0, -0.0, 0.5, -1.5, 1e-300, 1e300, 1e38, 5e-324, float("nan"), float("inf"), float("-inf")],
-    *["", "x", "7", "nan", "Infinity", "secure", "none", "../x", "\x1b[2J", "\ud800", "é" * 300, "0" * 64],
-    *[[], {}, [[]], [None], [1, 2], [5, 1], ["a"], {"a": 1}, {"type": "tuple", "value": [1, [2]]}, [[1.0] * 3] * 3],
+    *[
+        "",
+        "x",
+        "7",
+        "nan",
+        "Infinity",
+        "secure",
+        "none",
+        "../x",
+        "\x1b[2J",
+        "\ud800",
+        "é" * 300,
+        "0" * 64,
+    ],
+    *[
+        [],
+        {},
+        [[]],
+        [None],
+        [1, 2],
+        [5, 1],
+        ["a"],
+        {"a": 1},
+        {"type": "tuple", "value": [1, [2]]},
+        [[1.0] * 3] * 3,
+    ],
 ]
-TYPES = ["BOOL", "U8", "I8", "F8_E4M3", "U16", "I16", "F16", "BF16", "U32", "I32", "F32", "U64", "I64", "F64", "C64"]
+TYPES = [
+    "BOOL",
+    "U8",
+    "I8",
+    "F8_E4M3",
+    "U16",
+    "I16",
+    "F16",
+    "BF16",
+    "U32",
+    "I32",
+    "F32",
+    "U64",
+    "I64",
+    "F64",
+    "C64",
+]
 
 
 # ------------------------------------------------------------ putting checksums right
@@ -55,13 +97,19 @@ def put_right(folder, document=None):
 
 def chained(ledger):
     """The ledger with a chain of hashes that holds, as far as it can be made."""
-    header = {k: ledger.get(k) for k in ("format", "library", "neighboring", "accountant", "noise", "plan")}
+    header = {
+        k: ledger.get(k)
+        for k in ("format", "library", "neighboring", "accountant", "noise", "plan")
+    }
     last = digest("", header)
     records = [*ledger["assumptions"], *ledger["entries"]]
     for record in sorted(records, key=lambda shown: shown["sequence"]):
         content = {name: value for name, value in record.items() if name != "hash"}
         last = record["hash"] = digest(last, content)
-    return ledger | {"head": last, "seal": digest(last, {name: ledger.get(name) for name in STATED})}
+    return ledger | {
+        "head": last,
+        "seal": digest(last, {name: ledger.get(name) for name in STATED}),
+    }
 
 
 # ------------------------------------------------------------ kinds of damage
@@ -94,7 +142,9 @@ def changed(document, path, rng):
     elif how < 0.35 and isinstance(inner[last], list):
         inner[last] = inner[last] * 2 if rng.random() < 0.5 else inner[last][:-1]
     elif how < 0.5 and isinstance(inner[last], (int, float)) and not isinstance(inner[last], bool):
-        inner[last] = inner[last] * rng.choice([-1, 0.5, 2, 1e6, 1e-6, 1e30]) + rng.choice([0, 1, -1])
+        inner[last] = inner[last] * rng.choice([-1, 0.5, 2, 1e6, 1e-6, 1e30]) + rng.choice(
+            [0, 1, -1]
+        )
     else:
         inner[last] = rng.choice(VALUES)
     return document
@@ -102,7 +152,9 @@ def changed(document, path, rng):
 
 def edit_model(folder, rng, path=None):
     document = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-    path = rng.choice([place for place in places(document) if place[:1] not in (("checksum",), ("sha256",))])
+    path = rng.choice(
+        [place for place in places(document) if place[:1] not in (("checksum",), ("sha256",))]
+    )
     document = changed(document, path, rng)
     put_right(folder, document)
 
@@ -116,7 +168,8 @@ def edit_ledger(folder, rng):
         if isinstance(ledger, dict):
             ledger = changed(ledger, rng.choice(list(places(ledger))), rng)
     if rng.random() < 0.8:
-        with contextlib.suppress(TypeError, ValueError, LookupError, AttributeError):  # nobody could put that right
+        # nobody could put that right
+        with contextlib.suppress(TypeError, ValueError, LookupError, AttributeError):
             ledger = chained(ledger)
     file.write_bytes(json.dumps(ledger).encode("utf-8", "backslashreplace"))
     put_right(folder)
@@ -126,7 +179,10 @@ def edit_promise(folder, rng):
     """What the model promises, and not what was paid for it."""
     document = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     parameters = document["parameters"]
-    name = rng.choice([name for name in ("epsilon", "delta", "neighboring", "noise") if name in parameters] or ["x"])
+    name = rng.choice(
+        [name for name in ("epsilon", "delta", "neighboring", "noise") if name in parameters]
+        or ["x"]
+    )
     other = {"neighboring": ["replace-one", "add-remove"], "noise": ["secure", "seeded"]}
     parameters[name] = rng.choice(other.get(name, [0.01, 0.1, 3.0, 1e-9, 1e5, 1e-4]))
     put_right(folder, document)
@@ -138,14 +194,30 @@ def edit_arrays(folder, rng):
     length = struct.unpack("<Q", content[:8])[0]
     header, body = json.loads(content[8 : 8 + length]), bytearray(content[8 + length :])
     name = rng.choice(["item_factors", "item_biases"])
-    kind = rng.choice(["dtype", "shape", "values", "values", "offsets", "names", "bytes", "header", "integers"])
+    kind = rng.choice(
+        ["dtype", "shape", "values", "values", "offsets", "names", "bytes", "header", "integers"]
+    )
     n, r = header["item_factors"]["shape"]
     arrays = {"item_factors": np.zeros((n, r), np.float32), "item_biases": np.zeros(n, np.float32)}
     if kind == "dtype":
         header[name]["dtype"] = rng.choice([*TYPES, "nonsense", None, 3, []])
     elif kind == "shape":
-        shapes = [[], [n], [n, r, 1], [r, n], [n + 1, r], [n, 10**12], [-n, -r], [0, 0], [2**62, 4], "x", [None, r]]
-        header[name]["shape"] = rng.choice([*shapes, [n, r + 1], [float(n), r], [True, n * r], None])
+        shapes = [
+            [],
+            [n],
+            [n, r, 1],
+            [r, n],
+            [n + 1, r],
+            [n, 10**12],
+            [-n, -r],
+            [0, 0],
+            [2**62, 4],
+            "x",
+            [None, r],
+        ]
+        header[name]["shape"] = rng.choice(
+            [*shapes, [n, r + 1], [float(n), r], [True, n * r], None]
+        )
     elif kind == "offsets":
         header[name]["data_offsets"] = rng.choice(
             [[0, 0], [4, 0], [0, 10**15], [-4, 4], [0], "x", [0.5, 1], [None] * 2]
@@ -158,7 +230,9 @@ def edit_arrays(folder, rng):
         if rng.random() < 0.5 and array.size:
             array.flat[rng.randrange(array.size)] = rng.choice([np.nan, np.inf, 3e38])
     elif kind == "integers":
-        dtype = rng.choice([np.int8, np.int32, np.int64, np.uint8, np.uint64, np.bool_, np.float16, np.float64])
+        dtype = rng.choice(
+            [np.int8, np.int32, np.int64, np.uint8, np.uint64, np.bool_, np.float16, np.float64]
+        )
         arrays[name] = arrays[name].astype(dtype)
     elif kind == "bytes":
         body = body[: rng.randrange(len(body) + 1)] + bytes(rng.randrange(64))
@@ -188,7 +262,12 @@ def edit_bytes(folder, rng):
         content = bytearray(rng.randbytes(rng.randrange(400)))
     else:
         half = content[: rng.randrange(len(content))]
-        content = {"cut": half, "empty": b"", "append": content + rng.randbytes(9), "zeros": bytes(len(content))}[how]
+        content = {
+            "cut": half,
+            "empty": b"",
+            "append": content + rng.randbytes(9),
+            "zeros": bytes(len(content)),
+        }[how]
     file.write_bytes(content)
     if file.name != "model.json" and rng.random() < 0.5:
         put_right(folder)
@@ -196,7 +275,9 @@ def edit_bytes(folder, rng):
 
 def strange_json(folder, rng):
     """Documents that are nested, or grow, without end."""
-    file = folder / rng.choice([name for name in ("model.json", "ledger.json") if (folder / name).exists()])
+    file = folder / rng.choice(
+        [name for name in ("model.json", "ledger.json") if (folder / name).exists()]
+    )
     deep = rng.choice([40, 900, 20_000, 300_000])
     texts = [
         b"[" * deep,
@@ -231,7 +312,19 @@ def no_regular_file(folder, rng):
     content = file.read_bytes()
     file.unlink()
     kind = rng.choice(
-        ["folder", "pipe", "loop", "dangling", "zero", "null", "same", "socket", "missing", "huge", "tty"]
+        [
+            "folder",
+            "pipe",
+            "loop",
+            "dangling",
+            "zero",
+            "null",
+            "same",
+            "socket",
+            "missing",
+            "huge",
+            "tty",
+        ]
     )
     if kind == "folder":
         file.mkdir()
@@ -262,7 +355,15 @@ def no_regular_file(folder, rng):
 
 def listed_files(folder, rng):
     document = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-    names = ["../model/README.md", "/etc/passwd", "", ".", "..", "model.json", "earlier-ledger-0123456789abcdef.json"]
+    names = [
+        "../model/README.md",
+        "/etc/passwd",
+        "",
+        ".",
+        "..",
+        "model.json",
+        "earlier-ledger-0123456789abcdef.json",
+    ]
     document["sha256"][rng.choice([*names, "notes.txt", "a/b", "\x00", "x" * 5000])] = rng.choice(
         ["", "0" * 64, None, 3]
     )
@@ -352,10 +453,14 @@ def outcome(args):
 
 
 def complaint(args, code, out, err):
-    """What is wrong with an outcome; nothing if it is one sentence and code 2, or a success with sound results."""
+    """What is wrong with an outcome; nothing if it is one sentence and code 2, or a success
+    with sound results.
+    """
     told = [line for line in err.splitlines() if not line.startswith("discreet: WARNING")]
     if code == 2:
-        fine = len(told) == 1 and told[0].startswith("discreet: ") and len(told[0]) < 700 and not out
+        fine = (
+            len(told) == 1 and told[0].startswith("discreet: ") and len(told[0]) < 700 and not out
+        )
         return None if fine else f"code 2 without one sentence: {err[-800:]!r}"
     if code != 0:
         return f"code {code}: {err[-800:]}"
@@ -376,8 +481,10 @@ def try_many(originals, place, count, seed, seconds=60):
         item = json.loads((original / "model.json").read_text(encoding="utf-8"))["item_ids"][0]
         folder = damaged(original, place, kind, rng)
         usual = commands(folder, item, place)
-        chosen = usual[3 + at // 25 % 2] if at % 25 == 24 else usual[rng.randrange(3)]  # the last two take their time
-        faulthandler.dump_traceback_later(seconds, exit=True)  # what hangs ends with a code of its own
+        # the last two take their time
+        chosen = usual[3 + at // 25 % 2] if at % 25 == 24 else usual[rng.randrange(3)]
+        # what hangs ends with a code of its own
+        faulthandler.dump_traceback_later(seconds, exit=True)
         begin = time.perf_counter()
         code, out, err = outcome(chosen)
         took[chosen[0]] += time.perf_counter() - begin
@@ -389,7 +496,12 @@ def try_many(originals, place, count, seed, seconds=60):
 
 
 def main():
-    originals, place, count, seed = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+    originals, place, count, seed = (
+        Path(sys.argv[1]),
+        Path(sys.argv[2]),
+        int(sys.argv[3]),
+        int(sys.argv[4]),
+    )
     counts, took, wrong = try_many([*originals.iterdir()], place, count, seed)
     codes = Counter()
     for (code, _), often in counts.items():

@@ -1,7 +1,7 @@
 """Java for the tests of the Spark engine: finding one, and installing one.
 
-``python tests/support/java.py`` makes sure that there is one; ``make test`` calls it. Where none can be had, the tests
-that need it are skipped, or fail with CI=true.
+``python tests/support/java.py`` makes sure that there is one; ``make test`` calls it. Where none
+can be had, the tests that need it are skipped, or fail with CI=true.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "default-jre-h
 def find() -> str | None:
     """The program of a Java that Spark can use, or None."""
     home = os.environ.get("JAVA_HOME")
-    for program in ([os.path.join(home, "bin", "java")] if home else []) + [shutil.which("java") or ""]:
+    for program in ([os.path.join(home, "bin", "java")] if home else []) + [
+        shutil.which("java") or ""
+    ]:
         if program and version(program) >= LEAST:
             return program
     return None
@@ -61,4 +63,7 @@ if __name__ == "__main__":
     try:
         print(f"Java for the tests: {install()}")
     except (RuntimeError, OSError, subprocess.SubprocessError) as problem:
-        print(f"No Java for the tests of the Spark engine ({problem}): they will be skipped, or fail where CI=true")
+        print(
+            f"No Java for the tests of the Spark engine ({problem}): they will be skipped, or fail"
+            " where CI=true"
+        )

@@ -1,4 +1,6 @@
-"""A web server on this machine for tests of downloads; it can cut connections and refuse to resume."""
+"""A web server on this machine for tests of downloads; it can cut connections and refuse to
+resume.
+"""
 
 import contextlib
 import http.server
@@ -6,7 +8,9 @@ import threading
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves ``server.body``; ``server.cuts`` is how many bytes to send before each of the next connections is cut."""
+    """Serves ``server.body``; ``server.cuts`` is how many bytes to send before each of the next
+    connections is cut.
+    """
 
     def do_GET(self):
         server, body = self.server, self.server.body

@@ -1,4 +1,6 @@
-"""Private models with one fault each, for the tests of the conformance kit: in the shell, or in its algorithm."""
+"""Private models with one fault each, for the tests of the conformance kit: in the shell, or in
+its algorithm.
+"""
 
 import secrets
 from dataclasses import replace
@@ -104,7 +106,8 @@ class KeepsARidgeToItself(DPALS):
     _kinds = (KeepsARidgeToItselfSolve,)
 
 
-# ------------------------------------------------------------ faults that take something from the ratings into these
+# ------------------------------------------------------------ faults that take something from the
+# ratings into these
 
 
 class Told(NoisySolve):
@@ -116,7 +119,9 @@ class Told(NoisySolve):
 
 
 class Telling(DPALS):
-    """A shell that tells its algorithm, when the people are sealed already, what it has seen of them."""
+    """A shell that tells its algorithm, when the people are sealed already, what it has seen of
+    them.
+    """
 
     def fit(self, ratings, *, progress=None):
         self.secrets = self.look(ratings)
@@ -134,7 +139,9 @@ class NormalizesByMeanCountSolve(Told):
 
 
 class NormalizesByMeanCount(Telling):
-    """Erratum 4: Z from everybody's exact counts, so that one user's vector depends on the others."""
+    """Erratum 4: Z from everybody's exact counts, so that one user's vector depends on the
+    others.
+    """
 
     _kinds = (NormalizesByMeanCountSolve,)
 
@@ -194,7 +201,9 @@ class StartsWarm(DPALS):
 
 
 class ShapesByData(DPALS):
-    """Releases factors for as many items as have an odd number of ratings, and so tells how many these are."""
+    """Releases factors for as many items as have an odd number of ratings, and so tells how
+    many these are.
+    """
 
     def fit(self, ratings, *, progress=None):
         odd = np.bincount(ratings.indices, minlength=ratings.n_items) % 2
@@ -224,7 +233,9 @@ class SavesAVector(DPALS):
     def fit(self, ratings, *, progress=None):
         super().fit(ratings, progress=progress)
         end = ratings.indptr[1]
-        self._example = self.fold(ratings.indptr[:2], ratings.indices[:end], ratings.values[:end])[0][0].tolist()
+        self._example = self.fold(ratings.indptr[:2], ratings.indices[:end], ratings.values[:end])[
+            0
+        ][0].tolist()
         return self
 
     def state(self):

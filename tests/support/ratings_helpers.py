@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from discreet import Ratings
 
 ROWS = st.lists(
-    st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 9), st.integers(0, 5)), min_size=1, max_size=40
+    st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(0, 9), st.integers(0, 5)),
+    min_size=1,
+    max_size=40,
 )
 """Rows (user, item, value, time) with repetitions."""
 
@@ -19,8 +21,18 @@ def small() -> Ratings:
 
 def triples(ratings: Ratings) -> list[tuple[object, ...]]:
     rows = np.repeat(ratings.user_ids, np.diff(ratings.indptr)).tolist()
-    times = [None] * ratings.n_ratings if ratings.timestamps is None else ratings.timestamps.tolist()
-    return list(zip(rows, ratings.item_ids[ratings.indices].tolist(), ratings.values.tolist(), times, strict=True))
+    times = (
+        [None] * ratings.n_ratings if ratings.timestamps is None else ratings.timestamps.tolist()
+    )
+    return list(
+        zip(
+            rows,
+            ratings.item_ids[ratings.indices].tolist(),
+            ratings.values.tolist(),
+            times,
+            strict=True,
+        )
+    )
 
 
 def assert_inner_form(ratings: Ratings) -> None:

@@ -27,6 +27,8 @@ def invented(n_items: int, titles: list[str], factors: int = 8) -> discreet.ALS:
     names = np.empty(n_items, object)
     names[:] = [titles[at % len(titles)] for at in range(n_items)]
     vectors = rng.normal(0, 0.3, (n_items, factors)).astype(np.float32)
-    model.restore_items(np.arange(n_items), vectors, np.zeros(n_items, np.float32), names, (1.0, 5.0))
+    model.restore_items(
+        np.arange(n_items), vectors, np.zeros(n_items, np.float32), names, (1.0, 5.0)
+    )
     model.restore({"mean": 3.0, "spread": 1.0, "regularization": 10.0, "user_scale": 1.0})
     return model

@@ -13,7 +13,8 @@ from discreet.privacy.users.sealed_users import seal
 
 RELATIONS = ("add-remove", "replace-one")
 NORMS = ("l2", "l1")
-#: Everything that `Users` offers. Those above the line need contributions, those with V need vectors.
+#: Everything that `Users` offers. Those above the line need contributions, those with V need
+#: vectors.
 STATISTICS = {
     "item_counts": lambda users, V: users.item_counts(),
     "rating_sum": lambda users, V: users.rating_sum(),
@@ -28,7 +29,9 @@ STATISTICS = {
 
 
 def make(rows, n_items, ids=None):
-    """Ratings from one dictionary {item: rating} per user, by the constructor that trusts its caller."""
+    """Ratings from one dictionary {item: rating} per user, by the constructor that trusts its
+    caller.
+    """
     counts = [len(row) for row in rows]
     items = [item for row in rows for item in sorted(row)]
     values = [row[item] for row in rows for item in sorted(row)]
@@ -44,8 +47,12 @@ def make(rows, n_items, ids=None):
         )
 
 
-def prepared(rows, n_items, bounds, V, steps, *, ids=None, ridge=1e-3, bias=None, seed=0, **solving):
-    """Sealed users who have taken `steps` (of restricting, centering and choosing) and formed their vectors."""
+def prepared(
+    rows, n_items, bounds, V, steps, *, ids=None, ridge=1e-3, bias=None, seed=0, **solving
+):
+    """Sealed users who have taken `steps` (of restricting, centering and choosing) and formed
+    their vectors.
+    """
     users = seal(make(rows, n_items, ids), bounds, seed=seed)
     fewer = steps(users)
     users = users if fewer is None else fewer
@@ -76,7 +83,9 @@ def restrict_recenter_rarest(users):
 
 
 def exact(statistic, deviation=None):
-    """The statistic as a secure release computes it: on the grid that goes with noise of that deviation (finest: 0)."""
+    """The statistic as a secure release computes it: on the grid that goes with noise of that
+    deviation (finest: 0).
+    """
     grid = grid_for(statistic.sensitivity("add-remove", "inf"), deviation or 1e-300)
     whole = statistic.compute(KEY, grid=grid)
     assert np.array_equal(whole, np.rint(whole))
@@ -93,7 +102,11 @@ def distance(a, b, statistic, norm):
     """How far apart two values of a statistic are, in the norm that it is priced by."""
     weights = statistic.weights(norm)
     difference = (a - b) * (1.0 if weights is None else weights)
-    return math.sqrt(math.fsum((difference**2).ravel())) if norm == "l2" else math.fsum(np.abs(difference).ravel())
+    return (
+        math.sqrt(math.fsum((difference**2).ravel()))
+        if norm == "l2"
+        else math.fsum(np.abs(difference).ravel())
+    )
 
 
 @contextlib.contextmanager

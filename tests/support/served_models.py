@@ -15,7 +15,9 @@ ITEMS = 150
 PRIVATE = {"rating_range": (1, 5), "epsilon": 50.0, "noise": "seeded", "random_state": 3}
 MODELS = {
     "ALS": lambda: discreet.ALS(6, iterations=3),
-    "ALS without intercepts": lambda: discreet.ALS(6, iterations=3, intercepts=False, dtype="float64"),
+    "ALS without intercepts": lambda: discreet.ALS(
+        6, iterations=3, intercepts=False, dtype="float64"
+    ),
     "ALS implicit": lambda: discreet.ALS(6, iterations=3, feedback="implicit"),
     "IRLS": lambda: discreet.IRLS(6, iterations=3),
     "Bias": discreet.Bias,
@@ -35,7 +37,9 @@ MODELS = {
         factors=4, folding="steps", item_fraction=0.5, **PRIVATE
     ),
     "DPSVD": lambda: discreet.DPSVD(4, item_fraction=0.5, **PRIVATE),
-    "DPSVD by density": lambda: discreet.DPSVD.configure(factors=4, density=0.2, item_fraction=0.5, **PRIVATE),
+    "DPSVD by density": lambda: discreet.DPSVD.configure(
+        factors=4, density=0.2, item_fraction=0.5, **PRIVATE
+    ),
     "DPSGLD": lambda: discreet.DPSGLD(4, item_fraction=0.5, **PRIVATE),
     "DPSGD": lambda: discreet.DPSGD(4, accountant="gdp", item_fraction=0.5, **PRIVATE),
 }

@@ -25,7 +25,8 @@ def session(master, **settings):
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     here = str(Path(__file__).parent)
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([here, *sys.path]))  # the workers find these steps here
+    # the workers find these steps here
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([here, *sys.path]))
     builder = sql.SparkSession.builder.master(master).appName("tests")
     usual = {
         "spark.ui.enabled": "false",
@@ -41,7 +42,9 @@ def session(master, **settings):
 
 
 def blocks_on_workers(spark, tasks=4):
-    """How many blocks the workers keep at this moment, by as many tasks as all of them can take at once and more."""
+    """How many blocks the workers keep at this moment, by as many tasks as all of them can take
+    at once and more.
+    """
 
     def count(batches):
         import os
@@ -74,7 +77,9 @@ class Troubled(SparkRatings):
 
 @dataclass(frozen=True)
 class Trouble(UserStep):
-    """The worker that is first in a block makes trouble, once; the next one finds the marker and goes on."""
+    """The worker that is first in a block makes trouble, once; the next one finds the marker
+    and goes on.
+    """
 
     marker: str
     kind: str
@@ -98,7 +103,8 @@ class Trouble(UserStep):
             if self.kind == "always":
                 os.unlink(self.marker)
                 raise KeyError(SECRET)
-        return replace(block, mean=block.mean.copy())  # a new history, so that no pass goes without this step
+        # a new history, so that no pass goes without this step
+        return replace(block, mean=block.mean.copy())
 
     def _first(self):
         try:

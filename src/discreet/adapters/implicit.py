@@ -1,12 +1,14 @@
-"""A model of ours that answers as one of `implicit` does: matrices in, column numbers and scores out.
+"""A model of ours that answers as one of `implicit` does: matrices in, column numbers and scores
+out.
 
-`implicit.evaluation` and programs written for `implicit` 0.5 or later can use it in the place of a model. What differs
-is said with a reason, because it must:
+`implicit.evaluation` and programs written for `implicit` 0.5 or later can use it in the place of a
+model. What differs is said with a reason, because it must:
 
-- a user's vector is computed from the row of ``user_items`` that comes with the question, and is kept nowhere. So that
-  row is always needed, ``recalculate_user`` changes nothing, and ``user_factors`` and ``similar_users`` are refused;
-- learning more about items from people (``partial_fit_items``, ``recalculate_item``) would be another release: train
-  again, with an account (`discreet.BudgetStore`) if the people are the same.
+- a user's vector is computed from the row of ``user_items`` that comes with the question, and is
+  kept nowhere. So that row is always needed, ``recalculate_user`` changes nothing, and
+  ``user_factors`` and ``similar_users`` are refused;
+- learning more about items from people (``partial_fit_items``, ``recalculate_item``) would be
+  another release: train again, with an account (`discreet.BudgetStore`) if the people are the same.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ class ImplicitAdapter:
     Parameters
     ----------
     model : Recommender
-        Fitted or not, such as ``discreet.DPMF(epsilon=1)``. A fitted one must have been trained on a sparse matrix, so
-        that its items are the numbers of columns.
+        Fitted or not, such as ``discreet.DPMF(epsilon=1)``. A fitted one must have been trained on
+        a sparse matrix, so that its items are the numbers of columns.
     public_items : bool
-        Whether the columns are a public catalog: every item that there is has one, also if nobody chose it. Otherwise
-        the statement of a private model carries a caution.
+        Whether the columns are a public catalog: every item that there is has one, also if nobody
+        chose it. Otherwise the statement of a private model carries a caution.
     """
 
     def __init__(self, model: Recommender, *, public_items: bool = False) -> None:
@@ -51,7 +53,10 @@ class ImplicitAdapter:
     # ------------------------------------------------------------ learning
 
     def fit(
-        self, user_items: Any, show_progress: bool = True, callback: Callable[[int, float], Any] | None = None
+        self,
+        user_items: Any,
+        show_progress: bool = True,
+        callback: Callable[[int, float], Any] | None = None,
     ) -> Self:
         """Learn from a sparse matrix with one row per user and one column per item.
 
@@ -66,7 +71,8 @@ class ImplicitAdapter:
         """
         if not sparse.issparse(user_items):
             raise DataError(
-                f"fit takes a sparse matrix of users and items, and a {type(user_items).__name__} was given"
+                f"fit takes a sparse matrix of users and items, and a {type(user_items).__name__}"
+                " was given"
             )
         items = range(user_items.shape[1])
         ratings = Ratings.from_csr(user_items, items=list(items) if self.public_items else None)
@@ -118,7 +124,8 @@ class ImplicitAdapter:
         Returns
         -------
         items, scores
-            Arrays (n,) for one user, with at most N items; (users, N) for several, padded with −1 and −inf.
+            Arrays (n,) for one user, with at most N items; (users, N) for several, padded with −1
+            and −inf.
         """
         alone = np.isscalar(userid)
         rows = self._rows(user_items, 1 if alone else len(userid))
@@ -147,10 +154,13 @@ class ImplicitAdapter:
         filter_items: Any = None,
         items: Any = None,
     ) -> tuple[Array, Array]:
-        """The items most like one item or like each of several, beginning with itself, and cosines."""
+        """The items most like one item or like each of several, beginning with itself, and
+        cosines.
+        """
         if recalculate_item or item_users is not None:
             raise ConfigError(
-                "what is known of an item comes from people, and learning it anew would be another release: train again"
+                "what is known of an item comes from people, and learning it anew would be another"
+                " release: train again"
             )
         asked = np.atleast_1d(np.asarray(itemid))
         only = self._among(items, filter_items)
@@ -173,7 +183,9 @@ class ImplicitAdapter:
         return found[0][chosen[0]], scores[0][chosen[0]]
 
     def recalculate_user(self, userid: Any, user_items: Any) -> Array:
-        """The vectors of users: products with `item_factors` are scores, but for what a user adds to all items."""
+        """The vectors of users: products with `item_factors` are scores, but for what a user
+        adds to all items.
+        """
         rows = self._rows(user_items, 1 if np.isscalar(userid) else len(userid))
         vectors, _, _ = self.model.score_vectors(rows.indptr, rows.indices, rows.values)
         found = np.hstack([vectors, np.ones((len(vectors), 1), vectors.dtype)])
@@ -181,7 +193,9 @@ class ImplicitAdapter:
 
     @property
     def item_factors(self) -> Array:
-        """Factors and bias of each item (items, factors + 1): public, in the sense of the statement."""
+        """Factors and bias of each item (items, factors + 1): public, in the sense of the
+        statement.
+        """
         nobody = np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
         factors = self.model.score_vectors(*nobody)[2]
         return np.hstack([factors, self.model.item_biases_[:, None].astype(factors.dtype)])
@@ -191,16 +205,21 @@ class ImplicitAdapter:
     @property
     def user_factors(self) -> NoReturn:
         raise AttributeError(
-            "there are no user_factors: a user's vector is computed for that user alone (recalculate_user)"
+            "there are no user_factors: a user's vector is computed for that user alone"
+            " (recalculate_user)"
         )
 
-    def similar_users(self, userid: Any, N: int = 10, filter_users: Any = None, users: Any = None) -> NoReturn:
+    def similar_users(
+        self, userid: Any, N: int = 10, filter_users: Any = None, users: Any = None
+    ) -> NoReturn:
         """Refused: vectors belong to users, and a model keeps none."""
         self.model.similar_users(userid)
 
     def partial_fit_items(self, itemids: Any, item_users: Any) -> NoReturn:
         """Refused: learning about items from people is a release."""
-        raise ConfigError("learning about items from more people is another release: train again, and pay for it")
+        raise ConfigError(
+            "learning about items from more people is another release: train again, and pay for it"
+        )
 
     def partial_fit_users(self, userids: Any, user_items: Any) -> None:
         """Nothing to do: users need no training."""
@@ -221,12 +240,13 @@ class ImplicitAdapter:
     def _rows(self, user_items: Any, users: int) -> Ratings:
         if not (sparse.issparse(user_items) and user_items.format == "csr"):
             raise ValueError(
-                "user_items must be a CSR matrix with the row of each user: vectors are computed from these rows, and "
-                "models keep none"
+                "user_items must be a CSR matrix with the row of each user: vectors are computed"
+                " from these rows, and models keep none"
             )
         if user_items.shape[0] != users:
             raise ValueError(
-                f"user_items has {user_items.shape[0]:,} rows for {users:,} users: give each one's own row"
+                f"user_items has {user_items.shape[0]:,} rows for {users:,} users: give each one's"
+                " own row"
             )
         return Ratings.from_csr(user_items, item_ids=self.model.item_ids_)
 

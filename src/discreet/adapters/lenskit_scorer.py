@@ -1,12 +1,13 @@
-"""A scorer for LensKit's pipelines (`lenskit` 2025 and later), which trains and reads out one of our models.
+"""A scorer for LensKit's pipelines (`lenskit` 2025 and later), which trains and reads out one of
+our models.
 
     scorer = PrivateScorer(epsilon=1, parameters={"rating_range": [0.5, 5]})
     pipeline = lenskit.topn_pipeline(scorer)
     pipeline.train(dataset)
 
-Scores come from the items of the query alone (LensKit looks them up for known users), so that a trained scorer holds no
-user's vector and no rating. Items that the model does not know have no score. LensKit needs torch, so it is no
-dependency of ours: ``pip install lenskit``.
+Scores come from the items of the query alone (LensKit looks them up for known users), so that a
+trained scorer holds no user's vector and no rating. Items that the model does not know have no
+score. LensKit needs torch, so it is no dependency of ours: ``pip install lenskit``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class PrivateScorerConfig(BaseModel):
     parameters : dict
         Other parameters of the model, as its class takes them.
     public_items : bool
-        Whether the items of the data set are a public catalog. Otherwise the statement carries a caution.
+        Whether the items of the data set are a public catalog. Otherwise the statement carries a
+        caution.
     """
 
     model: str = "DPMF"
@@ -46,12 +48,15 @@ class PrivateScorerConfig(BaseModel):
 
 
 class PrivateScorer(Component[ItemList], Trainable):
-    """Scores items by one of our models; ``model_`` is that model, and ``privacy_`` what it promises."""
+    """Scores items by one of our models; ``model_`` is that model, and ``privacy_`` what it
+    promises.
+    """
 
     config: PrivateScorerConfig
     model_: Any
 
-    def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008  # LensKit's own
+    # The default is that of LensKit's own signature.
+    def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008
         """Learn from the ratings of a data set, or from its interactions where it has none.
 
         The generator in `options` is not used: the seed of a private training is nobody's business.
@@ -62,11 +67,15 @@ class PrivateScorer(Component[ItemList], Trainable):
         rated = "rating" in data.interactions().attribute_names
         matrix = data.interaction_matrix(format="scipy", field="rating" if rated else None)
         items = data.items.ids()
-        ratings = Ratings.from_csr(matrix, item_ids=items, items=items.tolist() if self.config.public_items else None)
+        ratings = Ratings.from_csr(
+            matrix, item_ids=items, items=items.tolist() if self.config.public_items else None
+        )
         self.model_ = model.fit(ratings)
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
-        """Scores of `items` for whoever chose the items of the query; somebody without any is a newcomer."""
+        """Scores of `items` for whoever chose the items of the query; somebody without any is a
+        newcomer.
+        """
         asked = RecQuery.create(query)
         scorer = self.model_.scorer()
         at = [scorer.position(item) for item in items.ids().tolist()]
@@ -87,15 +96,25 @@ class PrivateScorer(Component[ItemList], Trainable):
 
     def _make(self) -> Any:
         if self.config.model not in MODELS:
-            raise ConfigError(f"there is no model {self.config.model!r}: there are {', '.join(MODELS)}")
+            raise ConfigError(
+                f"there is no model {self.config.model!r}: there are {', '.join(MODELS)}"
+            )
         cls = model_class(self.config.model)
-        given = {name: tuple(v) if isinstance(v, list) else v for name, v in self.config.parameters.items()}
+        given = {
+            name: tuple(v) if isinstance(v, list) else v
+            for name, v in self.config.parameters.items()
+        }
         if "epsilon" not in cls.parameter_names():
             if self.config.epsilon is not None:
-                raise ConfigError(f"epsilon is for private models, and {cls.__name__} is not: leave it out")
+                raise ConfigError(
+                    f"epsilon is for private models, and {cls.__name__} is not: leave it out"
+                )
             return cls(**given)
         if self.config.epsilon is None:
-            raise ConfigError(f"{cls.__name__} is private, and how private is yours to say: give epsilon, such as 1")
+            raise ConfigError(
+                f"{cls.__name__} is private, and how private is yours to say: give epsilon, such"
+                " as 1"
+            )
         return cls(**given, epsilon=self.config.epsilon)
 
     def _history(self, items: ItemList | None) -> tuple[Any, Any]:
@@ -108,5 +127,6 @@ class PrivateScorer(Component[ItemList], Trainable):
         liked = np.full(len(at), scorer.default_rating, np.float32)
         values = liked if ratings is None else np.asarray(ratings, np.float32)
         good = (at >= 0) & np.isfinite(values)
-        unique, last = np.unique(at[good][::-1], return_index=True)  # the last one counts where an item is there twice
+        # the last one counts where an item is there twice
+        unique, last = np.unique(at[good][::-1], return_index=True)
         return unique.astype(np.int32), values[good][::-1][last]

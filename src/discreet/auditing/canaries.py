@@ -1,8 +1,10 @@
-"""Who is added to the crowd: people who go as far as anybody can, guessed first, and then searched for.
+"""Who is added to the crowd: people who go as far as anybody can, guessed first, and then searched
+for.
 
-A canary is one user with a history of its own; where one user is replaced by another, it is two histories. The guesses
-are the worst cases of single statistics. `changed` makes another canary out of a good one, for a search that knows
-nothing of the statistics: it turns ratings over, drops and adds items, and makes ratings larger or smaller.
+A canary is one user with a history of its own; where one user is replaced by another, it is two
+histories. The guesses are the worst cases of single statistics. `changed` makes another canary out
+of a good one, for a search that knows nothing of the statistics: it turns ratings over, drops and
+adds items, and makes ratings larger or smaller.
 """
 
 from __future__ import annotations
@@ -56,11 +58,11 @@ class Canary:
 class Opposite:
     """Two users of opposite signs in everything that has a sign, with few items in common.
 
-    The first item has a rating far above the range for one user and far below it for the other, so that nearly all of
-    their residuals are in it, with opposite signs. Other ratings are on a level near each user's own mean, so that
-    little is left of them. Items in common are off this level by the same amount in both, so that their products with
-    the first item have opposite signs. All other items belong to one user or to the other, which is as far apart as
-    counts can be.
+    The first item has a rating far above the range for one user and far below it for the other, so
+    that nearly all of their residuals are in it, with opposite signs. Other ratings are on a level
+    near each user's own mean, so that little is left of them. Items in common are off this level by
+    the same amount in both, so that their products with the first item have opposite signs. All
+    other items belong to one user or to the other, which is as far apart as counts can be.
 
     Parameters
     ----------
@@ -79,7 +81,9 @@ class Opposite:
     own: int = 16
     level: float = 0.05
 
-    def make(self, low: float, high: float, label: str = "opposite signs, few items in common") -> Canary:
+    def make(
+        self, low: float, high: float, label: str = "opposite signs, few items in common"
+    ) -> Canary:
         """Make the pair of users."""
         items = np.array(self.order)
         shared = 1 + len(self.common)
@@ -90,7 +94,9 @@ class Opposite:
         )
         return Canary(label, *first, Canary("", *second, user_id=_ID + 1), recipe=self)
 
-    def _user(self, items: NDArray[Any], sign: float, center: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _user(
+        self, items: NDArray[Any], sign: float, center: float
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         values = np.full(len(items), sign * self.level)
         values[0] = sign
         values[1 : 1 + len(self.common)] += self.common
@@ -106,7 +112,10 @@ class Opposite:
         if kind == 1:
             return replace(self, own=int(np.clip(self.own + rng.integers(-6, 7), 1, max(1, m - 5))))
         if kind == 2:
-            return replace(self, common=tuple(float(x * np.exp(0.4 * rng.standard_normal())) for x in self.common))
+            return replace(
+                self,
+                common=tuple(float(x * np.exp(0.4 * rng.standard_normal())) for x in self.common),
+            )
         if kind == 3:
             order = list(self.order)
             at = rng.integers(1 + len(self.common))
@@ -119,7 +128,9 @@ class Opposite:
 
 
 def opposites(n_items: int, low: float, high: float) -> Iterator[Canary]:
-    """Pairs of opposite signs: with few own items or every second one, and with no item but two in common."""
+    """Pairs of opposite signs: with few own items or every second one, and with no item but two
+    in common.
+    """
     if n_items < 4:
         return
     rare_first = tuple(range(n_items))[::-1]
@@ -132,7 +143,12 @@ def opposites(n_items: int, low: float, high: float) -> Iterator[Canary]:
     two = np.arange(2)
     middle = (low + high) / 2
     other = Canary("", two, middle + FAR * np.array([-1.0, 0.1]), user_id=_ID + 1)
-    yield Canary("two items, of which one has the opposite sign", two, middle + FAR * np.array([1.0, 0.1]), other)
+    yield Canary(
+        "two items, of which one has the opposite sign",
+        two,
+        middle + FAR * np.array([1.0, 0.1]),
+        other,
+    )
 
 
 def worst_cases(n_items: int, low: float, high: float) -> Iterator[Canary]:
@@ -142,38 +158,56 @@ def worst_cases(n_items: int, low: float, high: float) -> Iterator[Canary]:
     signs = np.where(every % 2, -1.0, 1.0)
     middle = (low + high) / 2
     lots = np.random.default_rng(3).choice([-1.0, 1.0], n_items)
-    yield Canary("every item, far beyond the range, either way at random", every, middle + FAR * lots)
+    yield Canary(
+        "every item, far beyond the range, either way at random", every, middle + FAR * lots
+    )
     yield Canary("every item, far above the range", every, FAR * ones)
     yield Canary("every item, far above and below in turn", every, middle + FAR * signs)
     yield Canary("every item at the highest rating", every, high * ones)
     yield Canary("every item at the lowest rating", every, low * ones)
-    yield Canary("every item at the ends of the range in turn", every, np.where(signs > 0, high, low))
+    yield Canary(
+        "every item at the ends of the range in turn", every, np.where(signs > 0, high, low)
+    )
     yield Canary("a single item at the highest rating", every[:1], high * ones[:1])
     yield Canary("two items at the highest rating", every[:2], high * ones[:2])
     yield Canary("three items at the highest rating", every[:3], high * ones[:3])
     yield Canary("a few items, far above the range", every[:6], FAR * ones[:6])
     yield Canary("every second item, close to zero", every[::2], ones[::2] / FAR)
     yield Canary("no item at all", every[:0], ones[:0])
-    yield Canary("ratings that are no numbers", every, np.where(every % 3, np.nan, np.inf), odd=True)
-    yield Canary("every item twice", np.repeat(every, 2), np.repeat(middle + FAR * lots, 2), odd=True)
+    yield Canary(
+        "ratings that are no numbers", every, np.where(every % 3, np.nan, np.inf), odd=True
+    )
+    yield Canary(
+        "every item twice", np.repeat(every, 2), np.repeat(middle + FAR * lots, 2), odd=True
+    )
     yield Canary("the same user in two rows", every, middle + FAR * lots, copies=2, odd=True)
     yield Canary("an id that is a word", every, middle + FAR * signs, user_id="canary")
 
 
 def opposite_pair(n_items: int, low: float, high: float) -> Canary:
-    """Two who contribute the same ratings and have opposite vectors: two ratings decide these, and are exchanged."""
+    """Two who contribute the same ratings and have opposite vectors: two ratings decide these,
+    and are exchanged.
+    """
     every = np.arange(n_items)
     values = (low + high) / 2 + FAR * np.random.default_rng(3).choice([-1.0, 1.0], n_items)
     large = FAR**2 * ((every == 0).astype(float) - (every == 1))
     other = Canary("", every, np.where(large == 0, values, -large), user_id=_ID + 1)
-    return Canary("two ratings that turn the vector over", every, np.where(large == 0, values, large), other)
+    return Canary(
+        "two ratings that turn the vector over", every, np.where(large == 0, values, large), other
+    )
 
 
 def pair_canary(canary: Canary, n_items: int) -> Canary:
-    """The canary with somebody in its place who differs as much as can be: mirrored ratings, or other items."""
+    """The canary with somebody in its place who differs as much as can be: mirrored ratings, or
+    other items.
+    """
     if len(canary.items) in (0, n_items):
         items = np.arange(n_items)
-        center = float(np.nanmean(canary.values)) if len(canary.values) and np.isfinite(canary.values).all() else 3.0
+        center = (
+            float(np.nanmean(canary.values))
+            if len(canary.values) and np.isfinite(canary.values).all()
+            else 3.0
+        )
         values = 2 * center - canary.values if len(canary.items) else np.full(n_items, FAR)
     else:
         items = np.setdiff1d(np.arange(n_items), canary.items)
@@ -181,7 +215,9 @@ def pair_canary(canary: Canary, n_items: int) -> Canary:
     return replace(canary, other=Canary("", items, values, user_id=_ID + 1))
 
 
-def mutate_canary(canary: Canary, n_items: int, low: float, high: float, rng: np.random.Generator) -> Canary:
+def mutate_canary(
+    canary: Canary, n_items: int, low: float, high: float, rng: np.random.Generator
+) -> Canary:
     """Another canary, near this one."""
     if canary.recipe is not None:
         return canary.recipe.change(rng).make(low, high, "found by search")
@@ -204,7 +240,10 @@ def mutate_canary(canary: Canary, n_items: int, low: float, high: float, rng: np
     if canary.other is None:
         return found
     return replace(
-        found, other=replace(mutate_canary(replace(canary.other, other=None), n_items, low, high, rng), user_id=2)
+        found,
+        other=replace(
+            mutate_canary(replace(canary.other, other=None), n_items, low, high, rng), user_id=2
+        ),
     )
 
 
@@ -218,7 +257,8 @@ def join_canary(crowd: Ratings, canary: Canary | None) -> Ratings:
     own_values = np.tile(canary.values, canary.copies)
     ids = [canary.user_id] * canary.copies
     word = isinstance(canary.user_id, str)
-    others = [str(one) for one in crowd.user_ids.tolist()] if word else crowd.user_ids.tolist()  # as a file is read
+    # as a file is read
+    others = [str(one) for one in crowd.user_ids.tolist()] if word else crowd.user_ids.tolist()
     return Ratings.from_indices(
         indptr,
         np.concatenate([own_items, crowd.indices]),

@@ -1,13 +1,15 @@
-"""Whether noise that must be independent is: products of noise, for all pairs of releases and all shifts.
+"""Whether noise that must be independent is: products of noise, for all pairs of releases and all
+shifts.
 
-Given the noise z of one release, noise z' of another that is independent of it gives, for every shift s,
+Given the noise z of one release, noise z' of another that is independent of it gives, for every
+shift s,
 
     t = Σ_i z_i z'_{i+s} / √(Σ_i z_i²)     which is standard normal,
 
-whatever z is: an exact test, of the same noise (t is about √n) and of opposite noise (−√n). Compared are, in every
-training, each release with each other one, its first half with its second half, and, in every second training, each
-with the same release of the training before. Products are also added up over all trainings, so that releases of a few
-numbers show as well.
+whatever z is: an exact test, of the same noise (t is about √n) and of opposite noise (−√n).
+Compared are, in every training, each release with each other one, its first half with its second
+half, and, in every second training, each with the same release of the training before. Products are
+also added up over all trainings, so that releases of a few numbers show as well.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-#: Numbers of each release that are compared, and so the largest shift: one more doubling doubles the time.
+#: Numbers of each release that are compared, and so the largest shift: one more doubling doubles
+#: the time.
 COMPARED = 256
 
 Pairs = list[tuple[int, int]]
@@ -51,7 +54,8 @@ class Correlation:
         """Count one training: names of releases and their noise, as standard normal numbers."""
         numbered = _label_releases(releases)
         rows, pairs, names = self._list_comparisons(numbered)
-        self._before = {} if self._before else numbered  # in pairs, so that all products are independent
+        # in pairs, so that all products are independent
+        self._before = {} if self._before else numbered
         if not pairs:
             return
         products, variances = _products(rows, pairs)
@@ -90,7 +94,9 @@ class Correlation:
                 names.append(f"the noise of {label} in two trainings")
         return rows, pairs, names
 
-    def _keep_largest(self, names: list[str], products: NDArray[np.float64], variances: NDArray[np.float64]) -> None:
+    def _keep_largest(
+        self, names: list[str], products: NDArray[np.float64], variances: NDArray[np.float64]
+    ) -> None:
         there = variances > 0
         t = np.where(there, products, 0.0) / np.sqrt(np.where(there, variances, 1.0))
         self.tests += int(there.sum())
@@ -100,10 +106,15 @@ class Correlation:
             shift = at if at < COMPARED else at - 2 * COMPARED
             how = "is the same in part" if t[pair, at] > 0 else "has opposite signs"
             where = f", at a shift of {abs(shift)}" if shift else ""
-            self.largest = (size, f"{names[pair]} {how}{where}: {size:.3g} standard deviations from independent")
+            self.largest = (
+                size,
+                f"{names[pair]} {how}{where}: {size:.3g} standard deviations from independent",
+            )
 
 
-def _label_releases(releases: Sequence[tuple[str, NDArray[np.float64]]]) -> dict[str, NDArray[np.float64]]:
+def _label_releases(
+    releases: Sequence[tuple[str, NDArray[np.float64]]],
+) -> dict[str, NDArray[np.float64]]:
     """Noise by name of release and, where a name comes again, its number."""
     count: Counter[str] = Counter()
     found = {}
@@ -114,8 +125,12 @@ def _label_releases(releases: Sequence[tuple[str, NDArray[np.float64]]]) -> dict
     return found
 
 
-def _products(rows: list[NDArray[np.float64]], pairs: Pairs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Σ_i z_i z'_{i+s} and Σ_i z_i² over the i at which both are there, for every pair and shift s."""
+def _products(
+    rows: list[NDArray[np.float64]], pairs: Pairs
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Σ_i z_i z'_{i+s} and Σ_i z_i² over the i at which both are there, for every pair and
+    shift s.
+    """
     z = np.zeros((len(rows), COMPARED))
     there = np.zeros_like(z)
     for at, row in enumerate(rows):

@@ -1,4 +1,6 @@
-"""A context in which clocks, process ids and seeded generators stand still: noise must not follow from them."""
+"""A context in which clocks, process ids and seeded generators stand still: noise must not
+follow from them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def freeze() -> Iterator[None]:
     constants |= {getattr(time, f"{name}_ns"): _NOW * 10**9 for name in _CLOCKS}
     constants |= {os.getpid: _PID, os.getppid: _PID}
     here = threading.get_ident()
-    states = random.getstate(), np.random.get_state()  # noqa: NPY002  (what an adversary could seed)
+    states = (random.getstate(), np.random.get_state())  # noqa: NPY002
     with ExitStack() as stack:
         for function, value in constants.items():
             frozen = _constant(function, value, here)
@@ -67,8 +69,17 @@ def _constant(function: Callable[..., Any], value: Any, here: int) -> Callable[.
 
 
 def _holders(wanted: Any) -> list[tuple[Any, str]]:
-    """Where discreet would find it: in the module that has it, or under whatever name in a module of discreet."""
+    """Where discreet would find it: in the module that has it, or under whatever name in a
+    module of discreet.
+    """
     modules = [time, os, datetime]
-    modules += [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "discreet"]
+    modules += [
+        module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "discreet"
+    ]
     modules = [module for module in modules if module is not sys.modules[__name__]]
-    return [(module, name) for module in modules for name, value in list(vars(module).items()) if value is wanted]
+    return [
+        (module, name)
+        for module in modules
+        for name, value in list(vars(module).items())
+        if value is wanted
+    ]

@@ -1,9 +1,11 @@
-"""Two worlds that differ in one user and have seen the same releases, and how far apart their sums are.
+"""Two worlds that differ in one user and have seen the same releases, and how far apart their sums
+are.
 
-The first training draws its noise as ever. Every other one, with a canary among the people, *replays* it: whatever the
-data are, each release returns what it returned in the first (`discreet.auditing.conformance.recorder`). So both have
-the same public past, as an adversary who knows everything but one user would have it, and what differs is that user's
-doing. Exact sums are compared here, outside the door: this is for generated people, and `discreet.audit` refuses any
+The first training draws its noise as ever. Every other one, with a canary among the people,
+*replays* it: whatever the data are, each release returns what it returned in the first
+(`discreet.auditing.conformance.recorder`). So both have the same public past, as an adversary who
+knows everything but one user would have it, and what differs is that user's doing. Exact sums are
+compared here, outside the door: this is for generated people, and `discreet.audit` refuses any
 others.
 """
 
@@ -36,16 +38,19 @@ from discreet.privacy.release.ledger import Entry
 N_ITEMS = 60
 CROWDS = (40, 160, 640, 2560, 10240, 40960)
 RANGE = (1.0, 5.0)
-#: Rounding of the comparison itself: sums are exact, and contributions are cut 2⁻²⁰ below their bounds.
+#: Rounding of the comparison itself: sums are exact, and contributions are cut 2⁻²⁰ below their
+#: bounds.
 SLACK = 1e-9
 SEED = 58_204_713
 
 
 @dataclass(frozen=True)
 class ReleaseShift:
-    """How far one release moved between two worlds, and what that costs with the noise that was added.
+    """How far one release moved between two worlds, and what that costs with the noise that was
+    added.
 
-    ``share`` is of the sensitivity that the ledger states, ``mu`` and ``pure`` are of the noise that was really used.
+    ``share`` is of the sensitivity that the ledger states, ``mu`` and ``pure`` are of the noise
+    that was really used.
     """
 
     name: str
@@ -60,7 +65,9 @@ class ReleaseShift:
 
     @property
     def event_at_shift(self) -> Event | None:
-        """The event as if the canary's move were the sensitivity; its share is rounded up to seven digits."""
+        """The event as if the canary's move were the sensitivity; its share is rounded up to
+        seven digits.
+        """
         if self.event is None or self.share <= 0:
             return None
         share = math.ceil(self.share * 1e7) / 1e7
@@ -73,7 +80,10 @@ def claim_of(model: PrivateRecommender) -> Claim:
     """What a fitted model says of itself; a μ only where the promise is one of Gaussian privacy."""
     said = model.privacy_
     if not said.finite:
-        raise ConfigError(f"{type(model).__name__} claims no finite ε after training, so there is nothing to audit")
+        raise ConfigError(
+            f"{type(model).__name__} claims no finite ε after training, so there is nothing to"
+            " audit"
+        )
     mu = None
     if said.mu is not None and said.delta > 0:
         mu = gdp.mu(said.epsilon, said.delta)
@@ -93,7 +103,9 @@ class NeighboringRuns:
         self.n_items = n_items
         given: tuple[float, float] | None = getattr(model, "rating_range", None)
         self.low, self.high = RANGE if given is None else given
-        fixed = {"rating_range": (self.low, self.high)} if "rating_range" in model.get_params() else {}
+        fixed = (
+            {"rating_range": (self.low, self.high)} if "rating_range" in model.get_params() else {}
+        )
         self.model = clone(model, noise="secure", random_state=SEED, **fixed)
 
     @property
@@ -111,9 +123,12 @@ class NeighboringRuns:
 
     @cached_property
     def _start(self) -> tuple[Ratings, Run]:
-        """Four times the crowd with which the model learns something thrice: small ε take more people."""
+        """Four times the crowd with which the model learns something thrice: small ε take more
+        people.
+        """
         plan = self.model.plan(self.n_items)
-        decides = any(release.shape is None for release in plan.releases)  # on the way, what is worth its price
+        # on the way, what is worth its price
+        decides = any(release.shape is None for release in plan.releases)
         for crowd in CROWDS[2:] if decides else CROWDS:
             with contextlib.suppress(BudgetExceeded), quiet():
                 for _ in range(3):
@@ -121,8 +136,8 @@ class NeighboringRuns:
                 ratings = self.people(4 * crowd)
                 return ratings, fit(clone(self.model), ratings)
         raise ConfigError(
-            f"{type(self.model).__name__} learns nothing at ε = {self.model.epsilon:g} from as many as {CROWDS[-1]:,} "
-            "generated people: raise epsilon"
+            f"{type(self.model).__name__} learns nothing at ε = {self.model.epsilon:g} from as many"
+            f" as {CROWDS[-1]:,} generated people: raise epsilon"
         )
 
     def people(self, crowd: int) -> Ratings:
@@ -138,8 +153,15 @@ class NeighboringRuns:
     # ------------------------------------------------------------ trainings
 
     def closely(self, canary: Canary | None) -> Run:
-        """A replay with everything that others could see of it: what was learned, said and saved."""
-        return fit(clone(self.model), join_canary(self.crowd, canary), replay=self.first.watch, newcomers=True)
+        """A replay with everything that others could see of it: what was learned, said and
+        saved.
+        """
+        return fit(
+            clone(self.model),
+            join_canary(self.crowd, canary),
+            replay=self.first.watch,
+            newcomers=True,
+        )
 
     def train(self, canary: Canary | None, replay: Recorder | None = None) -> Recorder:
         """A training of which only the releases are kept, new or as a replay."""
@@ -162,7 +184,9 @@ class NeighboringRuns:
     def apart(self, canary: Canary) -> list[ReleaseShift]:
         """How far each release is moved by the canary, or by one canary in another's place."""
         there = self.train(canary, self.first.watch)
-        absent = self.first.watch if canary.other is None else self.train(canary.other, self.first.watch)
+        absent = (
+            self.first.watch if canary.other is None else self.train(canary.other, self.first.watch)
+        )
         return moves(absent, there)
 
 
@@ -195,7 +219,9 @@ def move(one: RecordedRelease, other: RecordedRelease) -> ReleaseShift:
 
 
 def deviation_from_price(entry: Entry) -> float:
-    """The standard deviation of noise with which an entry costs what it costs, worked out from its price."""
+    """The standard deviation of noise with which an entry costs what it costs, worked out from
+    its price.
+    """
     return entry.event.noise.standard_deviation * entry.sensitivity
 
 
@@ -212,7 +238,9 @@ def _pure(noise: Mechanism, lengths: dict[str, float]) -> float:
 
 
 def privacy_loss(found: Sequence[ReleaseShift], claim: Claim) -> float:
-    """What a canary loses in all releases together, in the unit of the claim and by its accountant."""
+    """What a canary loses in all releases together, in the unit of the claim and by its
+    accountant.
+    """
     if claim.mu is not None:
         return math.sqrt(math.fsum(one.mu**2 for one in found))
     if claim.delta == 0 or claim.accountant == "pure":
@@ -228,7 +256,9 @@ def privacy_loss(found: Sequence[ReleaseShift], claim: Claim) -> float:
 
 
 def reach(found: Sequence[ReleaseShift]) -> float:
-    """What a canary loses as a share of what was charged, in μ; of batches, given that it is in them."""
+    """What a canary loses as a share of what was charged, in μ; of batches, given that it is in
+    them.
+    """
     charged = [one.event.mu for one in found if one.event is not None]
     most = math.sqrt(math.fsum(mu**2 for mu in charged))
     return math.sqrt(math.fsum(one.mu**2 for one in found)) / most if most else math.inf

@@ -1,23 +1,25 @@
 """Level 2, the noise: hundreds of trainings, and whether what they drew is what was priced.
 
-Level 1 takes the sampler's word for the noise. Here every training draws its own, and a replay of it in the other world
-gives the direction in which the canary moves each release. Along it, noise of the priced law is a standard normal
-number ζ_t (Laplace and Huber noise is carried over by its distribution function, entry by entry), whatever was released
-before. So the log-likelihood ratio of the two worlds, seen from the one with the canary (+) or without it (−),
+Level 1 takes the sampler's word for the noise. Here every training draws its own, and a replay of
+it in the other world gives the direction in which the canary moves each release. Along it, noise of
+the priced law is a standard normal number ζ_t (Laplace and Huber noise is carried over by its
+distribution function, entry by entry), whatever was released before. So the log-likelihood ratio of
+the two worlds, seen from the one with the canary (+) or without it (−),
 
     ℓ = Σ_t μ_t ζ_t ± ½ Σ_t μ_t²     is  N(±μ²/2, μ²)   with  μ² = Σ_t μ_t²,
 
-and a scatter of ℓ that is certainly below μ means that the canary loses certainly more than μ: with noise of s times
-the size, μ/s. Four tests are one-sided, for too much noise is no danger: the scatter of ℓ around its own mean, which
-sees repeated noise too; the variance of all noise of each release; whether the coins of batches fall as often as
-priced; and whether two trainings ever draw the same. A fifth one is about independence: noise that is the same in two
-releases, or has opposite signs, can be subtracted (`discreet.auditing.correlation`). Together they refute a right model
-with probability `error` at most. All trainings share `random_state`, and numpy's global generator starts from the same
-seed in each: neither may have any influence on secure noise.
+and a scatter of ℓ that is certainly below μ means that the canary loses certainly more than μ: with
+noise of s times the size, μ/s. Four tests are one-sided, for too much noise is no danger: the
+scatter of ℓ around its own mean, which sees repeated noise too; the variance of all noise of each
+release; whether the coins of batches fall as often as priced; and whether two trainings ever draw
+the same. A fifth one is about independence: noise that is the same in two releases, or has opposite
+signs, can be subtracted (`discreet.auditing.correlation`). Together they refute a right model with
+probability `error` at most. All trainings share `random_state`, and numpy's global generator starts
+from the same seed in each: neither may have any influence on secure noise.
 
-Two more checks are exact. What is released lies on the grid of its release: float noise leaves low bits that show what
-was added to it. And two trainings during which clocks and process ids stand still (`discreet.auditing.frozen`) draw
-different noise.
+Two more checks are exact. What is released lies on the grid of its release: float noise leaves low
+bits that show what was added to it. And two trainings during which clocks and process ids stand
+still (`discreet.auditing.frozen`) draw different noise.
 """
 
 from __future__ import annotations
@@ -51,14 +53,16 @@ from discreet.errors import DiscreetError
 from discreet.privacy.accounting import mechanisms
 
 SEES = (
-    "noise that is smaller than priced, repeated, correlated between releases, off the grid, or follows from a seed, a "
-    "clock or a process id, batches that are too large, and a canary that moves a release too far"
+    "noise that is smaller than priced, repeated, correlated between releases, off the grid, or"
+    " follows from a seed, a clock or a process id, batches that are too large, and a canary that"
+    " moves a release too far"
 )
 BLIND_TO = (
-    "a scatter that is off by less than a few per cent, noise that only a few entries lack, and a generator that is "
-    "weak in ways that statistics do not show"
+    "a scatter that is off by less than a few per cent, noise that only a few entries lack, and a"
+    " generator that is weak in ways that statistics do not show"
 )
-#: A grid has at most so many units in a standard deviation (`sources.grid_for`): finer than that is no grid.
+#: A grid has at most so many units in a standard deviation (`sources.grid_for`): finer than that is
+#: no grid.
 FINEST = 2.0**37
 ERROR = 1e-6
 _SEED = 20
@@ -75,7 +79,8 @@ class Draws:
     mus: list[float] = field(default_factory=list)
     squares: dict[str, list[float]] = field(default_factory=dict)  # by release: [Σ z², how many]
     coins: dict[float, list[int]] = field(default_factory=dict)  # by rate: [heads, thrown]
-    noises: list[bytes] = field(default_factory=list)  # of each training: the noise of its largest release
+    # of each training: the noise of its largest release
+    noises: list[bytes] = field(default_factory=list)
     batches: list[bytes] = field(default_factory=list)
     correlation: Correlation = field(default_factory=Correlation)
     off_grid: dict[str, None] = field(default_factory=dict)  # names of releases, in order
@@ -123,10 +128,14 @@ def audit_noise(
     found = claim.size * share / most if known else math.inf
     sign = SIGNS[claim.unit]
     if known and found > claim.size * (1 + SLACK):
-        findings.insert(0, f"the worlds are at least {sign} = {found:.4g} apart, and {claim.size:.4g} is claimed")
+        findings.insert(
+            0,
+            f"the worlds are at least {sign} = {found:.4g} apart, and {claim.size:.4g} is claimed",
+        )
     refuted = bool(findings)
     note = (
-        f"over {len(draws.scores)} trainings ℓ scatters by {scatter:.3f} μ (at most {most:.3f}, 1 is what was priced)"
+        f"over {len(draws.scores)} trainings ℓ scatters by {scatter:.3f} μ (at most {most:.3f}, 1"
+        " is what was priced)"
         if enough
         else "nothing could be measured"
     )
@@ -181,11 +190,19 @@ def worlds_share(worlds: NeighboringRuns, canary: Canary) -> float:
 
 
 def _draw_all(
-    worlds: NeighboringRuns, canary: Canary, fits: int, draws: Draws, findings: list[str], progress: Progress | None
+    worlds: NeighboringRuns,
+    canary: Canary,
+    fits: int,
+    draws: Draws,
+    findings: list[str],
+    progress: Progress | None,
 ) -> None:
-    """Trainings in either world by turns; where there are batches, in the one without, for a canary may not be in."""
+    """Trainings in either world by turns; where there are batches, in the one without, for a
+    canary may not be in.
+    """
     batched = worlds.has_batches
-    before = np.random.get_state()  # noqa: NPY002  (the global generator is what an adversary could seed)
+    # The global generator is what an adversary could seed.
+    before = np.random.get_state()  # noqa: NPY002
     try:
         for at in range(fits):
             np.random.seed(_SEED)  # noqa: NPY002
@@ -232,13 +249,19 @@ def _add(draws: Draws, own: Recorder, replay: Recorder, there: bool) -> None:
     largest = max(noises, key=lambda z: z.size)
     if largest.size >= 8:  # fewer numbers may be the same by chance, for they are on a grid
         draws.noises.append(largest.tobytes())
-    planned = [release.entry.rate for release in own.releases if release.entry is not None and release.entry.rate < 1]
+    planned = [
+        release.entry.rate
+        for release in own.releases
+        if release.entry is not None and release.entry.rate < 1
+    ]
     for rate, batch in zip(planned, own.batches, strict=False):
         tally = draws.coins.setdefault(rate, [0, 0])
         tally[0] += sum(batch.values())
         tally[1] += len(batch)
     if planned and own.batches:
-        draws.batches.append(b"".join(np.packbits(list(batch.values())).tobytes() for batch in own.batches))
+        draws.batches.append(
+            b"".join(np.packbits(list(batch.values())).tobytes() for batch in own.batches)
+        )
 
 
 def _check_frozen_clock(worlds: NeighboringRuns) -> list[str]:
@@ -256,12 +279,16 @@ def _check_frozen_clock(worlds: NeighboringRuns) -> list[str]:
     if len(seen) < 2:
         return ["too few trainings could be compared while the clock stands still"]
     same = [np.array_equal(a, b) for a, b in zip(*seen, strict=False) if min(a.size, b.size) >= 8]
-    repeated = "the noise follows from the clock or from the process: with both held still it repeats"
+    repeated = (
+        "the noise follows from the clock or from the process: with both held still it repeats"
+    )
     return [repeated] if any(same) else []
 
 
 def is_on_grid(record: RecordedRelease) -> bool:
-    """Say whether all that was released are whole numbers of units of a grid that is not too fine to be one."""
+    """Say whether all that was released are whole numbers of units of a grid that is not too
+    fine to be one.
+    """
     for part in record.parts:
         if part.grid is None or part.mechanism.standard_deviation / part.grid > FINEST:
             return False
@@ -272,7 +299,9 @@ def is_on_grid(record: RecordedRelease) -> bool:
 
 
 def _standardize(record: RecordedRelease) -> NDArray[np.float64]:
-    """The noise of one release, each number as a standard normal one if it has the law that the ledger prices."""
+    """The noise of one release, each number as a standard normal one if it has the law that the
+    ledger prices.
+    """
     entry = record.entry
     noise = np.concatenate([np.atleast_1d(part.draws[0]) for part in record.parts])
     weights = record.parts[0].weights
@@ -288,7 +317,9 @@ def _standardize(record: RecordedRelease) -> NDArray[np.float64]:
 
 
 def _scatter(scores: Sequence[float], error: float) -> tuple[float, float]:
-    """The standard deviation of the scores around their own mean, and an upper bound on that of their law."""
+    """The standard deviation of the scores around their own mean, and an upper bound on that of
+    their law.
+    """
     free = len(scores) - 1
     deviation = float(np.std(scores, ddof=1))
     return deviation, deviation * math.sqrt(free / stats.chi2.ppf(error, free))
@@ -298,15 +329,23 @@ def _refutations(draws: Draws, scatter: float, most: float, error: float) -> lis
     """What cannot be by chance."""
     findings = []
     if most < 1:
-        findings.append(f"ℓ scatters by at most {most:.3g} of what was priced: the noise is too small, or repeated")
+        findings.append(
+            f"ℓ scatters by at most {most:.3g} of what was priced: the noise is too small, or"
+            " repeated"
+        )
     each = error / (5 * max(1, len(draws.squares)))
     for name, (total, n) in draws.squares.items():
         if n and stats.chi2.cdf(total, n) < each:
             found = math.sqrt(total / n)
-            findings.append(f"over {n:,.0f} numbers the noise of {name!r} has {found:.4g} of the size that was priced")
+            findings.append(
+                f"over {n:,.0f} numbers the noise of {name!r} has {found:.4g} of the size that was"
+                " priced"
+            )
     for rate, (heads, thrown) in draws.coins.items():
         if stats.binom.sf(heads - 1, thrown, rate) < error / 5:
-            findings.append(f"coins that should fall with probability {rate:g} fall with {heads / thrown:.4g}")
+            findings.append(
+                f"coins that should fall with probability {rate:g} fall with {heads / thrown:.4g}"
+            )
     if len(set(draws.noises)) < len(draws.noises):
         findings.append("two trainings drew the same noise")
     if len(set(draws.batches)) < len(draws.batches) and _chance_of_twins(draws) < error / 5:
@@ -314,7 +353,10 @@ def _refutations(draws: Draws, scatter: float, most: float, error: float) -> lis
     correlated = draws.correlation.find_correlation(error / 5)
     if correlated is not None:
         findings.append(correlated)
-    findings += [f"what is released as {name!r} is not on a grid: its low bits show the sum" for name in draws.off_grid]
+    findings += [
+        f"what is released as {name!r} is not on a grid: its low bits show the sum"
+        for name in draws.off_grid
+    ]
     return findings
 
 
@@ -322,6 +364,8 @@ def _chance_of_twins(draws: Draws) -> float:
     """The probability that any two of all trainings drew the same batches, at most."""
     n = len(draws.batches)
     each = math.fsum(
-        thrown / n * math.log(rate**2 + (1 - rate) ** 2) for rate, (_, thrown) in draws.coins.items() if rate < 1
+        thrown / n * math.log(rate**2 + (1 - rate) ** 2)
+        for rate, (_, thrown) in draws.coins.items()
+        if rate < 1
     )
     return n * n / 2 * math.exp(each)

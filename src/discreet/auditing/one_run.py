@@ -1,14 +1,16 @@
-"""Level 3, one run: thousands of canaries in one training, and nothing but the model that it leaves.
+"""Level 3, one run: thousands of canaries in one training, and nothing but the model that it
+leaves.
 
-Every canary throws a fair coin; heads takes part. It has a few items that nobody else has, rated far above and below
-the range, so that whatever it leaves is in what the model says of these items. An attack that knows the coins of half
-of the canaries learns from the trained model how those who took part look, and guesses the coins of the other half as
-far as it is sure. How many guesses are right bounds ε from below (`discreet.auditing.one_run_bounds`).
+Every canary throws a fair coin; heads takes part. It has a few items that nobody else has, rated
+far above and below the range, so that whatever it leaves is in what the model says of these items.
+An attack that knows the coins of half of the canaries learns from the trained model how those who
+took part look, and guesses the coins of the other half as far as it is sure. How many guesses are
+right bounds ε from below (`discreet.auditing.one_run_bounds`).
 
-This level trusts nothing: neither proofs nor ledgers nor the door. It pays for that with power, for a lower bound from
-one training is far below what the worst canary loses: it finds gross faults, and those wherever they are. It is also
-the only level that may be run on people's own ratings: what it looks at is the released model, so it costs people what
-that one training costs.
+This level trusts nothing: neither proofs nor ledgers nor the door. It pays for that with power, for
+a lower bound from one training is far below what the worst canary loses: it finds gross faults, and
+those wherever they are. It is also the only level that may be run on people's own ratings: what it
+looks at is the released model, so it costs people what that one training costs.
 """
 
 from __future__ import annotations
@@ -30,8 +32,14 @@ from discreet.errors import BudgetExceeded, ConfigError
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.release.budget_store import Account
 
-SEES = "any gross fault, wherever it is: in proofs, in code, in the noise, in what is saved beside the factors"
-BLIND_TO = "losses below what one training shows: a bound well below the claim is the rule and says nothing in favor"
+SEES = (
+    "any gross fault, wherever it is: in proofs, in code, in the noise, in what is saved beside the"
+    " factors"
+)
+BLIND_TO = (
+    "losses below what one training shows: a bound well below the claim is the rule and says"
+    " nothing in favor"
+)
 ITEMS_EACH = 4
 SHARED_ITEMS = 40
 FAR = 1e6
@@ -39,7 +47,8 @@ FAR = 1e6
 GUESSED = (0.02, 0.05, 0.1, 0.2, 0.4)
 CONFIDENCE = 0.95
 ERROR = 1e-6
-#: Where the claim has a δ and no μ, fewer right guesses than δ times the canaries allows are needed.
+#: Where the claim has a δ and no μ, fewer right guesses than δ times the canaries allows are
+#: needed.
 ERROR_WITHOUT_MU = 1e-3
 
 _PATTERN = np.where(np.arange(ITEMS_EACH) % 2, -1.0, 1.0)
@@ -60,7 +69,9 @@ class Game:
     @property
     def items(self) -> NDArray[np.int64]:
         """Whose items: (canaries, items each)."""
-        return self.first_item + np.arange(self.canaries * ITEMS_EACH).reshape(self.canaries, ITEMS_EACH)
+        return self.first_item + np.arange(self.canaries * ITEMS_EACH).reshape(
+            self.canaries, ITEMS_EACH
+        )
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,8 @@ def audit_one_run(
     canaries : int
         Half of them teach the attack, the other half are guessed on.
     error : float, optional
-        The probability with which a right model may be refuted. Default 1e-6, or 1e-3 where there is a δ and no μ.
+        The probability with which a right model may be refuted. Default 1e-6, or 1e-3 where there
+        is a δ and no μ.
     seed : int, optional
         Of the coins. Default: the operating system's entropy.
     budget : Account, optional
@@ -126,12 +138,15 @@ def _judge(claim: Claim, guesses: Guesses, error: float | None, seconds: float) 
     found = by_steinke if by_fdp is None else by_fdp
     findings = []
     if refuted:
-        findings.append(f"so many right guesses have a probability below {error:g} if the claim holds")
+        findings.append(
+            f"so many right guesses have a probability below {error:g} if the claim holds"
+        )
     ways = f"Steinke et al. {by_steinke:.3g}"
     if by_fdp is not None:
         ways = f"f-DP {by_fdp:.3g}, " + ways
     findings.append(
-        f"{right} of {made} guesses on {m} canaries are right; ε is at least, at {CONFIDENCE:.0%} confidence: {ways}"
+        f"{right} of {made} guesses on {m} canaries are right; ε is at least, at {CONFIDENCE:.0%}"
+        f" confidence: {ways}"
     )
     return Level(
         "one run",
@@ -169,7 +184,9 @@ def _train_on_generated(
     low, high = RANGE if given is None else given
     fixed = {"rating_range": (low, high)} if "rating_range" in model.get_params() else {}
     for crowd in CROWDS[2:]:
-        generated = adversarial_ratings.make_ratings(crowd, n_items=SHARED_ITEMS, low=low, high=high, far=False)
+        generated = adversarial_ratings.make_ratings(
+            crowd, n_items=SHARED_ITEMS, low=low, high=high, far=False
+        )
         game = make_game(generated, canaries, model.neighboring == "replace-one", rng)
         fitted = clone(model, noise="secure", random_state=SEED, **fixed)
         try:
@@ -178,7 +195,9 @@ def _train_on_generated(
         except BudgetExceeded:
             continue
         return game, fitted
-    raise ConfigError(f"{type(model).__name__} learns nothing at ε = {model.epsilon:g} with {canaries:,} canaries")
+    raise ConfigError(
+        f"{type(model).__name__} learns nothing at ε = {model.epsilon:g} with {canaries:,} canaries"
+    )
 
 
 def _train_on_people(
@@ -187,7 +206,9 @@ def _train_on_people(
     budget: Account | None,
     progress: Callable[[int, int, str], None] | None,
 ) -> PrivateRecommender:
-    """A training that counts: its ledger goes to the model's earlier ones, also where it does not come to its end."""
+    """A training that counts: its ledger goes to the model's earlier ones, also where it does
+    not come to its end.
+    """
     fitted = clone(model)
     try:
         fitted.fit(game.ratings, budget=budget, progress=progress)
@@ -199,7 +220,9 @@ def _train_on_people(
 
 
 def make_game(crowd: Ratings, canaries: int, replacing: bool, rng: np.random.Generator) -> Game:
-    """Canaries with items of their own behind the crowd; where users are replaced, tails are users without ratings."""
+    """Canaries with items of their own behind the crowd; where users are replaced, tails are
+    users without ratings.
+    """
     coins = rng.random(canaries) < 0.5
     rows = np.arange(canaries) if replacing else np.flatnonzero(coins)
     counts = np.where(coins[rows], ITEMS_EACH, 0)

@@ -1,24 +1,26 @@
 r"""What many guesses in one training say about ε: two ways to bound it from below.
 
-The game: m canaries throw a fair coin each, and those with heads take part in one training. Whoever sees the result
-guesses some of the coins, G of them, and abstains from the rest; R guesses are right. If the training is private, R
-cannot be much above G/2, and each method below says how far.
+The game: m canaries throw a fair coin each, and those with heads take part in one training. Whoever
+sees the result guesses some of the coins, G of them, and abstains from the rest; R guesses are
+right. If the training is private, R cannot be much above G/2, and each method below says how far.
 
-Steinke, Nasr and Jagielski (2023), for (ε, δ). Without δ, the number of right guesses is no more likely to be large
-than that of G coins which fall right with probability q = e^ε/(1 + e^ε). With δ, and B ~ Bin(G, q),
+Steinke, Nasr and Jagielski (2023), for (ε, δ). Without δ, the number of right guesses is no more
+likely to be large than that of G coins which fall right with probability q = e^ε/(1 + e^ε). With δ,
+and B ~ Bin(G, q),
 
-    P[R ≥ c] ≤ P[B ≥ c] + 2 m δ max_i P[c > B ≥ c − i]/i.                                                           (1)
+    P[R ≥ c] ≤ P[B ≥ c] + 2 m δ max_i P[c > B ≥ c − i]/i.                                        (1)
 
-Mahloujifar, Melis and Chaudhuri (2024), for a whole trade-off curve f, here that of μ-GDP. Write f̄ = 1 − f and
+Mahloujifar, Melis and Chaudhuri (2024), for a whole trade-off curve f, here that of μ-GDP. Write f̄
+= 1 − f and
 
     r_c = Σ_i P[guess i is right, R ≥ c]/m,       h_c = Σ_i P[guess i is wrong, R ≥ c]/m.
 
-A right guess i with R ≥ c becomes, when coin i is turned, a wrong one with R ≥ c − 1, and the same output: so
-r_c ≤ f̄(h_{c−1}), since f̄ is concave. And if R = i with probability p_i, then r_i − r_{i+1} = i p_i/m and h_i −
-h_{i+1}
-= (G − i) p_i/m. Suppose P[R ≥ c] = τ. Then r_c ≥ τ c/m, with equality where all of it has R = c, and downwards
+A right guess i with R ≥ c becomes, when coin i is turned, a wrong one with R ≥ c − 1, and the same
+output: so r_c ≤ f̄(h_{c−1}), since f̄ is concave. And if R = i with probability p_i, then
+r_i − r_{i+1} = i p_i/m and h_i − h_{i+1} = (G − i) p_i/m. Suppose P[R ≥ c] = τ. Then r_c ≥ τ c/m,
+with equality where all of it has R = c, and downwards
 
-    h_i ≥ max(h_{i+1}, f̄⁻¹(r_{i+1})),       r_i = r_{i+1} + i/(G − i) · (h_i − h_{i+1}),                            (2)
+    h_i ≥ max(h_{i+1}, f̄⁻¹(r_{i+1})),       r_i = r_{i+1} + i/(G − i) · (h_i − h_{i+1}),        (2)
 
 while r_0 + h_0 = G/m. If (2) ends above G/m, then P[R ≥ c] < τ. For μ-GDP, f̄⁻¹(x) = Φ(Φ⁻¹(x) − μ).
 
@@ -43,7 +45,9 @@ LARGEST_MU = 30.0
 
 
 def steinke_p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
-    """The probability of so many right guesses, or more, is at most this for an (ε, δ)-private training."""
+    """The probability of so many right guesses, or more, is at most this for an (ε, δ)-private
+    training.
+    """
     _check(canaries, guesses, right)
     q = 1 / (1 + math.exp(-epsilon))
     beyond = float(stats.binom.sf(right - 1, guesses, q))
@@ -56,7 +60,9 @@ def steinke_p_value(canaries: int, guesses: int, right: int, epsilon: float, del
 
 def steinke_epsilon(canaries: int, guesses: int, right: int, delta: float, error: float) -> float:
     """The largest ε that (1) refutes, 0 if none: a lower bound except with probability `error`."""
-    return _largest(lambda e: steinke_p_value(canaries, guesses, right, e, delta) < error, LARGEST_EPSILON)
+    return _largest(
+        lambda e: steinke_p_value(canaries, guesses, right, e, delta) < error, LARGEST_EPSILON
+    )
 
 
 def fdp_refutes(canaries: int, guesses: int, right: int, mu: float, error: float) -> bool:
@@ -100,4 +106,6 @@ def _largest(refuted: Callable[[float], bool], most: float) -> float:
 
 def _check(canaries: int, guesses: int, right: int) -> None:
     if not 0 <= right <= guesses <= canaries:
-        raise ConfigError(f"{right} right guesses of {guesses} on {canaries} canaries: each is at most the next")
+        raise ConfigError(
+            f"{right} right guesses of {guesses} on {canaries} canaries: each is at most the next"
+        )

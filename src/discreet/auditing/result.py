@@ -29,7 +29,8 @@ class Claim:
     ----------
     epsilon, delta : float
     mu : float or None
-        The parameter of Gaussian differential privacy that (ε, δ) stands for, where the claim is of that kind.
+        The parameter of Gaussian differential privacy that (ε, δ) stands for, where the claim is of
+        that kind.
     neighboring, accountant : str
     """
 
@@ -61,7 +62,8 @@ class Level:
         Whether the claim cannot be true.
     unit : {"mu", "epsilon"}
     claimed, found : float
-        In that unit. `found` is what the worst canary lost, or a lower bound of it (noise, one run).
+        In that unit. `found` is what the worst canary lost, or a lower bound of it (noise, one
+        run).
     findings : tuple of str
         In words; what refutes the claim comes first.
     sees, blind_to : str
@@ -154,7 +156,10 @@ class Audit:
         """In one sentence."""
         if self.refuted:
             names = " and ".join(level.name for level in self.levels if level.refuted)
-            return f"The claim of ε = {self.claim.epsilon:.4g} at δ = {self.claim.delta:.3g} is REFUTED ({names})."
+            return (
+                f"The claim of ε = {self.claim.epsilon:.4g} at δ = {self.claim.delta:.3g} is"
+                f" REFUTED ({names})."
+            )
         return (
             f"Nothing found refutes ε = {self.claim.epsilon:.4g} at δ = {self.claim.delta:.3g}. "
             "An audit is no proof: it finds faults, and their absence only as far as it can see."
@@ -177,12 +182,17 @@ class Audit:
         """For notebooks: the same as in print."""
         notes = [f"{level.name}: {finding}" for level in self.levels for finding in level.findings]
         head = f"<p>{escape(f'{self.model}, on {self.data}')}</p>"
-        return f"<div>{head}{html_table(HEAD, self.rows())}{html_notes([*notes, self.verdict])}</div>"
+        return (
+            f"<div>{head}{html_table(HEAD, self.rows())}{html_notes([*notes, self.verdict])}</div>"
+        )
 
     def __str__(self) -> str:
         rows = [HEAD, *self.rows()]
         widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
-        table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        table = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
         notes = [f"{level.name}: {finding}" for level in self.levels for finding in level.findings]
         return "\n".join([f"{self.model}, on {self.data}", *table, *notes, self.verdict])
 
@@ -205,16 +215,27 @@ class Audit:
         """The audit that ``to_dict`` described."""
         try:
             if document["format"] != FORMAT:
-                raise DataError(f"this audit has the format {document['format']!r}, and {FORMAT!r} is known")
+                raise DataError(
+                    f"this audit has the format {document['format']!r}, and {FORMAT!r} is known"
+                )
             levels = tuple(Level.from_dict(level) for level in document["levels"])
             claim = Claim(**document["claim"])
-            return cls(document["model"], claim, levels, document["data"], document["spent"], document["version"])
+            return cls(
+                document["model"],
+                claim,
+                levels,
+                document["data"],
+                document["spent"],
+                document["version"],
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise DataError("this is not an audit written by discreet") from error
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        Path(path).write_text(
+            json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -42,11 +42,11 @@ def audit(
 ) -> Audit:
     """Try to refute what a private model claims, without trusting its proofs.
 
-    Five levels: the *transcript* compares two trainings, one user apart, that have seen the same releases; *noise*
-    compares what hundreds of trainings drew with what was priced; *one run* hides thousands of canaries in one training
-    and guesses from the finished model who took part; *scores* and *tuning* compare priced scores of the model, and
-    trainings that are tried for the best of them, as the transcript does. An audit is no proof: each level says what
-    it cannot see.
+    Five levels: the *transcript* compares two trainings, one user apart, that have seen the same
+    releases; *noise* compares what hundreds of trainings drew with what was priced; *one run* hides
+    thousands of canaries in one training and guesses from the finished model who took part;
+    *scores* and *tuning* compare priced scores of the model, and trainings that are tried for the
+    best of them, as the transcript does. An audit is no proof: each level says what it cannot see.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def audit(
     levels : names of levels
         Default: all of them. A model that tuning refuses has no level "tuning".
     spend : bool
-        Needed with `ratings`: the training is a release of theirs. It is charged as any other, and its ledger is in the
-        result and in ``model.earlier_ledgers_``.
+        Needed with `ratings`: the training is a release of theirs. It is charged as any other, and
+        its ledger is in the result and in ``model.earlier_ledgers_``.
     search : int
         Transcript: canaries that are tried beyond those that are guessed.
     fits : int
@@ -81,8 +81,8 @@ def audit(
     Audit
         `refuted` says whether a claim cannot be true.
 
-    Privacy: on generated people, nothing. With `ratings`, one training on them at the model's ε, and nothing else: the
-    levels that look at exact sums are run on generated people alone.
+    Privacy: on generated people, nothing. With `ratings`, one training on them at the model's ε,
+    and nothing else: the levels that look at exact sums are run on generated people alone.
     """
     made = _model(model, parameters)
     wanted = _levels(levels)
@@ -90,7 +90,8 @@ def audit(
         _may_spend(ratings, wanted, spend, made)
     elif budget is not None:
         raise ConfigError(
-            "budget is the account of the people in ratings, and there are none: generated people are free"
+            "budget is the account of the people in ratings, and there are none: generated people"
+            " are free"
         )
     found: list[Level] = []
     claim: Claim | None = None
@@ -101,7 +102,9 @@ def audit(
                 worlds = NeighboringRuns(made, n_items)
                 claim = worlds.claim
                 if "transcript" in wanted:
-                    found.append(audit_transcript(worlds, search=search, seed=seed or 0, progress=told))
+                    found.append(
+                        audit_transcript(worlds, search=search, seed=seed or 0, progress=told)
+                    )
                 if "noise" in wanted:
                     found.append(audit_noise(worlds, fits=fits, progress=told))
                 found += _evaluation_levels(worlds, wanted, every_level=set(wanted) == set(LEVELS))
@@ -121,12 +124,20 @@ def audit(
                 }
     assert claim is not None
     found.sort(key=lambda level: LEVELS.index(level.name))
-    on = "generated people" if ratings is None else "generated people and, for one run, on people's own ratings"
+    on = (
+        "generated people"
+        if ratings is None
+        else "generated people and, for one run, on people's own ratings"
+    )
     return Audit(repr(made), claim, tuple(found), on, spent)
 
 
-def _evaluation_levels(worlds: NeighboringRuns, wanted: list[str], *, every_level: bool) -> list[Level]:
-    """Audit scores and tuning; where all levels are asked for, a model that tuning refuses is audited without it."""
+def _evaluation_levels(
+    worlds: NeighboringRuns, wanted: list[str], *, every_level: bool
+) -> list[Level]:
+    """Audit scores and tuning; where all levels are asked for, a model that tuning refuses is
+    audited without it.
+    """
     found = []
     if "scores" in wanted:
         found.append(audit_scores(worlds))
@@ -153,11 +164,16 @@ def _model(model: Any, parameters: dict[str, Any]) -> PrivateRecommender:
         model = model.configure(**parameters)
     elif parameters:
         name = next(iter(parameters))
-        raise ConfigError(f"{name} is given beside a model, which has its own: give the class instead")
+        raise ConfigError(
+            f"{name} is given beside a model, which has its own: give the class instead"
+        )
     if not isinstance(model, PrivateRecommender):
         raise ConfigError(f"{type(model).__name__} is not private, so there is no claim to audit")
     if model.noise == "seeded":
-        raise ConfigError("the noise is seeded: whoever knows the seed can subtract it, so there is no claim to audit")
+        raise ConfigError(
+            "the noise is seeded: whoever knows the seed can subtract it, so there is no claim to"
+            " audit"
+        )
     model.check()
     return model
 
@@ -167,7 +183,9 @@ def _levels(levels: Sequence[str]) -> list[str]:
     wanted = [name.replace("-", " ") for name in given]
     for name in wanted:
         if name not in LEVELS:
-            raise ConfigError(f"there is no level {name!r}: there are {', '.join(map(repr, LEVELS))}")
+            raise ConfigError(
+                f"there is no level {name!r}: there are {', '.join(map(repr, LEVELS))}"
+            )
     if not wanted:
         raise ConfigError(f"levels is empty: name at least one of {', '.join(map(repr, LEVELS))}")
     return wanted
@@ -178,13 +196,14 @@ def _may_spend(ratings: Any, wanted: list[str], spend: bool, model: PrivateRecom
         raise ConfigError(f"ratings is a {type(ratings).__name__}, but an audit takes Ratings")
     if "one run" not in wanted:
         raise ConfigError(
-            "all levels but 'one run' look at exact sums, so they run on generated people only: leave the ratings out, "
-            "or add the level 'one run'"
+            "all levels but 'one run' look at exact sums, so they run on generated people only:"
+            " leave the ratings out, or add the level 'one run'"
         )
     if not spend:
         raise PrivacyError(
-            f"an audit on people's own ratings is a release: it trains on them once more, at ε = {model.epsilon:g}. "
-            "Leave them out and generated people are used, or say so with spend=True (--spend), which charges it"
+            "an audit on people's own ratings is a release: it trains on them once more, at ε ="
+            f" {model.epsilon:g}. Leave them out and generated people are used, or say so with"
+            " spend=True (--spend), which charges it"
         )
 
 

@@ -1,12 +1,15 @@
-"""Levels "scores" and "tuning": what evaluation releases beside a model, in two worlds that are one user apart.
+"""Levels "scores" and "tuning": what evaluation releases beside a model, in two worlds that are one
+user apart.
 
-*Scores.* `evaluate(..., epsilon=...)` releases sums over held-out users. As in the transcript, a second evaluation sees
-what the first one released: how far a canary moves the sums is exact, and whatever else it changes left without noise.
-The noise is drawn many times and must be as large as its price, and on its grid.
+*Scores.* `evaluate(..., epsilon=...)` releases sums over held-out users. As in the transcript, a
+second evaluation sees what the first one released: how far a canary moves the sums is exact, and
+whatever else it changes left without noise. The noise is drawn many times and must be as large as
+its price, and on its grid.
 
-*Tuning.* Every run of `tune`, a training and its score together, is claimed to be μ-GDP, and is compared in the same
-way. How many runs there are must be as random as the price says. And the price of the best of them must cover the
-simplest case there is: runs whose score is a normal number with mean 0 or μ, of which the best is shown.
+*Tuning.* Every run of `tune`, a training and its score together, is claimed to be μ-GDP, and is
+compared in the same way. How many runs there are must be as random as the price says. And the price
+of the best of them must cover the simplest case there is: runs whose score is a normal number with
+mean 0 or μ, of which the best is shown.
 """
 
 from __future__ import annotations
@@ -26,7 +29,13 @@ from discreet.auditing.canaries import Canary, join_canary, pair_canary, worst_c
 from discreet.auditing.conformance.recorded_fit import differences, flatten
 from discreet.auditing.conformance.recorder import Diverged, Recorder
 from discreet.auditing.conformance.rules import list_first
-from discreet.auditing.neighboring_runs import SLACK, NeighboringRuns, deviation_from_price, moves, quiet
+from discreet.auditing.neighboring_runs import (
+    SLACK,
+    NeighboringRuns,
+    deviation_from_price,
+    moves,
+    quiet,
+)
 from discreet.auditing.noise_distribution import is_on_grid
 from discreet.auditing.result import Level
 from discreet.data.ratings import Ratings
@@ -39,15 +48,20 @@ from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.statement import PrivacyStatement
 
 SEES_SCORES = (
-    "scores that leave without noise or with too little, a user who moves them further than is priced, and users whose "
-    "held-out ratings depend on others"
+    "scores that leave without noise or with too little, a user who moves them further than is"
+    " priced, and users whose held-out ratings depend on others"
 )
-BLIND_TO_SCORES = "splits other than by_person, canaries that were not guessed, and how long measuring takes"
+BLIND_TO_SCORES = (
+    "splits other than by_person, canaries that were not guessed, and how long measuring takes"
+)
 SEES_TUNING = (
-    "a training or a score that costs more than one run may, a score without noise, a number of runs that is not "
-    "random, and a price that is too small for the best of them"
+    "a training or a score that costs more than one run may, a score without noise, a number of"
+    " runs that is not random, and a price that is too small for the best of them"
 )
-BLIND_TO_TUNING = "how long tuning takes, laws other than geometric, and selections that leak more than the example"
+BLIND_TO_TUNING = (
+    "how long tuning takes, laws other than geometric, and selections that leak more than the"
+    " example"
+)
 EPSILON = 1.0
 DELTA = 1e-6
 ERROR = 1e-7
@@ -79,13 +93,18 @@ class Compared:
 
     def releases(self) -> list[dict[str, Any]]:
         """For plots: every release with the furthest that it was moved."""
-        return [{"name": name, "share": share, "canary": label} for name, (share, label) in self.shares.items()]
+        return [
+            {"name": name, "share": share, "canary": label}
+            for name, (share, label) in self.shares.items()
+        ]
 
 
 # ------------------------------------------------------------------ scores
 
 
-def audit_scores(worlds: NeighboringRuns, *, split: Callable[[Ratings], Split] | None = None) -> Level:
+def audit_scores(
+    worlds: NeighboringRuns, *, split: Callable[[Ratings], Split] | None = None
+) -> Level:
     """Audit priced scores of the model that was trained first.
 
     Parameters
@@ -97,8 +116,12 @@ def audit_scores(worlds: NeighboringRuns, *, split: Callable[[Ratings], Split] |
     begin = time.perf_counter()
     model = worlds.first.model
     divide = split or (lambda ratings: by_person(ratings, (0.5, 0.5), seed=_SEED))
-    relevant = None if model.feedback == "implicit" else worlds.low + 0.75 * (worlds.high - worlds.low)
-    metrics = ["recall@10", "ndcg@10"] if model.feedback == "implicit" else ["rmse", "mae", "recall@10"]
+    relevant = (
+        None if model.feedback == "implicit" else worlds.low + 0.75 * (worlds.high - worlds.low)
+    )
+    metrics = (
+        ["recall@10", "ndcg@10"] if model.feedback == "implicit" else ["rmse", "mae", "recall@10"]
+    )
 
     def score(ratings: Ratings) -> Any:
         found = evaluate(
@@ -119,7 +142,9 @@ def audit_scores(worlds: NeighboringRuns, *, split: Callable[[Ratings], Split] |
     findings = compared.findings + _faults_of_noise(first.watch)
     if first.result == again.result:
         findings.append("two evaluations release the same scores: they have no noise")
-    return _level("scores", findings, gdp.mu(EPSILON, DELTA), compared, SEES_SCORES, BLIND_TO_SCORES, begin)
+    return _level(
+        "scores", findings, gdp.mu(EPSILON, DELTA), compared, SEES_SCORES, BLIND_TO_SCORES, begin
+    )
 
 
 # ------------------------------------------------------------------ tuning
@@ -140,7 +165,9 @@ def audit_tuning(worlds: NeighboringRuns) -> Level:
         model, score = tuning._try(setting, split)
         if model is None:
             raise DiscreetError("nothing was learned")
-        learned = {name: value for name, value in vars(model).items() if name not in _LEARNED_ELSEWHERE}
+        learned = {
+            name: value for name, value in vars(model).items() if name not in _LEARNED_ELSEWHERE
+        }
         return {"score": score, "model": learned}
 
     first = _see(worlds, attempt, None, tries=8)
@@ -150,7 +177,9 @@ def audit_tuning(worlds: NeighboringRuns) -> Level:
 
 
 def _faults_of_number(worlds: NeighboringRuns, tuning: Tuning) -> list[str]:
-    """Whether the number of runs has the geometric law: at most k with probability 1 − (1 − 1/mean)^k."""
+    """Whether the number of runs has the geometric law: at most k with probability 1 − (1 −
+    1/mean)^k.
+    """
     counted = Tuning(worlds.model, {"random_state": [0]}, runs=tuning.runs)
     numbers: list[int] = []
 
@@ -169,14 +198,21 @@ def _faults_of_number(worlds: NeighboringRuns, tuning: Tuning) -> list[str]:
     for most in (1, round(mean / 2), round(mean), round(2 * mean)):
         expected = 1 - (1 - 1 / mean) ** most
         found = int((np.array(numbers) <= most).sum())
-        tail = min(stats.binom.cdf(found, COUNTED, expected), stats.binom.sf(found - 1, COUNTED, expected))
+        tail = min(
+            stats.binom.cdf(found, COUNTED, expected), stats.binom.sf(found - 1, COUNTED, expected)
+        )
         if tail < ERROR / 8:
-            return [f"{found} of {COUNTED} tunings make at most {most} runs, where {COUNTED * expected:.0f} are priced"]
+            return [
+                f"{found} of {COUNTED} tunings make at most {most} runs, where"
+                f" {COUNTED * expected:.0f} are priced"
+            ]
     return []
 
 
 def _faults_of_price(tuning: Tuning) -> list[str]:
-    """Whether the stated (ε, δ) holds for the best of several normal numbers, whose mean is 0 or μ."""
+    """Whether the stated (ε, δ) holds for the best of several normal numbers, whose mean is 0
+    or μ.
+    """
     ledger = Ledger(tuning.plan(), "secure")
     tuning._record(ledger)
     said = PrivacyStatement.from_ledger(ledger)
@@ -184,14 +220,17 @@ def _faults_of_price(tuning: Tuning) -> list[str]:
     if found <= said.delta:
         return []
     stated = f"ε = {said.epsilon:.4g} and δ = {said.delta:g}"
-    return [f"{stated} are stated, and at this ε the best of several normal scores loses δ = {found:.3g}"]
+    return [
+        f"{stated} are stated, and at this ε the best of several normal scores loses δ ="
+        f" {found:.3g}"
+    ]
 
 
 def delta_of_best(epsilon: float, mu: float, mean: float) -> float:
     """δ(ε) of showing the best of K normal numbers with mean 0 or μ, K geometric with this mean.
 
-    The best of K has the distribution function f(Φ(s)) and so the density f'(Φ(s)) φ(s), f'(x) = γ/(1 − (1 − γ) x)²
-    with γ = 1/mean.
+    The best of K has the distribution function f(Φ(s)) and so the density f'(Φ(s)) φ(s), f'(x) =
+    γ/(1 − (1 − γ) x)² with γ = 1/mean.
     """
     s = np.linspace(-12.0, 12.0 + mu, 40_001)
     gamma = 1 / mean
@@ -217,7 +256,9 @@ def _see(
     draws: int = 0,
     tries: int = 1,
 ) -> Seen:
-    """Do it with the canary among the generated people; where it may learn nothing by bad luck, try again."""
+    """Do it with the canary among the generated people; where it may learn nothing by bad luck,
+    try again.
+    """
     ratings = join_canary(worlds.crowd, canary)
     for left in reversed(range(tries)):
         try:
@@ -254,7 +295,9 @@ def _compare(worlds: NeighboringRuns, do: Do, first: Seen) -> Compared:
                 shares[one.name] = (one.share, canary.label)
         changed = differences(absent.result, there.result)
         if changed:
-            findings.append(f"with the same releases, a canary changes what leaves: {list_first(changed, 3)}")
+            findings.append(
+                f"with the same releases, a canary changes what leaves: {list_first(changed, 3)}"
+            )
     findings += [
         f"release {name!r} moves by {share:.4g} times its stated sensitivity (canary: {label})"
         for name, (share, label) in shares.items()
@@ -275,22 +318,49 @@ def _faults_of_noise(watch: Recorder) -> list[str]:
         if record.entry is None or not record.parts:
             continue
         deviation = deviation_from_price(record.entry)
-        z = np.concatenate([np.ravel(draw) for part in record.parts for draw in part.draws]) / deviation
+        z = (
+            np.concatenate([np.ravel(draw) for part in record.parts for draw in part.draws])
+            / deviation
+        )
         if stats.chi2.cdf(float((z**2).sum()), z.size) < ERROR:
             size = math.sqrt(float((z**2).mean()))
-            findings.append(f"the noise of {record.name!r} has {size:.4g} of the size that was priced")
+            findings.append(
+                f"the noise of {record.name!r} has {size:.4g} of the size that was priced"
+            )
         if not is_on_grid(record):
-            findings.append(f"what is released as {record.name!r} is not on a grid: its low bits show the sum")
+            findings.append(
+                f"what is released as {record.name!r} is not on a grid: its low bits show the sum"
+            )
     return findings
 
 
 def _level(
-    name: str, findings: list[str], claimed: float, compared: Compared, sees: str, blind_to: str, begin: float
+    name: str,
+    findings: list[str],
+    claimed: float,
+    compared: Compared,
+    sees: str,
+    blind_to: str,
+    begin: float,
 ) -> Level:
     found = compared.lost
     if found > claimed * (1 + SLACK):
         findings.insert(0, f"a canary loses μ = {found:.4g}, and {claimed:.4g} is claimed")
-    note = f"the worst of {compared.canaries} canaries loses {100 * found / claimed:.2f} % of the claimed μ"
+    note = (
+        f"the worst of {compared.canaries} canaries loses {100 * found / claimed:.2f} % of the"
+        " claimed μ"
+    )
     details = {"canaries": compared.canaries, "releases": compared.releases()}
     seconds = time.perf_counter() - begin
-    return Level(name, bool(findings), "mu", claimed, found, (*findings, note), sees, blind_to, seconds, details)
+    return Level(
+        name,
+        bool(findings),
+        "mu",
+        claimed,
+        found,
+        (*findings, note),
+        sees,
+        blind_to,
+        seconds,
+        details,
+    )

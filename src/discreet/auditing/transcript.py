@@ -1,16 +1,20 @@
 """Level 1, the transcript: two worlds, one user apart, that have seen the same releases.
 
-Given the same public past, a release differs between the two worlds by what the canary adds to the sum. Its length over
-the noise that was really added is the μ that the canary loses in it; all together they must not exceed what the model
-claims. Nothing is estimated: sums are exact, so one canary that loses more is a proof. And whatever is not a release,
-the model that was learned, the files it saves, the lines it prints, must be the same in both worlds to the last bit.
+Given the same public past, a release differs between the two worlds by what the canary adds to the
+sum. Its length over the noise that was really added is the μ that the canary loses in it; all
+together they must not exceed what the model claims. Nothing is estimated: sums are exact, so one
+canary that loses more is a proof. And whatever is not a release, the model that was learned, the
+files it saves, the lines it prints, must be the same in both worlds to the last bit.
 
 Canaries are guessed for every kind of statistic, and then searched for. A claim is refuted when
 
-- a release moves by more than its stated sensitivity, or all of them together cost more than is claimed;
+- a release moves by more than its stated sensitivity, or all of them together cost more than is
+  claimed;
 - a sum was computed and not charged, or the statement is not what the ledger costs;
-- with the same releases, a canary changes what is learned, saved or said, or in which order what is released;
-- sums change with the blocks that users are in, because something depends on how many of them there are.
+- with the same releases, a canary changes what is learned, saved or said, or in which order what is
+  released;
+- sums change with the blocks that users are in, because something depends on how many of them there
+  are.
 """
 
 from __future__ import annotations
@@ -23,7 +27,14 @@ from typing import Any
 
 import numpy as np
 
-from discreet.auditing.canaries import Canary, mutate_canary, opposite_pair, opposites, pair_canary, worst_cases
+from discreet.auditing.canaries import (
+    Canary,
+    mutate_canary,
+    opposite_pair,
+    opposites,
+    pair_canary,
+    worst_cases,
+)
 from discreet.auditing.conformance.recorded_fit import Kept, Run, differences
 from discreet.auditing.conformance.recorder import Diverged
 from discreet.auditing.conformance.release_rules import find_changed_sums
@@ -41,12 +52,14 @@ from discreet.auditing.result import SIGNS, Level
 from discreet.errors import DiscreetError
 
 SEES = (
-    "a bound that does not hold, a forgotten factor in a sensitivity, a release that is not charged or has less noise "
-    "than the ledger says, people who depend on each other or on their number, and anything that leaves without noise"
+    "a bound that does not hold, a forgotten factor in a sensitivity, a release that is not charged"
+    " or has less noise than the ledger says, people who depend on each other or on their number,"
+    " and anything that leaves without noise"
 )
 BLIND_TO = (
-    "what the sampler really draws (level noise), canaries that were neither guessed nor found, what happens from a "
-    "number of users on that is above that of the generated ones, and rounding below 2⁻²⁰ of a contribution"
+    "what the sampler really draws (level noise), canaries that were neither guessed nor found,"
+    " what happens from a number of users on that is above that of the generated ones, and rounding"
+    " below 2⁻²⁰ of a contribution"
 )
 #: How many canaries are looked at closely, with what they leave in the model and its files.
 CLOSELY = 9
@@ -90,7 +103,11 @@ def audit_transcript(
         findings += _leaks(worlds, canary)
     findings += _gates(worlds)
     worst = max(tried, key=lambda one: one.reach, default=None)
-    found = math.inf if worst is None else max(privacy_loss(one.moves, worlds.claim) for one in _best(tried))
+    found = (
+        math.inf
+        if worst is None
+        else max(privacy_loss(one.moves, worlds.claim) for one in _best(tried))
+    )
     findings += _excesses(worlds, tried, found)
     findings = list(dict.fromkeys(findings))
     claim = worlds.claim
@@ -102,7 +119,10 @@ def audit_transcript(
         who = f"the worst of {len(tried)} canaries ({worst.canary.label})"
         note = f"{who} loses {share:.2f} % of the claimed {sign}"
     if any(one.event is not None and one.event.rate < 1 for one in (worst.moves if worst else [])):
-        note += ", given that it is in every batch; who is in a batch stays secret, which is priced by the accountant"
+        note += (
+            ", given that it is in every batch; who is in a batch stays secret, which is priced by"
+            " the accountant"
+        )
     return Level(
         "transcript",
         bool(findings),
@@ -135,7 +155,9 @@ def _guesses(worlds: NeighboringRuns) -> list[Canary]:
     return [opposite_pair(worlds.n_items, worlds.low, worlds.high), *opposite, *pairs]
 
 
-def _try(worlds: NeighboringRuns, canary: Canary, tried: list[TriedCanary], findings: list[str]) -> None:
+def _try(
+    worlds: NeighboringRuns, canary: Canary, tried: list[TriedCanary], findings: list[str]
+) -> None:
     """Compare two worlds; a canary that is refused for its form tells nothing."""
     try:
         found = worlds.apart(canary)
@@ -158,13 +180,21 @@ def _search(
     seed: int,
     progress: Progress | None,
 ) -> None:
-    """Change the best canaries again and again; every third one starts from what moves some release the most."""
+    """Change the best canaries again and again; every third one starts from what moves some
+    release the most.
+    """
     rng = np.random.default_rng(seed)
     for at in range(search):
-        start = max((one for one in tried if not one.canary.odd), key=lambda one: one.reach, default=tried[0])
+        start = max(
+            (one for one in tried if not one.canary.odd),
+            key=lambda one: one.reach,
+            default=tried[0],
+        )
         if at % 3 == 2:
             which = int(rng.integers(len(start.moves)))
-            start = max(tried, key=lambda one: one.moves[which].share if not one.canary.odd else 0.0)
+            start = max(
+                tried, key=lambda one: one.moves[which].share if not one.canary.odd else 0.0
+            )
         canary = mutate_canary(start.canary, worlds.n_items, worlds.low, worlds.high, rng)
         _try(worlds, canary, tried, findings)
         if progress is not None:
@@ -184,12 +214,17 @@ def _of_the_first(run: Run) -> list[str]:
     findings = []
     outside = watch.looks - watch.through_the_door + watch.stray
     if outside:
-        findings.append(f"{outside} sums were computed outside Session.release, and nobody charged them")
+        findings.append(
+            f"{outside} sums were computed outside Session.release, and nobody charged them"
+        )
     charged = sum(len(session.ledger.entries) for session in watch.sessions)
     if len(watch.releases) != charged:
         findings.append(f"{len(watch.releases)} releases were made, and {charged} were charged")
     if len(said.ledger.entries) != charged:
-        findings.append(f"{charged} releases were charged, and the model's ledger has {len(said.ledger.entries)}")
+        findings.append(
+            f"{charged} releases were charged, and the model's ledger has"
+            f" {len(said.ledger.entries)}"
+        )
     unplanned = sum(max(0, n) for n in _beyond_plan(run))
     if unplanned:
         findings.append(f"{unplanned} releases were made beyond the plan")
@@ -200,16 +235,27 @@ def _of_the_first(run: Run) -> list[str]:
         length = record.statistic.shape[0]
         rows = [row for look in record.looks for row in range(length)[look or slice(None)]]
         if len(rows) != length:
-            findings.append(f"release {entry.name!r} was charged once, and computed {len(rows) / length:g} times")
+            findings.append(
+                f"release {entry.name!r} was charged once, and computed {len(rows) / length:g}"
+                " times"
+            )
         priced = deviation_from_price(entry)
         used = record.parts[0].mechanism.standard_deviation
         if used < priced * (1 - SLACK):
-            findings.append(f"release {entry.name!r} has {used / priced:.3g} of the noise that it is priced by")
+            findings.append(
+                f"release {entry.name!r} has {used / priced:.3g} of the noise that it is priced by"
+            )
     with quiet():
         cost = said.ledger.price().epsilon
     if said.epsilon < cost * (1 - SLACK):
-        findings.append(f"the statement says ε = {said.epsilon:.6g}, and its ledger costs {cost:.6g}")
-    findings += [f"the model keeps {kept.what} in {place}" for place, kept in run.learned.items() if _is_kept(kept)]
+        findings.append(
+            f"the statement says ε = {said.epsilon:.6g}, and its ledger costs {cost:.6g}"
+        )
+    findings += [
+        f"the model keeps {kept.what} in {place}"
+        for place, kept in run.learned.items()
+        if _is_kept(kept)
+    ]
     return findings
 
 
@@ -237,30 +283,40 @@ def _leaks(worlds: NeighboringRuns, canary: Canary) -> list[str]:
     ):
         places = differences(one, other)
         if places:
-            findings.append(f"with the same releases, a canary changes what is {what}: {list_first(places, 3)}")
+            findings.append(
+                f"with the same releases, a canary changes what is {what}: {list_first(places, 3)}"
+            )
     if absent.said != there.said:
         findings.append("with the same releases, a canary changes what is printed, logged or shown")
     return findings
 
 
 def _gates(worlds: NeighboringRuns) -> list[str]:
-    """What changes where users are in blocks of 1, 1, 2, 4, …: a gate on their number is not passed in all of these."""
+    """What changes where users are in blocks of 1, 1, 2, 4, …: a gate on their number is not
+    passed in all of these.
+    """
     if worlds.has_batches:
         return []  # batches are drawn for one block of all users only
     try:
         divided = worlds.train_in_uneven_blocks()
     except Diverged as error:
         return [f"with users in other blocks: {error}"]
-    except Exception as error:  # a model that reads ratings itself, where it should ask sealed users
+    except Exception as error:
+        # a model that reads ratings itself, where it should ask sealed users
         return [f"with users in other blocks, training fails ({type(error).__name__})"]
     changed = find_changed_sums(worlds.first.watch.releases, divided.releases)
     if not changed:
         return []
-    return [f"with users in other blocks, sums change ({list_first(changed, 3)}): what a user adds depends on others"]
+    return [
+        f"with users in other blocks, sums change ({list_first(changed, 3)}): what a user adds"
+        " depends on others"
+    ]
 
 
 def _excesses(worlds: NeighboringRuns, tried: list[TriedCanary], found: float) -> list[str]:
-    """Releases that moved further than stated, the furthest of each name, and the price of all together."""
+    """Releases that moved further than stated, the furthest of each name, and the price of all
+    together.
+    """
     furthest: dict[str, tuple[float, str]] = {}
     for one in tried:
         for step in one.moves:
@@ -278,11 +334,15 @@ def _excesses(worlds: NeighboringRuns, tried: list[TriedCanary], found: float) -
 
 
 def _by_release(tried: list[TriedCanary]) -> list[dict[str, Any]]:
-    """For every release, how far it was moved at most, as a share of its sensitivity, and by whom."""
+    """For every release, how far it was moved at most, as a share of its sensitivity, and by
+    whom.
+    """
     rows: dict[str, dict[str, Any]] = {}
     for one in tried:
         for step in one.moves:
-            row = rows.setdefault(step.name, {"name": step.name, "share": -1.0, "canary": "", "rate": 1.0})
+            row = rows.setdefault(
+                step.name, {"name": step.name, "share": -1.0, "canary": "", "rate": 1.0}
+            )
             if step.share > row["share"]:
                 rate = 1.0 if step.event is None else step.event.rate
                 row |= {"share": step.share, "canary": one.canary.label, "rate": rate}

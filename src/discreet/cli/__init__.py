@@ -1,8 +1,9 @@
 """The command line: what ``discreet`` in a shell calls.
 
-`main` is the only place where errors become words and exit codes: 0 success, 1 something that should not happen, 2 bad
-input or too little memory (one sentence on stderr that starts with ``discreet:``), 130 interrupted, 143 ended by
-SIGTERM (129 by SIGHUP). Commands raise; they never print errors.
+`main` is the only place where errors become words and exit codes: 0 success, 1 something that
+should not happen, 2 bad input or too little memory (one sentence on stderr that starts with
+``discreet:``), 130 interrupted, 143 ended by SIGTERM (129 by SIGHUP). Commands raise; they never
+print errors.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
-            stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a "?" beats an encoding error
+            # A "?" beats an encoding error.
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     if "--debug" in given:
         os.environ[DEBUG] = "1"
     sys.unraisablehook = _interrupt_again
@@ -90,9 +92,12 @@ def _open_streams() -> None:
 
 
 def _interrupt_again(problem: Any) -> None:
-    """Python drops an interrupt that arrives while it cleans up after itself (in a weak reference's callback)."""
+    """Python drops an interrupt that arrives while it cleans up after itself (in a weak
+    reference's callback).
+    """
     if problem.exc_type in (KeyboardInterrupt, Ended):
-        threading.Timer(0.02, _thread.interrupt_main).start()  # at once, it would be dropped again, in here
+        # at once, it would be dropped again, in here
+        threading.Timer(0.02, _thread.interrupt_main).start()
     else:
         sys.__unraisablehook__(problem)
 
@@ -121,16 +126,23 @@ def _explain(error: Exception) -> tuple[int, str]:
 
     if isinstance(error, DiscreetError):
         return BAD_INPUT, for_shell(str(error))
-    if hasattr(error, "format_message"):  # typer's usage errors; whose class it is differs between its versions
+    # typer's usage errors; whose class it is differs between its versions
+    if hasattr(error, "format_message"):
         return BAD_INPUT, _usage(error)
     if is_out_of_memory(error):
-        return BAD_INPUT, "there is not enough memory for this: use fewer factors, or a part of the data"
+        return (
+            BAD_INPUT,
+            "there is not enough memory for this: use fewer factors, or a part of the data",
+        )
     if isinstance(error, OSError):
         name = error.filename2 or error.filename
         where = f"{os.fsdecode(name)}: " if isinstance(name, str | bytes | os.PathLike) else ""
         return BAD_INPUT, f"{where}{error.strerror or error}"
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return FAILED, f"unexpected {what}; add --debug (or set {DEBUG}=1) to see where, and please report it"
+    return (
+        FAILED,
+        f"unexpected {what}; add --debug (or set {DEBUG}=1) to see where, and please report it",
+    )
 
 
 def _usage(error: Any) -> str:
@@ -147,7 +159,9 @@ def _complain(sentence: str) -> None:
     from discreet.errors import shorten
 
     with contextlib.suppress(OSError, ValueError):
-        print("discreet:", shorten(printable(" ".join(sentence.split()))), file=sys.stderr, flush=True)
+        print(
+            "discreet:", shorten(printable(" ".join(sentence.split()))), file=sys.stderr, flush=True
+        )
 
 
 def _silence_stdout() -> None:

@@ -1,8 +1,9 @@
 """How a command becomes part of the command line.
 
-A command is a function whose parameters are options (annotated with `typer.Option` or `typer.Argument`) or groups of
-options: dataclasses whose fields are annotated the same way. Groups are what several commands share (where ratings are
-read from, how a model is made, how results are shown), declared once and passed as one value.
+A command is a function whose parameters are options (annotated with `typer.Option` or
+`typer.Argument`) or groups of options: dataclasses whose fields are annotated the same way. Groups
+are what several commands share (where ratings are read from, how a model is made, how results are
+shown), declared once and passed as one value.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ _CLONE_MODULES = {"bench": "benchmarks.command", "reproduce": "research.command"
 
 app = typer.Typer(
     name="discreet",
-    help="Recommendations without giving anyone away: train, measure and use matrix-factorization recommenders.",
+    help=(
+        "Recommendations without giving anyone away: train, measure and use matrix-factorization"
+        " recommenders."
+    ),
     epilog="Start with:  [bold]discreet demo[/bold]",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -58,21 +62,30 @@ def run(args: list[str]) -> int:
     """Parse and run; raises what the command raises."""
     kernels = os.environ.get("DISCREET_KERNELS", "")
     if kernels not in ("", "vector", "plain"):
-        raise ConfigError(f"DISCREET_KERNELS is {kernels!r}, but must be 'vector' (as it is without) or 'plain'")
-    wanted = [args[0]] if args and args[0] in _MODULES else _MODULES  # help and near misses need all of them
+        raise ConfigError(
+            f"DISCREET_KERNELS is {kernels!r}, but must be 'vector' (as it is without) or 'plain'"
+        )
+    # help and near misses need all of them
+    wanted = [args[0]] if args and args[0] in _MODULES else _MODULES
     for module in wanted:
         if module in _CLONE_MODULES:
             _import_from_clone(module)
         else:
             importlib.import_module(f"discreet.cli.{module}")
-    order = {name: at for at, name in enumerate(_MODULES)}  # modules import each other, and help should not show that
+    # modules import each other, and help should not show that
+    order = {name: at for at, name in enumerate(_MODULES)}
     app.registered_commands.sort(key=lambda command: order.get(command.name or "", len(order)))
-    result = typer.main.get_command(app).main(args=args, prog_name="discreet", standalone_mode=False)
-    return result if isinstance(result, int) else 0  # an exit code only where the command asked for one
+    result = typer.main.get_command(app).main(
+        args=args, prog_name="discreet", standalone_mode=False
+    )
+    # an exit code only where the command asked for one
+    return result if isinstance(result, int) else 0
 
 
 def _import_from_clone(name: str) -> None:
-    """Add a command of ``research/`` or ``benchmarks/``; outside a clone, one that says where to find it."""
+    """Add a command of ``research/`` or ``benchmarks/``; outside a clone, one that says where
+    to find it.
+    """
     root = Path(discreet.__file__).resolve().parents[2]
     module = _CLONE_MODULES[name]
     if root.joinpath(*module.split(".")).with_suffix(".py").is_file():
@@ -104,7 +117,9 @@ def command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., Non
 
 
 def program() -> str:
-    """How this program is called from here: ``discreet`` where that finds this very installation."""
+    """How this program is called from here: ``discreet`` where that finds this very
+    installation.
+    """
     script = Path(sys.executable).parent / "discreet"
     found = shutil.which("discreet")
     if found and script.exists() and Path(found).samefile(script):
@@ -116,9 +131,13 @@ def program() -> str:
 
 
 def _flatten_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with every group of options replaced by the options themselves, as typer wants it."""
+    """The function with every group of options replaced by the options themselves, as typer
+    wants it.
+    """
     own = inspect.signature(function, eval_str=True).parameters.values()
-    groups: dict[str, Any] = {p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)}
+    groups: dict[str, Any] = {
+        p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)
+    }
     shown: list[inspect.Parameter] = []
     for parameter in own:
         shown += _options(groups[parameter.name]) if parameter.name in groups else [parameter]
@@ -131,7 +150,8 @@ def _flatten_options(function: Callable[..., None]) -> Callable[..., None]:
         function(**given, **values)
 
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
-    run.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)  # the terminal sets the lines
+    # the terminal sets the lines
+    run.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     run.__name__ = function.__name__
     named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in shown]
     run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
@@ -144,7 +164,9 @@ def _options(group: Any) -> list[inspect.Parameter]:
         inspect.Parameter(
             field.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
+            default=(
+                inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+            ),
             annotation=types[field.name],
         )
         for field in dataclasses.fields(group)
@@ -160,7 +182,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     pass

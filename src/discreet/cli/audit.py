@@ -32,41 +32,65 @@ def audit(
     out: Output,
     data: Annotated[
         str | None,
-        typer.Argument(help="People's own ratings, for the level one-run; needs --spend.", metavar="DATA"),
+        typer.Argument(
+            help="People's own ratings, for the level one-run; needs --spend.", metavar="DATA"
+        ),
     ] = None,
     like: Annotated[
-        str | None, typer.Option(help="Audit a model with the parameters of this saved one.", metavar="FOLDER")
+        str | None,
+        typer.Option(help="Audit a model with the parameters of this saved one.", metavar="FOLDER"),
     ] = None,
     levels: Annotated[
         str,
-        typer.Option(help="Which levels: transcript, noise, one-run, scores, tuning; all by default.", metavar="NAMES"),
+        typer.Option(
+            help="Which levels: transcript, noise, one-run, scores, tuning; all by default.",
+            metavar="NAMES",
+        ),
     ] = "transcript,noise,one-run,scores,tuning",
     spend: Annotated[
-        bool, typer.Option("--spend", help="Train once on the people in DATA, and charge them for it.")
+        bool,
+        typer.Option("--spend", help="Train once on the people in DATA, and charge them for it."),
     ] = False,
     account: Annotated[
         str | None,
-        typer.Option(help="Take the price of --spend from an account: people.sqlite:customers.", metavar="STORE:NAME"),
+        typer.Option(
+            help="Take the price of --spend from an account: people.sqlite:customers.",
+            metavar="STORE:NAME",
+        ),
     ] = None,
-    search: Annotated[int, typer.Option(help="Transcript: canaries to search for.", min=0, metavar="N")] = 60,
-    fits: Annotated[int, typer.Option(help="Noise: how many trainings.", min=50, metavar="N")] = 200,
-    canaries: Annotated[int, typer.Option(help="One run: how many canaries.", min=100, metavar="N")] = 2000,
+    search: Annotated[
+        int, typer.Option(help="Transcript: canaries to search for.", min=0, metavar="N")
+    ] = 60,
+    fits: Annotated[
+        int, typer.Option(help="Noise: how many trainings.", min=50, metavar="N")
+    ] = 200,
+    canaries: Annotated[
+        int, typer.Option(help="One run: how many canaries.", min=100, metavar="N")
+    ] = 2000,
     to: Annotated[
-        str | None, typer.Option("--out", "-o", help="Write the result as JSON, for discreet report.", metavar="FILE")
+        str | None,
+        typer.Option(
+            "--out", "-o", help="Write the result as JSON, for discreet report.", metavar="FILE"
+        ),
     ] = None,
-    plot: Annotated[str | None, typer.Option(help="Draw what was found against the claim.", metavar="FILE.png")] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Draw what was found against the claim.", metavar="FILE.png")
+    ] = None,
 ) -> None:
     """Try to refute what a private model claims, without trusting its proofs.
 
-    Five levels. transcript: two trainings, one user apart, that see the same released values; what a searched-for
-    worst user loses, exactly. noise: hundreds of trainings; whether the noise is as large as its price, and
-    independent. one-run: thousands of made-up users in one training; a lower bound on ε from nothing but the finished
-    model. scores and tuning: what the worst user loses in scores with --score-epsilon, and in discreet tune.
+    Five levels. transcript: two trainings, one user apart, that see the same released values; what
+    a searched-for worst user loses, exactly. noise: hundreds of trainings; whether the noise is as
+    large as its price, and independent. one-run: thousands of made-up users in one training; a
+    lower bound on ε from nothing but the finished model. scores and tuning: what the worst user
+    loses in scores with --score-epsilon, and in discreet tune.
 
-    Without DATA, everything runs on generated people and costs nothing. With DATA the level one-run trains on people's
-    own ratings, which is a release: it needs --spend, is charged like any training, and its ledger goes into --out.
+    Without DATA, everything runs on generated people and costs nothing. With DATA the level one-run
+    trains on people's own ratings, which is a release: it needs --spend, is charged like any
+    training, and its ledger goes into --out.
 
-    The exit code is 1 if the claim is refuted. An audit is no proof: it says what each level cannot see.
+    The exit code is 1 if the claim is refuted. An audit is no proof: it says what each level cannot
+    see.
     """
     from discreet.auditing import audit as run
 
@@ -76,11 +100,17 @@ def audit(
     _check_plot(plot)
     model = _model(choice, like)
     if spend and data is None:
-        raise ConfigError("--spend charges the people in DATA, and there is no DATA: leave it out, or name a file")
+        raise ConfigError(
+            "--spend charges the people in DATA, and there is no DATA: leave it out, or name a file"
+        )
     if data is not None and to is None:
-        raise ConfigError("an audit on people's own ratings has a ledger to keep: say where with --out")
+        raise ConfigError(
+            "an audit on people's own ratings has a ledger to keep: say where with --out"
+        )
     if account is not None and not spend:
-        raise ConfigError("--account is for --spend: an audit on generated people costs nobody anything")
+        raise ConfigError(
+            "--account is for --spend: an audit on generated people costs nobody anything"
+        )
     budget = None if account is None else account_at(account)
     ratings = None if data is None or not spend else source.read(data, out)[0]
     if data is not None and not spend:
@@ -122,7 +152,8 @@ def _model(choice: ModelOptions, like: str | None) -> Any:
         return choice.make(default=PRIVATE)
     if choice.options_used:
         raise ConfigError(
-            f"{choice.options_used[0]} is given beside --like, whose parameters are used: leave one of them out"
+            f"{choice.options_used[0]} is given beside --like, whose parameters are used: leave one"
+            " of them out"
         )
     from discreet.models.storage.save_load import load
 
@@ -152,13 +183,17 @@ def _show(found: Audit, out: Output) -> None:
 
 
 def _keep_ledgers(model: Any, to: str | None, out: Output) -> None:
-    """Where an audit on people ends early, the ledger of what it had released is written beside the result."""
+    """Where an audit on people ends early, the ledger of what it had released is written beside
+    the result.
+    """
     if to is None:
         return
     for at, ledger in enumerate(model.earlier_ledgers_):
         file = Path(to).with_suffix(f".unfinished-{at}.ledger.json")
         ledger.save(file)
-        out.note(f"the audit had released something, which counts like any other; its ledger is {file}")
+        out.note(
+            f"the audit had released something, which counts like any other; its ledger is {file}"
+        )
 
 
 def _check_file(file: str | None) -> None:
@@ -171,4 +206,6 @@ def _check_file(file: str | None) -> None:
 
 def _check_plot(plot: str | None) -> None:
     if plot is not None and Path(plot).suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ConfigError(f"plots are written as .png, .pdf or .svg, and {plot!r} ends in none of them")
+        raise ConfigError(
+            f"plots are written as .png, .pdf or .svg, and {plot!r} ends in none of them"
+        )

@@ -1,4 +1,6 @@
-"""The picture of an audit: what each release lost, how the log-likelihood ratio scatters, and what one run shows."""
+"""The picture of an audit: what each release lost, how the log-likelihood ratio scatters, and
+what one run shows.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,31 @@ def draw_audit(found: Audit, file: Path) -> None:
 
     from discreet.data.download import atomic_write
 
-    panels = {"transcript": _transcript, "noise": _noise, "one run": _one_run, "scores": _transcript}
+    panels = {
+        "transcript": _transcript,
+        "noise": _noise,
+        "one run": _one_run,
+        "scores": _transcript,
+    }
     panels["tuning"] = _transcript
     figure = Figure(figsize=(4.4 * len(found.levels) + 0.6, 4.8), dpi=150, facecolor=PAPER)
     axes = figure.subplots(1, len(found.levels), squeeze=False)[0]
-    figure.subplots_adjust(left=0.11 / len(found.levels) + 0.05, right=0.98, top=0.7, bottom=0.14, wspace=0.42)
+    figure.subplots_adjust(
+        left=0.11 / len(found.levels) + 0.05, right=0.98, top=0.7, bottom=0.14, wspace=0.42
+    )
     for axis, level in zip(axes, found.levels, strict=True):
         panels[level.name](axis, level)
     claim = f"ε = {found.claim.epsilon:.4g} at δ = {found.claim.delta:g}"
     word = "refuted" if found.refuted else "not refuted"
     color = WRONG if found.refuted else INK
-    figure.text(0.03, 0.925, f"Audit: the claim of {claim} is {word}", fontsize=14, weight="bold", color=color)
+    figure.text(
+        0.03,
+        0.925,
+        f"Audit: the claim of {claim} is {word}",
+        fontsize=14,
+        weight="bold",
+        color=color,
+    )
     what = found.model if len(found.model) < 110 else found.model[:107] + "…"
     figure.text(0.03, 0.87, f"{what}, on {found.data}", fontsize=9, color=INK, alpha=0.7)
     with atomic_write(file) as aside:
@@ -65,19 +81,37 @@ def _noise(axis: Any, level: Level) -> None:
     import numpy as np
 
     mu = float(level.details["mu"])
-    both = [("with the canary", level.details["with"], +1), ("without", level.details["without"], -1)]
+    both = [
+        ("with the canary", level.details["with"], +1),
+        ("without", level.details["without"], -1),
+    ]
     title(axis, "Noise", "log-likelihood ratio of the two worlds, and its law")
     plain(axis)
     if not math.isfinite(mu) or mu <= 0:
-        axis.text(0.5, 0.5, "nothing could be measured", ha="center", transform=axis.transAxes, color=INK)
+        axis.text(
+            0.5, 0.5, "nothing could be measured", ha="center", transform=axis.transAxes, color=INK
+        )
         return
     x = np.linspace(-mu * mu / 2 - 4 * mu, mu * mu / 2 + 4 * mu, 300)
     for at, (name, values, sign) in enumerate(both):
         color = COLORS[(0, 2)[at]]
-        axis.plot(x, np.exp(-((x / mu - sign * mu / 2) ** 2) / 2) / (mu * math.sqrt(2 * math.pi)), color=color, lw=2)
+        axis.plot(
+            x,
+            np.exp(-((x / mu - sign * mu / 2) ** 2) / 2) / (mu * math.sqrt(2 * math.pi)),
+            color=color,
+            lw=2,
+        )
         if values:
             bins = np.linspace(x[0], x[-1], 8 + round(math.sqrt(len(values))))
-            axis.hist(np.clip(values, x[0], x[-1]), bins, density=True, color=color, alpha=0.35, label=name, zorder=2)
+            axis.hist(
+                np.clip(values, x[0], x[-1]),
+                bins,
+                density=True,
+                color=color,
+                alpha=0.35,
+                label=name,
+                zorder=2,
+            )
     axis.set_xlabel("ℓ", fontsize=9, color=INK)
     axis.set_yticks([])
     axis.legend(fontsize=8, frameon=False, labelcolor=INK, loc="upper right")
@@ -106,6 +140,10 @@ def _one_run(axis: Any, level: Level) -> None:
     axis.set_ylim(0, 1.18 * max(level.claimed, *(value for _, value in rows)))
     axis.set_ylabel("ε", fontsize=9, color=INK)
     right, made = level.details["right"], level.details["guesses"]
-    title(axis, "One run", f"ε at least ({level.details['confidence']:.0%}): {right} of {made} guesses right")
+    title(
+        axis,
+        "One run",
+        f"ε at least ({level.details['confidence']:.0%}): {right} of {made} guesses right",
+    )
     plain(axis)
     axis.spines["bottom"].set_color(FAINT)

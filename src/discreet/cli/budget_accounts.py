@@ -1,4 +1,6 @@
-"""``discreet budget open | show | log | verify | backup``: accounts that last longer than one training."""
+"""``discreet budget open | show | log | verify | backup``: accounts that last longer than one
+training.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def run(
 ) -> None:
     """One of the verbs on a store; options that would do nothing are refused."""
     if where is None:
-        raise ConfigError(f"say which store: discreet budget {verb} people.sqlite{':customers' * (verb == 'open')}")
+        raise ConfigError(
+            f"say which store: discreet budget {verb}"
+            f" people.sqlite{':customers' * (verb == 'open')}"
+        )
     used = [name for name, value in others.items() if value is not None]
     given = [name.replace("--set ", "--") for name in choice.options_used]
     allowed = [f"--{name}" for name in _OF_AN_ACCOUNT] if verb == "open" else []
@@ -90,7 +95,9 @@ def _open(where: str, choice: ModelOptions, note: str, out: Output) -> None:
     account = store.open(name, choice.epsilon, delta, choice.neighboring or "add-remove", note)
     balance = account.balance
     out.say(f"Opened the account {name!r} in {store.path}: {_promise(balance)}", style="bold")
-    out.say("Its total cannot be changed, and nothing is ever given back but what was never looked at.")
+    out.say(
+        "Its total cannot be changed, and nothing is ever given back but what was never looked at."
+    )
     out.next_steps([f"discreet train ratings.csv --epsilon 1 --out model/ --account {where}"])
     out.result({"command": "budget open", "store": str(store.path), "account": balance.to_dict()})
 
@@ -103,7 +110,8 @@ def _show(where: str, out: Output) -> None:
         out.say(f"{balance.account}: {_promise(balance)}", style="bold")
         if balance.broken:
             out.say(
-                "NOT PRIVATE: something left without noise, so that nothing is promised any more.", style="bold red"
+                "NOT PRIVATE: something left without noise, so that nothing is promised any more.",
+                style="bold red",
             )
         rows = [
             ["spent", f"{balance.spent:.6g}", f"{balance.spent / balance.limit:.1%}"],
@@ -112,10 +120,16 @@ def _show(where: str, out: Output) -> None:
         ]
         out.table(["", "μ²", "of all"], rows)
         out.say(
-            f"{format_count(balance.trainings, 'training')} settled, {balance.unsettled} under way or dead, together "
-            f"ε = {_number(balance.epsilon_spent)}; {room(balance)}"
+            f"{format_count(balance.trainings, 'training')} settled, {balance.unsettled} under way"
+            f" or dead, together ε = {_number(balance.epsilon_spent)}; {room(balance)}"
         )
-    out.result({"command": "budget show", "store": str(store.path), "accounts": [b.to_dict() for b in balances]})
+    out.result(
+        {
+            "command": "budget show",
+            "store": str(store.path),
+            "accounts": [b.to_dict() for b in balances],
+        }
+    )
 
 
 def _log(where: str, out: Output) -> None:
@@ -137,21 +151,35 @@ def _log(where: str, out: Output) -> None:
         for r in records
     ]
     out.table(
-        ["no.", "time", "account", "record", "reservation", "μ²", "what", "hash"], rows, flush_left=(1, 2, 3, 4, 6)
+        ["no.", "time", "account", "record", "reservation", "μ²", "what", "hash"],
+        rows,
+        flush_left=(1, 2, 3, 4, 6),
     )
-    out.result({"command": "budget log", "store": str(store.path), "records": [r.to_dict() for r in records]})
+    out.result(
+        {
+            "command": "budget log",
+            "store": str(store.path),
+            "records": [r.to_dict() for r in records],
+        }
+    )
 
 
 def _backup(where: str, to: str | None, out: Output) -> None:
     store, name = _store(where)
     if name is not None:
-        raise ConfigError(f"A backup is of the whole file. Write budget backup {store.path} --out copy.sqlite.")
+        raise ConfigError(
+            f"A backup is of the whole file. Write budget backup {store.path} --out copy.sqlite."
+        )
     if to is None:
-        raise ConfigError(f"Name a new file for the backup: budget backup {store.path} --out copy.sqlite")
+        raise ConfigError(
+            f"Name a new file for the backup: budget backup {store.path} --out copy.sqlite"
+        )
     found = store.backup(to)
     out.say(f"Wrote {to}: {format_count(found.records, 'record')}, verified", style="bold green")
     out.say(f"The hash of its last record, for budget verify --head: {found.head}")
-    out.result({"command": "budget backup", "store": str(store.path), "out": to, "head": found.head})
+    out.result(
+        {"command": "budget backup", "store": str(store.path), "out": to, "head": found.head}
+    )
 
 
 def check_folder(account: Account, folder: str) -> None:
@@ -169,7 +197,9 @@ def _head_in(folder: str) -> Head:
 
     found = read_contents(folder, mapped=MAPPED).account_head
     if found is None:
-        raise DataError(f"{folder} was not charged to an account. Give a model that was trained with --account.")
+        raise DataError(
+            f"{folder} was not charged to an account. Give a model that was trained with --account."
+        )
     return found
 
 
@@ -188,14 +218,19 @@ def _verify(where: str, head: str | None, folder: str | None, out: Output) -> No
     if folder is not None:
         out.say(f"The training of {folder} is in it.")
     out.say(f"Keep this hash elsewhere, and give it to --head next time: {found.head}")
-    facts = {"records": found.records, "ledgers": found.ledgers, "accounts": list(found.accounts), "head": found.head}
+    facts = {
+        "records": found.records,
+        "ledgers": found.ledgers,
+        "accounts": list(found.accounts),
+        "head": found.head,
+    }
     out.result({"command": "budget verify", "store": str(store.path), **facts})
 
 
 def _promise(balance: Balance) -> str:
     return (
-        f"ε = {balance.epsilon:g} at δ = {balance.delta:g} (+ {balance.allowance:.1g} for sampling) in all, "
-        f"{balance.neighboring}, μ² ≤ {balance.limit:.6g}"
+        f"ε = {balance.epsilon:g} at δ = {balance.delta:g} (+ {balance.allowance:.1g} for sampling)"
+        f" in all, {balance.neighboring}, μ² ≤ {balance.limit:.6g}"
     )
 
 

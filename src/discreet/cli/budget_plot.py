@@ -1,4 +1,6 @@
-"""The picture of a budget: ε over δ, the noise that another ε would take, and what the budget is spent on."""
+"""The picture of a budget: ε over δ, the noise that another ε would take, and what the budget
+is spent on.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ def draw_budget(bill: Bill, independent: dict[str, Any] | None, file: Path) -> N
     _shares(axes[2], bill)
     title(axes[0], "ε over δ", "what the same releases cost at another δ")
     title(axes[1], "Noise over ε", "all noise, relative to that of this budget")
-    title(axes[2], "What the budget is spent on", "share of the budget, and standard deviation of the noise")
+    title(
+        axes[2],
+        "What the budget is spent on",
+        "share of the budget, and standard deviation of the noise",
+    )
     promise = f"ε = {bill.epsilon:.4g} at δ = {bill.delta:g}, {RELATION[bill.neighboring]}"
     figure.text(0.055, 0.925, f"Privacy budget: {promise}", fontsize=15, weight="bold", color=INK)
     what = bill.of if len(bill.of) < 150 else bill.of[:147] + "…"
@@ -46,7 +52,15 @@ def _curve(axis: Any, bill: Bill, independent: dict[str, Any] | None) -> None:
     lines = (("rdp", "the papers' conversion", SECOND, "--"), ("gdp", "exact", COLORS[0], "-"))
     for accountant, name, color, style in lines:
         points = curve(bill, deltas, accountant)
-        axis.plot(deltas, [p["epsilon"] for p in points], style, color=color, linewidth=2.2, zorder=3, label=name)
+        axis.plot(
+            deltas,
+            [p["epsilon"] for p in points],
+            style,
+            color=color,
+            linewidth=2.2,
+            zorder=3,
+            label=name,
+        )
     shade = SECOND if bill.accountant == "rdp" else COLORS[0]
     axis.plot([bill.delta], [bill.epsilon], "o", color=shade, markersize=8, zorder=5)
     if independent is not None:
@@ -74,7 +88,14 @@ def _curve(axis: Any, bill: Bill, independent: dict[str, Any] | None) -> None:
     axis.set_ylim(bottom=0)
     axis.set_xlabel("δ, the probability of failure", fontsize=9, color=INK)
     plain(axis)
-    axis.legend(loc="lower right", fontsize=9, labelcolor=INK, facecolor=PAPER, edgecolor="none", framealpha=1)
+    axis.legend(
+        loc="lower right",
+        fontsize=9,
+        labelcolor=INK,
+        facecolor=PAPER,
+        edgecolor="none",
+        framealpha=1,
+    )
 
 
 def _noise(axis: Any, bill: Bill) -> None:
@@ -89,7 +110,14 @@ def _noise(axis: Any, bill: Bill) -> None:
     for times in (0.25, 0.5, 1.0, 2.0, 4.0):
         epsilon = times * bill.epsilon
         factor = noise_factor(bill, epsilon, accounting)
-        axis.plot([epsilon], [factor], "o", color=COLORS[0] if times != 0.5 else SECOND, markersize=7, zorder=4)
+        axis.plot(
+            [epsilon],
+            [factor],
+            "o",
+            color=COLORS[0] if times != 0.5 else SECOND,
+            markersize=7,
+            zorder=4,
+        )
         axis.annotate(
             f"{factor:.2f}×",
             (epsilon, factor),

@@ -31,7 +31,17 @@ _DATA_SET = "Reading a data set"
 _CHOOSING = "Choosing ratings"
 
 _FILE_ONLY = (
-    *("user", "item", "rating", "timestamp", "separator", "header", "duplicates", "items", "unknown_items"),
+    *(
+        "user",
+        "item",
+        "rating",
+        "timestamp",
+        "separator",
+        "header",
+        "duplicates",
+        "items",
+        "unknown_items",
+    ),
     "trust_user_column",
     "normalize_ids",
 )
@@ -47,15 +57,21 @@ def _option(help: str, *names: str, panel: str = _READING, **rest: Any) -> Any:
 class ColumnOptions:
     """How a file of ratings is written."""
 
-    user: Annotated[str | None, _option("User column: its name, or its position counted from 0.", metavar="COLUMN")] = (
-        None
-    )
+    user: Annotated[
+        str | None,
+        _option("User column: its name, or its position counted from 0.", metavar="COLUMN"),
+    ] = None
     item: Annotated[str | None, _option("Item column.", metavar="COLUMN")] = None
-    rating: Annotated[str | None, _option("Rating column; 'none' to ignore ratings.", metavar="COLUMN")] = None
-    timestamp: Annotated[str | None, _option("Timestamp column; 'none' to ignore times.", metavar="COLUMN")] = None
+    rating: Annotated[
+        str | None, _option("Rating column; 'none' to ignore ratings.", metavar="COLUMN")
+    ] = None
+    timestamp: Annotated[
+        str | None, _option("Timestamp column; 'none' to ignore times.", metavar="COLUMN")
+    ] = None
     separator: Annotated[str | None, _option("Column separator of a text file.")] = None
     header: Annotated[
-        bool | None, _option("Whether a text file begins with a line of column names.", "--header/--no-header")
+        bool | None,
+        _option("Whether a text file begins with a line of column names.", "--header/--no-header"),
     ] = None
     duplicates: Annotated[
         Literal["last", "mean", "error"] | None,
@@ -103,7 +119,8 @@ class DataOptions(ColumnOptions):
     """Ratings from a file or a data set, and which of them."""
 
     items: Annotated[
-        str | None, _option("Public item catalog: a file with an id and a title on each line.", metavar="FILE")
+        str | None,
+        _option("Public item catalog: a file with an id and a title on each line.", metavar="FILE"),
     ] = None
     unknown_items: Annotated[
         Literal["error", "drop"] | None,
@@ -111,22 +128,36 @@ class DataOptions(ColumnOptions):
     ] = None
     trust_user_column: Annotated[
         bool,
-        _option("Train a private model although the user column does not look like one.", "--trust-user-column"),
+        _option(
+            "Train a private model although the user column does not look like one.",
+            "--trust-user-column",
+        ),
     ] = False
     normalize_ids: Annotated[
         bool,
-        _option("Take user ids that differ in case, blanks or Unicode form for one user.", "--normalize-ids"),
+        _option(
+            "Take user ids that differ in case, blanks or Unicode form for one user.",
+            "--normalize-ids",
+        ),
     ] = False
-    path: Annotated[str | None, _option("Where the data set is: an archive or a folder.", panel=_DATA_SET)] = None
-    catalog: Annotated[bool, _option("Also keep items that nobody rated.", "--catalog", panel=_DATA_SET)] = False
-    scale: Annotated[
-        float | None, _option("Share of the users of a generated data set.", metavar="SHARE", panel=_DATA_SET)
+    path: Annotated[
+        str | None, _option("Where the data set is: an archive or a folder.", panel=_DATA_SET)
     ] = None
-    min_rating: Annotated[float | None, _option("Leave out ratings below this.", metavar="RATING", panel=_CHOOSING)] = (
-        None
-    )
+    catalog: Annotated[
+        bool, _option("Also keep items that nobody rated.", "--catalog", panel=_DATA_SET)
+    ] = False
+    scale: Annotated[
+        float | None,
+        _option("Share of the users of a generated data set.", metavar="SHARE", panel=_DATA_SET),
+    ] = None
+    min_rating: Annotated[
+        float | None, _option("Leave out ratings below this.", metavar="RATING", panel=_CHOOSING)
+    ] = None
     binarize: Annotated[
-        float | None, _option("Keep only ratings of at least this, each as 1.", metavar="RATING", panel=_CHOOSING)
+        float | None,
+        _option(
+            "Keep only ratings of at least this, each as 1.", metavar="RATING", panel=_CHOOSING
+        ),
     ] = None
     min_user_ratings: Annotated[
         int, _option("Leave out users with fewer ratings.", min=0, metavar="N", panel=_CHOOSING)
@@ -134,7 +165,8 @@ class DataOptions(ColumnOptions):
     min_item_ratings: Annotated[
         int,
         _option(
-            "Leave out items with fewer ratings. This looks at exact counts, so the statement warns of it.",
+            "Leave out items with fewer ratings. This looks at exact counts, so the statement warns"
+            " of it.",
             min=0,
             metavar="N",
             panel=_CHOOSING,
@@ -152,8 +184,13 @@ class DataOptions(ColumnOptions):
         with out.progress(f"Reading {_describe_data(data)}") as progress:
             ratings = self._load(data, progress)
         facts = {"data": data, **_counts(ratings), "merged": ratings.merged}
-        merged = f", {format_count(ratings.merged, 'repeated rating')} merged" if ratings.merged else ""
-        line = f"Read {_describe_data(data)}: {_sentence(ratings)}{merged} ({time.perf_counter() - start:.1f} s)"
+        merged = (
+            f", {format_count(ratings.merged, 'repeated rating')} merged" if ratings.merged else ""
+        )
+        line = (
+            f"Read {_describe_data(data)}: {_sentence(ratings)}{merged}"
+            f" ({time.perf_counter() - start:.1f} s)"
+        )
         out.say_exact(line, f"Read {_describe_data(data)}") if private else out.say(line)
         chosen = self._choose(ratings)
         if chosen is not ratings:
@@ -162,8 +199,8 @@ class DataOptions(ColumnOptions):
             out.say_exact(line, "Kept what the filters leave") if private else out.say(line)
         if chosen.n_ratings == 0:
             raise DataError(
-                f"none of the ratings of {data} is left: relax --min-rating, --binarize, --min-user-ratings or "
-                "--min-item-ratings"
+                f"none of the ratings of {data} is left: relax --min-rating, --binarize,"
+                " --min-user-ratings or --min-item-ratings"
             )
         return chosen, without_exact(facts) if private else facts
 
@@ -172,7 +209,9 @@ class DataOptions(ColumnOptions):
         for name in ("min_rating", "binarize"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
-                raise ConfigError(f"--{name.replace('_', '-')} is {value}, but must be a finite number")
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} is {value}, but must be a finite number"
+                )
         if self.unknown_items is not None and self.items is None:
             raise ConfigError("--unknown-items goes with a catalog, --items FILE")
 
@@ -181,7 +220,9 @@ class DataOptions(ColumnOptions):
         self.refuse(why, *_SET_ONLY, *_FILTERS, "normalize_ids")
 
     def refuse_choosing(self, why: str) -> None:
-        """Refuse the options that choose among ratings, or name a data set, where only a file is read as it is."""
+        """Refuse the options that choose among ratings, or name a data set, where only a file
+        is read as it is.
+        """
         self.refuse(why, "items", "unknown_items", *_SET_ONLY, *_FILTERS)
 
     def _load(self, data: str, progress: Any) -> Ratings:
@@ -191,14 +232,24 @@ class DataOptions(ColumnOptions):
         if data.lower() in names and not Path(data).is_file():
             self.refuse("is for files of your own", *_FILE_ONLY)
             return load_dataset(
-                data.lower(), self.path, scale=self.scale, catalog=self.catalog or None, progress=progress
+                data.lower(),
+                self.path,
+                scale=self.scale,
+                catalog=self.catalog or None,
+                progress=progress,
             )
         self.refuse(f"is for data sets ({', '.join(names)})", *_SET_ONLY)
         if Path(data, "model.json").is_file():
-            raise DataError(f"{data} is a saved model: give a file of ratings or the name of a data set")
+            raise DataError(
+                f"{data} is a saved model: give a file of ratings or the name of a data set"
+            )
         if data != "-" and "/" not in data and "." not in data and not Path(data).exists():
             near = difflib.get_close_matches(data.lower(), names, n=2, cutoff=0.5)
-            meant = f"did you mean {' or '.join(near)}?" if near else f"data sets are {', '.join(names)}"
+            meant = (
+                f"did you mean {' or '.join(near)}?"
+                if near
+                else f"data sets are {', '.join(names)}"
+            )
             raise DataError(f"{data!r} is neither a file nor a data set: {meant}")
         return self.read_named(data, items=self.items, unknown_items=self.unknown_items or "error")
 
@@ -217,15 +268,19 @@ class DataOptions(ColumnOptions):
         if self.min_rating is not None or self.binarize is not None:
             ratings = ratings.select_users(np.diff(ratings.indptr) > 0)
         if self.min_user_ratings or self.min_item_ratings:
-            ratings = ratings.filter(min_user_ratings=self.min_user_ratings, min_item_ratings=self.min_item_ratings)
+            ratings = ratings.filter(
+                min_user_ratings=self.min_user_ratings, min_item_ratings=self.min_item_ratings
+            )
         return ratings
 
 
 @contextmanager
 def as_file(name: str) -> Iterator[str]:
-    """A path that can be read more than once: the file itself, or a temporary copy of what comes through a pipe.
+    """A path that can be read more than once: the file itself, or a temporary copy of what comes
+    through a pipe.
 
-    The copy is readable by nobody else and is gone when the block ends. Errors speak of the pipe, not of the copy.
+    The copy is readable by nobody else and is gone when the block ends. Errors speak of the pipe,
+    not of the copy.
     """
     stream = _pipe(name)
     if stream is None:
@@ -245,7 +300,9 @@ def _pipe(name: str) -> BinaryIO | None:
     """What comes through a pipe that is open already; None if the name is not that of one."""
     if name == "-":
         if sys.stdin is None or sys.stdin.isatty():
-            raise ConfigError("- reads ratings from standard input, and nothing is piped into it: name a file")
+            raise ConfigError(
+                "- reads ratings from standard input, and nothing is piped into it: name a file"
+            )
         return open(sys.stdin.fileno(), "rb", closefd=False)
     if not name.startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
         return None
@@ -275,7 +332,9 @@ def hold_back_warnings(text: str) -> Iterator[None]:
 
 
 def column(name: str | None) -> str | int | bool | None:
-    """A column as the library wants it; a file may well have a column called "1", which then wins over position 1."""
+    """A column as the library wants it; a file may well have a column called "1", which then
+    wins over position 1.
+    """
     if name is None or not name.strip():
         return None
     if name.lower() == "none":

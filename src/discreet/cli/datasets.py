@@ -10,13 +10,23 @@ _STATE = {"embedded": "built in", "generated": "made when asked for"}
 
 @command("discreet datasets")
 def _datasets(out: Output) -> None:
-    """List the data sets that can be loaded by name, with their licenses and whether they are installed."""
+    """List the data sets that can be loaded by name, with their licenses and whether they are
+    installed.
+    """
     from discreet.data.datasets import datasets
     from discreet.data.download import cache_folder
 
     known = [entry.to_dict() for entry in datasets()]
     cells = [
-        [e["name"], f"{e['users']:,}", f"{e['items']:,}", f"{e['ratings']:,}", _state(e), e["about"]] for e in known
+        [
+            e["name"],
+            f"{e['users']:,}",
+            f"{e['items']:,}",
+            f"{e['ratings']:,}",
+            _state(e),
+            e["about"],
+        ]
+        for e in known
     ]
     out.table(["name", "users", "items", "ratings", "here?", "what"], cells, flush_left=[0, 4, 5])
     licenses: dict[str, list[str]] = {}
@@ -30,7 +40,10 @@ def _datasets(out: Output) -> None:
     for entry in known:
         if entry["place"] is not None and not entry["present"]:
             out.say(f"  {entry['url']}  ->  {entry['place']}")
-    out.say("  A file elsewhere is named with --path: discreet train ml-1m --path ml-1m.zip --epsilon 1 --out model/")
+    out.say(
+        "  A file elsewhere is named with --path: discreet train ml-1m --path ml-1m.zip --epsilon 1"
+        " --out model/"
+    )
     out.result({"command": "datasets", "cache": str(cache_folder()), "datasets": known})
 
 

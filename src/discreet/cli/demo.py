@@ -1,4 +1,6 @@
-"""``discreet demo``: everything once, on embedded data: load, train privately, measure, recommend, save, plot."""
+"""``discreet demo``: everything once, on embedded data: load, train privately, measure,
+recommend, save, plot.
+"""
 
 from __future__ import annotations
 
@@ -41,32 +43,42 @@ PAGE = "page.html"
 def demo(
     out: Output,
     to: Annotated[
-        str, typer.Option("--out", "-o", help="Folder for the model and the plot.", metavar="FOLDER")
+        str,
+        typer.Option("--out", "-o", help="Folder for the model and the plot.", metavar="FOLDER"),
     ] = "discreet-demo",
     likes: Annotated[
         str, typer.Option(help="Genres that the example user likes.", metavar="GENRES")
     ] = "Sci-Fi,Adventure",
     epsilon: Annotated[
         float | None,
-        typer.Option(help=f"The privacy budget; {EPSILON:g} by default, {QUICK_EPSILON:g} with --quick."),
+        typer.Option(
+            help=f"The privacy budget; {EPSILON:g} by default, {QUICK_EPSILON:g} with --quick."
+        ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(help="Seed of the invented people and of the initial factors.", min=0, metavar="SEED")
+        int,
+        typer.Option(
+            help="Seed of the invented people and of the initial factors.", min=0, metavar="SEED"
+        ),
     ] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Use only a fifth of the people.")] = False,
 ) -> None:
-    """Train a private recommender on invented films, measure it and use it, end to end in under a minute."""
+    """Train a private recommender on invented films, measure it and use it, end to end in under
+    a minute.
+    """
     start = time.perf_counter()
     folder = Path(to)
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{to} is a file: the demo writes a model and a plot to a folder")
-    check_out(str(folder / "model"), replace=True)  # by another demo, whose people were invented too
+    # by another demo, whose people were invented too
+    check_out(str(folder / "model"), replace=True)
     from discreet.data.cinema import GENRES, example_history
 
     genres = _genres(likes, GENRES)
     usual = QUICK_EPSILON if quick else EPSILON
     budget = usual if epsilon is None else epsilon
-    the_model(budget, seed).plan(1)  # a budget that cannot be kept is refused before anything is done
+    # a budget that cannot be kept is refused before anything is done
+    the_model(budget, seed).plan(1)
     split = _invent(seed, QUICK if quick else 1.0, out)
     model = the_model(budget, seed)
     found, curve = _measure(model, split, out)
@@ -75,7 +87,13 @@ def demo(
     history = [film for film, stars in example_history(*genres).items() if stars >= RELEVANT]
     rows = _recommend(model, history)
     _show_list(history, rows, genres, out)
-    _save(model, found, curve, f"cinema, {split.train.n_users:,} people × {split.train.n_items:,} films", folder)
+    _save(
+        model,
+        found,
+        curve,
+        f"cinema, {split.train.n_users:,} people × {split.train.n_items:,} films",
+        folder,
+    )
     seconds = time.perf_counter() - start
     steps = _next(folder / "model")
     _show_saved(folder, seconds, steps, out)
@@ -101,40 +119,62 @@ def demo(
 
 def _show_quality(found: Comparison, model: Any, out: Output) -> None:
     _heading(
-        "2. Quality: how many of the films that people turned out to love (4 stars or more) are in their top 20", out
+        "2. Quality: how many of the films that people turned out to love (4 stars or more) are in"
+        " their top 20",
+        out,
     )
     show_scores(found, out, slices=False)
     out.say(f"   What survived the noise: {model.summary_}")
-    out.say("   At predicting stars: discreet evaluate cinema --epsilon 1 --goal rating compares it in the same way.")
+    out.say(
+        "   At predicting stars: discreet evaluate cinema --epsilon 1 --goal rating compares it in"
+        " the same way."
+    )
 
 
 def _show_promise(model: Any, out: Output) -> None:
-    _heading("3. What is promised to each of these people, for everything that the model holds", out)
+    _heading(
+        "3. What is promised to each of these people, for everything that the model holds", out
+    )
     words = str(replace(model.privacy_, learned=""))
-    out.say(textwrap.fill(words, WIDTH, initial_indent="   ", subsequent_indent="   "), style="green")
+    out.say(
+        textwrap.fill(words, WIDTH, initial_indent="   ", subsequent_indent="   "), style="green"
+    )
 
 
-def _show_list(history: list[str], rows: list[dict[str, Any]], genres: list[str], out: Output) -> None:
+def _show_list(
+    history: list[str], rows: list[dict[str, Any]], genres: list[str], out: Output
+) -> None:
     from discreet.data.cinema import films
 
     labels = {film.id: film.label for film in films()}
     _heading(f"4. Ten recommendations for somebody who likes {' and '.join(genres)}", out)
     out.table(["liked"], [[labels[item]] for item in history])
     out.table(
-        ["", "recommended", "score"], [[str(r["rank"]), r["title"], f"{r['score']:.2f}"] for r in rows], flush_left=[1]
+        ["", "recommended", "score"],
+        [[str(r["rank"]), r["title"], f"{r['score']:.2f}"] for r in rows],
+        flush_left=[1],
     )
     matching = [film.id for film in films() if set(film.genres) & set(genres)]
     hits = sum(row["item_id"] in matching for row in rows)
     share = len(matching) / len(films())
-    out.say(f"   {hits} of these {len(rows)} are {' or '.join(genres)} films; of all films {share:.0%} are.")
+    out.say(
+        f"   {hits} of these {len(rows)} are {' or '.join(genres)} films; of all films {share:.0%}"
+        " are."
+    )
 
 
 def _show_saved(folder: Path, seconds: float, steps: list[str], out: Output) -> None:
     page = folder / PAGE
     _heading("5. Saved", out)
-    out.say(f"   {folder / 'model'}  the private model: noisy item factors, the ledger of what was released, a card")
+    out.say(
+        f"   {folder / 'model'}  the private model: noisy item factors, the ledger of what was"
+        " released, a card"
+    )
     out.say(f"   {folder / PLOT}  the scores above, and what other budgets would give")
-    out.say(f"   {page}  a page that recommends in your browser: nothing you enter can leave your device")
+    out.say(
+        f"   {page}  a page that recommends in your browser: nothing you enter can leave your"
+        " device"
+    )
     out.say(f"   All this took {seconds:.0f} seconds.")
     _heading(f"Open the page, and choose a few films:  {page.resolve().as_uri()}", out)
     out.say()
@@ -150,7 +190,9 @@ def _heading(text: str, out: Output) -> None:
 
 
 def _invent(seed: int, share: float, out: Output) -> Split:
-    """The people and their ratings, split; what training needs is compiled on a few of them, so that it can be told."""
+    """The people and their ratings, split; what training needs is compiled on a few of them, so
+    that it can be told.
+    """
     from discreet.data.cinema import make_cinema
     from discreet.data.splits import random_ratings
 
@@ -158,8 +200,8 @@ def _invent(seed: int, share: float, out: Output) -> Split:
         ratings = make_cinema(seed, share)
     out.say("1. Data", style="bold")
     out.say(
-        f"   cinema: {ratings.n_users:,} invented people gave {ratings.n_ratings:,} ratings to {ratings.n_items:,} "
-        "invented films"
+        f"   cinema: {ratings.n_users:,} invented people gave {ratings.n_ratings:,} ratings to"
+        f" {ratings.n_items:,} invented films"
     )
     out.say("   split at random: 80 % to learn from, 10 % to choose settings by, 10 % to test on")
     with out.progress("Compiling, on the first run only"):
@@ -185,7 +227,8 @@ def _reference(seed: int) -> Any:
 def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[float, float]]:
     """Scores of the model and of what it is compared with, and recall over the budget.
 
-    Further trainings are further releases. Nobody here is real; with real people, each would have to be paid for.
+    Further trainings are further releases. Nobody here is real; with real people, each would have
+    to be paid for.
     """
     from discreet.evaluation.comparison import compare
     from discreet.evaluation.evaluator import evaluate
@@ -200,7 +243,9 @@ def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[fl
     }
     models = {name: lambda seed, m=m: m for name, m in named.items()}
     with out.progress("Training and measuring") as progress:
-        found = compare(models, [split], 1, METRICS, relevant=RELEVANT, slices="ratings", progress=progress)
+        found = compare(
+            models, [split], 1, METRICS, relevant=RELEVANT, slices="ratings", progress=progress
+        )
         curve = {model.epsilon: found.rows[0].scores[METRICS[0]].mean}
         for epsilon in CURVE:
             if epsilon not in curve:
@@ -218,8 +263,12 @@ def _recommend(model: Any, history: list[str]) -> list[dict[str, Any]]:
     return rank_items(ItemLookup(model), *model.recommend(history, 10))
 
 
-def _save(model: Any, found: Comparison, curve: dict[float, float], what: str, folder: Path) -> None:
-    """Model, plot and page. The picture is drawn first, so that an interruption in the middle leaves nothing behind."""
+def _save(
+    model: Any, found: Comparison, curve: dict[float, float], what: str, folder: Path
+) -> None:
+    """Model, plot and page. The picture is drawn first, so that an interruption in the middle
+    leaves nothing behind.
+    """
     from discreet.cli.evaluation_plot import draw_demo
     from discreet.data.download import atomic_write
     from discreet.models.storage.load_scorer import open_model
@@ -228,7 +277,9 @@ def _save(model: Any, found: Comparison, curve: dict[float, float], what: str, f
     model.save(folder / "model", replace=True)
     with atomic_write(folder / PLOT) as aside:
         aside.write_bytes(picture)
-    write_web(open_model(folder / "model"), folder / PAGE, "Invented films, recommended on your device")
+    write_web(
+        open_model(folder / "model"), folder / PAGE, "Invented films, recommended on your device"
+    )
 
 
 def _genres(likes: str, known: tuple[str, ...]) -> list[str]:

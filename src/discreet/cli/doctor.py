@@ -1,4 +1,6 @@
-"""``discreet doctor``: what this installation has, how fast it starts, and whether it computes the right numbers."""
+"""``discreet doctor``: what this installation has, how fast it starts, and whether it computes
+the right numbers.
+"""
 
 from __future__ import annotations
 
@@ -47,14 +49,18 @@ TOLERANCE = {"float32": 2e-3, "float64": 1e-8}
 def doctor(
     out: Output,
     warm: Annotated[
-        bool, typer.Option("--warm", help="Compile what the default models need, and check nothing: for images.")
+        bool,
+        typer.Option(
+            "--warm", help="Compile what the default models need, and check nothing: for images."
+        ),
     ] = False,
 ) -> None:
-    """Check this installation: versions, processor, threads, folders, and every kernel against its plain twin.
+    """Check this installation: versions, processor, threads, folders, and every kernel against its
+    plain twin.
 
-    The exit code is 1 if something is wrong. What is only worth knowing, such as a folder that cannot be written,
-    is a note. With --warm the code for training, evaluating and recommending is compiled and kept, so that nobody
-    waits for it later on a processor like this one.
+    The exit code is 1 if something is wrong. What is only worth knowing, such as a folder that
+    cannot be written, is a note. With --warm the code for training, evaluating and recommending is
+    compiled and kept, so that nobody waits for it later on a processor like this one.
     """
     if warm:
         _warm(out)
@@ -76,16 +82,21 @@ def doctor(
                 found[name] = check()
                 problems += found[name].pop("problems", [])
                 notes += found[name].pop("notes", [])
-            except Exception as error:  # a broken installation can fail in any way, and the rest is still of interest
+            except Exception as error:
+                # a broken installation can fail in any way, and the rest is still of interest
                 problems.append(f"{name}: {type(error).__name__}: {error}")
     _show(found, problems, notes, out)
-    out.result({"command": "doctor", "ok": not problems, "problems": problems, "notes": notes, **found})
+    out.result(
+        {"command": "doctor", "ok": not problems, "problems": problems, "notes": notes, **found}
+    )
     if problems:
         raise typer.Exit(1)
 
 
 def _warm(out: Output) -> None:
-    """Train, evaluate and recommend on a few invented people, and tell what was compiled on the way."""
+    """Train, evaluate and recommend on a few invented people, and tell what was compiled on the
+    way.
+    """
     from discreet.cli.warm_up import warm_up
 
     names: list[str] = []
@@ -96,9 +107,21 @@ def _warm(out: Output) -> None:
     place = _folders()
     for note in place["notes"]:
         out.note(note)
-    where = f"kept in {place['compiled']}" if place["compiled"] else "not kept: no folder can be written"
+    where = (
+        f"kept in {place['compiled']}"
+        if place["compiled"]
+        else "not kept: no folder can be written"
+    )
     out.say(f"Compiled {len(names)} functions in {seconds:.1f} s, {where}")
-    out.result({"command": "doctor", "warm": True, "compiled": names, "seconds": seconds, "folder": place["compiled"]})
+    out.result(
+        {
+            "command": "doctor",
+            "warm": True,
+            "compiled": names,
+            "seconds": seconds,
+            "folder": place["compiled"],
+        }
+    )
 
 
 def _versions() -> dict[str, Any]:
@@ -108,7 +131,11 @@ def _versions() -> dict[str, Any]:
         else [f"Python {platform.python_version()} is not one of 3.11, 3.12 and 3.13"]
     )
     required = {name: _version(name) for name in REQUIRED}
-    problems += [f"{name} is not installed: pip install {name}" for name, there in required.items() if there is None]
+    problems += [
+        f"{name} is not installed: pip install {name}"
+        for name, there in required.items()
+        if there is None
+    ]
     extras = {extra: {name: _version(name) for name in names} for extra, names in EXTRAS.items()}
     return {
         "discreet": discreet.__version__,
@@ -157,7 +184,10 @@ def _folders() -> dict[str, Any]:
         notes.append(str(error))
     compiled = solve_one.stats.cache_path  # None where there is no folder for it
     if data is not None and not _writable(Path(data)):
-        notes.append(f"the folder for data sets, {data}, cannot be written: set DISCREET_CACHE to download any")
+        notes.append(
+            f"the folder for data sets, {data}, cannot be written: set DISCREET_CACHE to"
+            " download any"
+        )
     if compiled is None or not _writable(Path(compiled)):
         notes.append(
             "compiled code cannot be kept, so every start compiles again: "
@@ -188,7 +218,9 @@ def _kernels() -> dict[str, Any]:
         rng = np.random.default_rng(0)
         counts = rng.integers(0, 60, 50)
         indptr = np.concatenate([[0], np.cumsum(counts)])
-        indices = np.concatenate([np.sort(rng.choice(90, c, replace=False)) for c in counts]).astype(np.int32)
+        indices = np.concatenate(
+            [np.sort(rng.choice(90, c, replace=False)) for c in counts]
+        ).astype(np.int32)
         values, Y = (rng.standard_normal(shape).astype(dtype) for shape in (len(indices), (90, 13)))
         ridge = np.full(50, 2.0)
         start = time.perf_counter()
@@ -211,7 +243,8 @@ def _kernels() -> dict[str, Any]:
             "top_k": (top_k(X, Y, Y[:, 0], 7)[1], top_k_numpy(X, Y, Y[:, 0], 7)[1]),
         }
         for name, (ours, twin) in pairs.items():
-            allowed = TOLERANCE["float32" if name == "top_k" else dtype]  # rankings are always in single precision
+            # rankings are always in single precision
+            allowed = TOLERANCE["float32" if name == "top_k" else dtype]
             error = float(np.abs(ours - twin).max() / np.abs(twin).max())
             checks.append({"kernel": name, "dtype": dtype, "error": error, "ok": error <= allowed})
     problems = [
@@ -236,7 +269,10 @@ def _model() -> dict[str, Any]:
         model.save(Path(folder, "model"))
         again = load(Path(folder, "model"))
     history = example_history()
-    same = all(np.array_equal(a, b) for a, b in zip(model.recommend(history), again.recommend(history), strict=True))
+    same = all(
+        np.array_equal(a, b)
+        for a, b in zip(model.recommend(history), again.recommend(history), strict=True)
+    )
     problems = [] if same else ["a saved model recommends other items when loaded"]
     return {"same_after_loading": same, "problems": problems}
 
@@ -244,15 +280,25 @@ def _model() -> dict[str, Any]:
 def _show(found: dict[str, Any], problems: list[str], notes: list[str], out: Output) -> None:
     if "versions" in found:
         versions = found["versions"]
-        out.say(f"discreet {versions['discreet']}, Python {versions['python']}, {versions['platform']}", style="bold")
-        needed = ", ".join(f"{name} {version or 'MISSING'}" for name, version in versions["required"].items())
+        out.say(
+            f"discreet {versions['discreet']}, Python {versions['python']}, {versions['platform']}",
+            style="bold",
+        )
+        needed = ", ".join(
+            f"{name} {version or 'MISSING'}" for name, version in versions["required"].items()
+        )
         out.say(f"Packages:  {needed}")
         for extra, packages in versions["extras"].items():
-            there = ", ".join(f"{name} {version or 'not installed'}" for name, version in packages.items())
+            there = ", ".join(
+                f"{name} {version or 'not installed'}" for name, version in packages.items()
+            )
             out.say(f"Extra {extra}:  {there}")
     if "processor" in found:
         p = found["processor"]
-        out.say(f"Processor:  {p['name']} ({p['machine']}; {', '.join(p['features']) or 'no vector extensions known'})")
+        out.say(
+            f"Processor:  {p['name']} ({p['machine']};"
+            f" {', '.join(p['features']) or 'no vector extensions known'})"
+        )
         out.say(f"Kernels:  {p['kernels']};  threads: {p['threads']} of {p['cores']} cores")
     if "folders" in found:
         out.say(f"Data sets in:  {found['folders']['data'] or 'no folder'}")
@@ -265,7 +311,9 @@ def _show(found: dict[str, Any], problems: list[str], notes: list[str], out: Out
         out.say()
         title = "Kernels against their numpy twins"
         out.table(["kernel", "type", "off by", ""], rows, title=title, flush_left=[0, 1, 3])
-        times = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in found["kernels"]["seconds"].items())
+        times = ", ".join(
+            f"{name} {seconds:.2f} s" for name, seconds in found["kernels"]["seconds"].items()
+        )
         out.say(f"Times:  {times}")
     if found.get("model", {}).get("same_after_loading"):
         out.say("A model was trained, saved and loaded, and recommends the same.")

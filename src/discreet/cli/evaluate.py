@@ -1,4 +1,6 @@
-"""``discreet evaluate``: how good a model is on what it has not seen, beside what can be had without it."""
+"""``discreet evaluate``: how good a model is on what it has not seen, beside what can be had
+without it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
     from discreet.data.splits import Split
     from discreet.evaluation.comparison import Comparison, Score
 
-DEFAULT_METRICS = {"explicit": "rmse,recall@20,ndcg@100", "implicit": "recall@20,recall@50,ndcg@100"}
+DEFAULT_METRICS = {
+    "explicit": "rmse,recall@20,ndcg@100",
+    "implicit": "recall@20,recall@50,ndcg@100",
+}
 BASELINES = ("bias", "popularity")
 HEAD_TO_TAIL = ("1 (head)", "2", "3", "4", "5 (tail)")
 
@@ -40,7 +45,10 @@ HEAD_TO_TAIL = ("1 (head)", "2", "3", "4", "5 (tail)")
 )
 def evaluate(
     what: Annotated[
-        str, typer.Argument(help="File of ratings, name of a data set, or folder of a saved model.", metavar="DATA")
+        str,
+        typer.Argument(
+            help="File of ratings, name of a data set, or folder of a saved model.", metavar="DATA"
+        ),
     ],
     protocol: SplitOptions,
     choice: ModelOptions,
@@ -49,38 +57,58 @@ def evaluate(
     out: Output,
     metrics: Annotated[
         str | None,
-        typer.Option(help="Comma-separated names: rmse, mae, recall@20, ndcg@100, precision@10, map@10, mrr, ..."),
+        typer.Option(
+            help=(
+                "Comma-separated names: rmse, mae, recall@20, ndcg@100, precision@10, map@10,"
+                " mrr, ..."
+            )
+        ),
     ] = None,
     relevant: Annotated[
         float | None,
-        typer.Option(help="Lowest held-out rating that counts as relevant in ranking metrics.", metavar="RATING"),
+        typer.Option(
+            help="Lowest held-out rating that counts as relevant in ranking metrics.",
+            metavar="RATING",
+        ),
     ] = None,
     part: Annotated[
-        Literal["test", "valid"], typer.Option(help="Which part to measure on; use valid to choose parameters.")
+        Literal["test", "valid"],
+        typer.Option(help="Which part to measure on; use valid to choose parameters."),
     ] = "test",
-    slices: Annotated[bool, typer.Option("--slices", help="Also break the scores down by item popularity.")] = False,
+    slices: Annotated[
+        bool, typer.Option("--slices", help="Also break the scores down by item popularity.")
+    ] = False,
     baselines: Annotated[
-        bool, typer.Option("--baselines/--no-baselines", help="Also measure Popularity and Bias, for comparison.")
+        bool,
+        typer.Option(
+            "--baselines/--no-baselines", help="Also measure Popularity and Bias, for comparison."
+        ),
     ] = True,
     known: Annotated[
-        str | None, typer.Option(help="For a saved model: file with the users' histories.", metavar="FILE")
+        str | None,
+        typer.Option(help="For a saved model: file with the users' histories.", metavar="FILE"),
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="For a saved model: file with the ratings to predict.", metavar="FILE")
+        str | None,
+        typer.Option(help="For a saved model: file with the ratings to predict.", metavar="FILE"),
     ] = None,
     skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="For a saved model: leave out ratings of items it does not know.")
+        bool,
+        typer.Option(
+            "--skip-unknown", help="For a saved model: leave out ratings of items it does not know."
+        ),
     ] = False,
 ) -> None:
     """Measure a model on ratings that it has not seen.
 
-    Given ratings, hold some out, train on the rest, and measure the model beside baselines, over several seeds or folds
-    if you like. Given a saved model, measure it on the ratings in --target; --known holds the same users' histories.
+    Given ratings, hold some out, train on the rest, and measure the model beside baselines, over
+    several seeds or folds if you like. Given a saved model, measure it on the ratings in --target;
+    --known holds the same users' histories.
 
-    Scores are exact statistics of people's ratings: a look at them that no model's ε pays for. With --score-epsilon
-    they are released with noise, intervals and a ledger instead, from a split by person unless another one is named,
-    and without baselines, each of which would be one more look. What counts as relevant must be
-    public then: give --relevant, or train with --rating-range.
+    Scores are exact statistics of people's ratings: a look at them that no model's ε pays for. With
+    --score-epsilon they are released with noise, intervals and a ledger instead, from a split by
+    person unless another one is named, and without baselines, each of which would be one more look.
+    What counts as relevant must be public then: give --relevant, or train with --rating-range.
     """
     priced = price.is_requested
     if relevant is not None and not math.isfinite(relevant):
@@ -88,11 +116,17 @@ def evaluate(
     wanted = _metrics(metrics) if metrics is not None else None
     choice.use_threads()
     if known is not None or target is not None or Path(what, "model.json").is_file():
-        given = [*choice.options_used, *protocol.options_used, *(["--part valid"] if part == "valid" else [])]
+        given = [
+            *choice.options_used,
+            *protocol.options_used,
+            *(["--part valid"] if part == "valid" else []),
+        ]
         if given:
             raise ConfigError(f"{given[0]} is for training, and {what} is trained already")
         if not baselines:
-            raise ConfigError(f"--no-baselines is for training: {what} is measured alone, without baselines")
+            raise ConfigError(
+                f"--no-baselines is for training: {what} is measured alone, without baselines"
+            )
         source.refuse_choosing(f"is for training, and {what} is trained already")
         model, split, facts = _load_saved(what, known, target, source, skip_unknown, priced, out)
         feedback = model.feedback
@@ -109,7 +143,9 @@ def evaluate(
         n = 1
     else:
         if skip_unknown:
-            raise ConfigError("--skip-unknown is for a saved model: what is trained here knows all items")
+            raise ConfigError(
+                "--skip-unknown is for a saved model: what is trained here knows all items"
+            )
         blank = choice.ready()
         feedback = blank.feedback
         protocol.check()
@@ -123,7 +159,9 @@ def evaluate(
         scale = float(ratings.values.min()), float(ratings.values.max())
         if feedback == "explicit" and scale[0] == scale[1]:
             raise nothing_to_predict(what, scale[0], blank)
-        by_stars = feedback == "explicit" or (getattr(blank, "goal", "") == "ranking" and scale[0] < scale[1])
+        by_stars = feedback == "explicit" or (
+            getattr(blank, "goal", "") == "ranking" and scale[0] < scale[1]
+        )
         relevant = _relevant(relevant, scale if by_stars else None, ratings)
         models = _makers(choice, baselines, ratings)
         splits = protocol.splits(ratings)
@@ -158,9 +196,13 @@ def _check_release(
 ) -> None:
     """Refuse what has no release, before any data are read."""
     if protocol.runs > 1 or slices:
-        raise ConfigError("--score-epsilon pays for one look: leave out --seeds, --folds and --slices")
+        raise ConfigError(
+            "--score-epsilon pays for one look: leave out --seeds, --folds and --slices"
+        )
     if protocol.split == "users" and protocol.test_users is None:
-        raise ConfigError("--split users needs --test-users here: a tenth of all users is an exact number")
+        raise ConfigError(
+            "--split users needs --test-users here: a tenth of all users is an exact number"
+        )
     price.check(model, wanted or _metrics(DEFAULT_METRICS[model.feedback]), relevant)
 
 
@@ -200,7 +242,9 @@ def _metrics(text: str) -> list[str]:
 
 
 def _check_metrics(wanted: list[str] | None, feedback: str) -> None:
-    """Refuse metrics of which none can be measured; where some can, the others are shown as dashes."""
+    """Refuse metrics of which none can be measured; where some can, the others are shown as
+    dashes.
+    """
     from discreet.evaluation.metrics import parse
 
     if feedback == "implicit" and wanted and all(parse(name).kind == "rating" for name in wanted):
@@ -210,15 +254,23 @@ def _check_metrics(wanted: list[str] | None, feedback: str) -> None:
         )
 
 
-def _relevant(given: float | None, scale: tuple[float, float] | None, ratings: Ratings) -> float | None:
-    """The lowest rating that counts as relevant: in the top quarter of the scale, or (None) all if it is implicit."""
+def _relevant(
+    given: float | None, scale: tuple[float, float] | None, ratings: Ratings
+) -> float | None:
+    """The lowest rating that counts as relevant: in the top quarter of the scale, or (None) all
+    if it is implicit.
+    """
     from discreet.evaluation.evaluator import lowest_relevant
 
     return given if given is not None or scale is None else lowest_relevant(scale, ratings)
 
 
-def _makers(choice: ModelOptions, baselines: bool, ratings: Ratings) -> dict[str, Callable[[int], Any]]:
-    """The model asked for and the baselines; the biases of ratings that are all the same say nothing."""
+def _makers(
+    choice: ModelOptions, baselines: bool, ratings: Ratings
+) -> dict[str, Callable[[int], Any]]:
+    """The model asked for and the baselines; the biases of ratings that are all the same say
+    nothing.
+    """
 
     def make(seed: int) -> Any:
         return choice.make(random_state=seed)
@@ -270,7 +322,10 @@ def _load_saved(
 
     model = load(folder)
     if known is None or target is None:
-        raise ConfigError(f"{folder} is a saved model: say with --known and --target what it is told and what to guess")
+        raise ConfigError(
+            f"{folder} is a saved model: say with --known and --target what it is told and what to"
+            " guess"
+        )
     told, _ = keep_known_items(source.read_named(known), model, known, skip or priced)
     asked, left_out = keep_known_items(source.read_named(target), model, target, skip or priced)
     if left_out and not priced:
@@ -278,8 +333,11 @@ def _load_saved(
     rows = told.user_index(asked.user_ids)
     if (rows < 0).all() and not priced:
         raise DataError(f"no user of {target} is in {known}: both must name users in the same way")
-    if len(np.unique(rows[rows >= 0])) < np.count_nonzero(rows >= 0):  # such as "7" and "7.0" of a user 7
-        raise DataError(f"two users of {target} are one user of {known}: write user ids alike in both files")
+    # such as "7" and "7.0" of a user 7
+    if len(np.unique(rows[rows >= 0])) < np.count_nonzero(rows >= 0):
+        raise DataError(
+            f"two users of {target} are one user of {known}: write user ids alike in both files"
+        )
     told = _same_users(told, rows, asked)
     split = Split(f"{target}, known {known}", 0, told, Holdout(told, asked), apart=True)
     line = f"{type(model).__name__} from {folder}"
@@ -297,7 +355,9 @@ def _load_saved(
 
 
 def _same_users(told: Ratings, rows: Any, asked: Ratings) -> Ratings:
-    """What is known of each user asked about, in their order; nothing of those who are not there."""
+    """What is known of each user asked about, in their order; nothing of those who are not
+    there.
+    """
     import numpy as np
 
     there = rows >= 0
@@ -315,7 +375,10 @@ def show(found: Comparison, out: Output, slices: bool = True) -> None:
     """Tables of the scores and, where there are any, of the popularity quintiles."""
     n = len(found.splits)
     kind = re.sub(r", fold \d+$", "", found.splits[0])
-    rows = [[row.name, *(cell(row.scores.get(m)) for m in found.metrics), f"{row.seconds:.1f} s"] for row in found.rows]
+    rows = [
+        [row.name, *(cell(row.scores.get(m)) for m in found.metrics), f"{row.seconds:.1f} s"]
+        for row in found.rows
+    ]
     runs = f", mean of {n} runs" if n > 1 else f", seed {found.seeds[0]}"
     out.say()
     out.table(["model", *found.metrics, "training"], rows, title=f"Held out: {kind}{runs}")
@@ -334,9 +397,16 @@ def show(found: Comparison, out: Output, slices: bool = True) -> None:
         spread = ", ".join(f"{m} {s.spread:.4f}" for m, s in first.scores.items())
         out.say(f"standard deviation between the runs of {first.name}: {spread}")
     if any(not row.scores.keys() <= {"rmse", "mae"} for row in found.rows):
-        what = "all held-out items" if found.relevant is None else f"held-out items rated {found.relevant:g} or more"
+        what = (
+            "all held-out items"
+            if found.relevant is None
+            else f"held-out items rated {found.relevant:g} or more"
+        )
         out.say(f"relevant in rankings: {what}")
-    out.say("Exact scores are a look at people's ratings that no ε pays for; --score-epsilon releases them with noise.")
+    out.say(
+        "Exact scores are a look at people's ratings that no ε pays for; --score-epsilon releases"
+        " them with noise."
+    )
 
 
 def cell(score: Score | None) -> str:

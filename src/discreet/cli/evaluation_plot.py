@@ -1,4 +1,6 @@
-"""The demo's picture: how good the model is beside the others, what the budget buys, and who benefits."""
+"""The demo's picture: how good the model is beside the others, what the budget buys, and who
+benefits.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ COLORS = ("#00798c", "#d1495b", "#edae49", "#9aa5b1")  # the model, then what it
 
 
 def draw_demo(found: Comparison, curve: Mapping[float, float], what: str) -> bytes:
-    """The picture as PNG: rankings, recall over the privacy budget, and recall from popular to rare items."""
+    """The picture as PNG: rankings, recall over the privacy budget, and recall from popular to
+    rare items.
+    """
     from matplotlib.figure import Figure
 
     metric = found.metrics[0]
@@ -29,8 +33,14 @@ def draw_demo(found: Comparison, curve: Mapping[float, float], what: str) -> byt
     _by_popularity(axes[2], list(found.rows), metric, colors)
     title(axes[0], "Held-out favorites found", "share of them in the top 20, higher is better")
     title(axes[1], "What privacy costs", f"{metric} over the budget ε, left is more private")
-    title(axes[2], "From popular to rare films", f"{metric} by fifths of the ratings, higher is better")
-    figure.text(0.045, 0.925, "Quality of a private recommender", fontsize=15, weight="bold", color=INK)
+    title(
+        axes[2],
+        "From popular to rare films",
+        f"{metric} by fifths of the ratings, higher is better",
+    )
+    figure.text(
+        0.045, 0.925, "Quality of a private recommender", fontsize=15, weight="bold", color=INK
+    )
     figure.text(0.985, 0.93, what, fontsize=10, color=INK, alpha=0.7, ha="right")
     handles = [axes[0].patches[at * len(found.metrics)] for at in range(len(found.rows))]
     figure.legend(
@@ -59,23 +69,50 @@ def _bars(axis: Any, rows: list[Row], metrics: list[str], colors: dict[str, str]
         values = [row.scores[m].mean for m in metrics]
         errors = [row.scores[m].stderr for m in metrics]
         axis.bar(places, values, 0.88 * width, color=colors[row.name], zorder=2)
-        axis.errorbar(places, values, errors, fmt="none", ecolor=INK, elinewidth=1, capsize=2, zorder=3)
+        axis.errorbar(
+            places, values, errors, fmt="none", ecolor=INK, elinewidth=1, capsize=2, zorder=3
+        )
         for x, y in zip(places, values, strict=True):
-            axis.text(x, y + 0.03 * highest, f"{y:.3f}", ha="center", va="bottom", fontsize=9, color=INK, zorder=4)
+            axis.text(
+                x,
+                y + 0.03 * highest,
+                f"{y:.3f}",
+                ha="center",
+                va="bottom",
+                fontsize=9,
+                color=INK,
+                zorder=4,
+            )
     axis.set_ylim(0, 1.15 * highest)
     axis.set_xticks(range(len(metrics)), metrics)
     plain(axis)
 
 
-def _over_budget(axis: Any, curve: Mapping[float, float], rows: list[Row], metric: str, colors: dict[str, str]) -> None:
+def _over_budget(
+    axis: Any, curve: Mapping[float, float], rows: list[Row], metric: str, colors: dict[str, str]
+) -> None:
     """The private model at several budgets, between two that have none."""
     model, *others = rows
-    axis.plot(list(curve), list(curve.values()), color=colors[model.name], marker="o", linewidth=2.2, zorder=3)
+    axis.plot(
+        list(curve),
+        list(curve.values()),
+        color=colors[model.name],
+        marker="o",
+        linewidth=2.2,
+        zorder=3,
+    )
     for row in others[:2]:
         level = row.scores[metric].mean
         axis.axhline(level, color=colors[row.name], linewidth=1.8, linestyle=(0, (5, 2)), zorder=2)
         axis.text(
-            max(curve), level, row.name, ha="right", va="bottom", fontsize=9, weight="bold", color=colors[row.name]
+            max(curve),
+            level,
+            row.name,
+            ha="right",
+            va="bottom",
+            fontsize=9,
+            weight="bold",
+            color=colors[row.name],
         )
     axis.set_xscale("log", base=2)
     axis.set_xticks(list(curve), [f"{epsilon:g}" for epsilon in curve])

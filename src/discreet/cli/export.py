@@ -1,4 +1,6 @@
-"""``discreet export``: a saved model as a page for browsers, as vectors for a database, or as an MLflow folder."""
+"""``discreet export``: a saved model as a page for browsers, as vectors for a database, or as
+an MLflow folder.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +24,38 @@ if TYPE_CHECKING:
 )
 def export(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
-    to: Annotated[str, typer.Argument(help="The file (--web) or the new folder (others) to write.", metavar="OUT")],
+    to: Annotated[
+        str,
+        typer.Argument(help="The file (--web) or the new folder (others) to write.", metavar="OUT"),
+    ],
     out: Output,
     web: Annotated[
-        bool, typer.Option("--web", help="One HTML file that recommends in the browser and sends nothing.")
+        bool,
+        typer.Option(
+            "--web", help="One HTML file that recommends in the browser and sends nothing."
+        ),
     ] = False,
     vectors: Annotated[
-        bool, typer.Option("--vectors", help="Item vectors and the recipe for queries, for a vector database.")
+        bool,
+        typer.Option(
+            "--vectors", help="Item vectors and the recipe for queries, for a vector database."
+        ),
     ] = False,
-    mlflow: Annotated[bool, typer.Option("--mlflow", help="A folder that MLflow loads as a pyfunc model.")] = False,
-    heading: Annotated[str | None, typer.Option(help="Heading of the page.", metavar="TEXT")] = None,
+    mlflow: Annotated[
+        bool, typer.Option("--mlflow", help="A folder that MLflow loads as a pyfunc model.")
+    ] = False,
+    heading: Annotated[
+        str | None, typer.Option(help="Heading of the page.", metavar="TEXT")
+    ] = None,
 ) -> None:
     """Hand a model over: to people's own devices, to a vector database, or to MLflow.
 
-    The page holds the item factors and computes a person's own vector on that person's device. Its content policy
-    forbids every connection, so that nothing can leave.
+    The page holds the item factors and computes a person's own vector on that person's device. Its
+    content policy forbids every connection, so that nothing can leave.
     """
-    wanted = [name for name, given in {"web": web, "vectors": vectors, "mlflow": mlflow}.items() if given]
+    wanted = [
+        name for name, given in {"web": web, "vectors": vectors, "mlflow": mlflow}.items() if given
+    ]
     if len(wanted) != 1:
         raise ConfigError("say what to export: one of --web, --vectors and --mlflow")
     if heading is not None and not web:
@@ -46,7 +63,9 @@ def export(
     from discreet.models.storage.load_scorer import open_model
 
     opened = open_model(folder)
-    written = {"web": _web, "vectors": _vectors, "mlflow": _mlflow}[wanted[0]](opened, Path(to), heading, out)
+    written = {"web": _web, "vectors": _vectors, "mlflow": _mlflow}[wanted[0]](
+        opened, Path(to), heading, out
+    )
     out.result({"command": "export", "kind": wanted[0], "out": to, **written})
 
 
@@ -62,7 +81,11 @@ def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> di
     text = web_page(opened.scorer, opened.statement, heading)
     with atomic_write(file) as aside:
         aside.write_text(text, encoding="utf-8", newline="")
-    return {"items": len(opened.scorer), "bytes": len(text.encode()), "status": opened.statement["status"]}
+    return {
+        "items": len(opened.scorer),
+        "bytes": len(text.encode()),
+        "status": opened.statement["status"],
+    }
 
 
 def _web(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> dict[str, Any]:
@@ -70,7 +93,10 @@ def _web(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> d
     size = f"{written['bytes'] / 1e6:.1f} MB"
     out.say(f"Wrote {file} ({size}): open it in a browser, from this disk or from any web server")
     if not opened.private:
-        out.note("this model was trained without privacy protection: whoever has the page has its item factors")
+        out.note(
+            "this model was trained without privacy protection: whoever has the page has its item"
+            " factors"
+        )
     return written
 
 
@@ -78,7 +104,10 @@ def _vectors(opened: OpenedModel, folder: Path, heading: str | None, out: Output
     from discreet.serve.vectors import write_vectors
 
     written = write_vectors(opened, folder)
-    out.say(f"Wrote {written['items']:,} vectors of length {written['length']} to {folder}: see {folder / 'README.md'}")
+    out.say(
+        f"Wrote {written['items']:,} vectors of length {written['length']} to {folder}: see"
+        f" {folder / 'README.md'}"
+    )
     return written
 
 

@@ -1,4 +1,6 @@
-"""What the library says, made fit for a shell: parameters become options, and nothing in it can steer a terminal."""
+"""What the library says, made fit for a shell: parameters become options, and nothing in it can
+steer a terminal.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,15 @@ from discreet.models import MODELS, model_class
 _PANEL = "Model"
 PRIVACY = "Privacy"
 _SPELLINGS = {name.lower(): name for name in MODELS}
-_PROMISE = ("epsilon", "delta", "allow_large_delta", "neighboring", "noise", "accountant", "rating_range")
+_PROMISE = (
+    "epsilon",
+    "delta",
+    "allow_large_delta",
+    "neighboring",
+    "noise",
+    "accountant",
+    "rating_range",
+)
 PRIVATE = "dpmf"
 
 
@@ -32,28 +40,31 @@ class ModelOptions:
 
     model: Annotated[
         str | None,
-        _option(f"One of {', '.join(_SPELLINGS)}; dpmf with --epsilon, als without.", metavar="NAME"),
+        _option(
+            f"One of {', '.join(_SPELLINGS)}; dpmf with --epsilon, als without.", metavar="NAME"
+        ),
     ] = None
     goal: Annotated[
         Literal["ranking", "rating"] | None,
         _option(
-            "For dpmf: rank items, from ratings or plain interactions (the default), or predict ratings.",
+            "For dpmf: rank items, from ratings or plain interactions (the default), or predict"
+            " ratings.",
             show_choices=True,
         ),
     ] = None
     factors: Annotated[
         int | None,
         _option(
-            "Number of factors. Default: 32 for als; for dpmf, 64 to rank, and at most 32 to predict ratings, as many "
-            "as stand out of the noise.",
+            "Number of factors. Default: 32 for als; for dpmf, 64 to rank, and at most 32 to"
+            " predict ratings, as many as stand out of the noise.",
             metavar="N",
         ),
     ] = None
     iterations: Annotated[
         int | None,
         _option(
-            "Sweeps over users and items; a private model pays for each. Default: 15 for als, 6 for dpmf with "
-            "--goal rating.",
+            "Sweeps over users and items; a private model pays for each. Default: 15 for als, 6 for"
+            " dpmf with --goal rating.",
             metavar="N",
         ),
     ] = None
@@ -63,28 +74,37 @@ class ModelOptions:
     feedback: Annotated[
         Literal["explicit", "implicit"] | None,
         _option(
-            "For als and dpals: predict ratings (explicit, the default), or rank items from plain interactions.",
+            "For als and dpals: predict ratings (explicit, the default), or rank items from plain"
+            " interactions.",
             show_choices=True,
         ),
     ] = None
     random_state: Annotated[
         int | None,
         _option(
-            "Seed of the initial factors. Default: 0 for als, a fresh one for every private training.", metavar="SEED"
+            "Seed of the initial factors. Default: 0 for als, a fresh one for every private"
+            " training.",
+            metavar="SEED",
         ),
     ] = None
     epsilon: Annotated[
         float | None,
-        _option("Privacy budget: how much may be learned about any one user. Smaller is more private.", panel=PRIVACY),
+        _option(
+            "Privacy budget: how much may be learned about any one user. Smaller is more private.",
+            panel=PRIVACY,
+        ),
     ] = None
-    delta: Annotated[float | None, _option("Probability that this bound fails; 1e-6 by default.", panel=PRIVACY)] = None
+    delta: Annotated[
+        float | None, _option("Probability that this bound fails; 1e-6 by default.", panel=PRIVACY)
+    ] = None
     allow_large_delta: Annotated[
         bool | None, _option("Accept a delta above 1e-3.", "--allow-large-delta", panel=PRIVACY)
     ] = None
     neighboring: Annotated[
         Literal["add-remove", "replace-one"] | None,
         _option(
-            "What is hidden: whether a user is in the data at all (the default), or which user it is.",
+            "What is hidden: whether a user is in the data at all (the default), or which user"
+            " it is.",
             panel=PRIVACY,
         ),
     ] = None
@@ -95,14 +115,16 @@ class ModelOptions:
     accountant: Annotated[
         Literal["auto", "gdp", "rdp", "pld", "pure"] | None,
         _option(
-            "How the privacy cost is computed. Default: gdp; pld for dpsgd; auto (the least noise) for huberals.",
+            "How the privacy cost is computed. Default: gdp; pld for dpsgd; auto (the least noise)"
+            " for huberals.",
             panel=PRIVACY,
         ),
     ] = None
     rating_range: Annotated[
         str | None,
         _option(
-            "Public range of the ratings, such as 1,5. By default it is read from the data, and the statement says so.",
+            "Public range of the ratings, such as 1,5. By default it is read from the data, and the"
+            " statement says so.",
             panel=PRIVACY,
             metavar="LOW,HIGH",
         ),
@@ -110,28 +132,46 @@ class ModelOptions:
     item_features: Annotated[
         str | None,
         _option(
-            "For dpmf: file of public item features, such as genres. Each line has an id, then numbers or words "
-            "such as Comedy|War.",
+            "For dpmf: file of public item features, such as genres. Each line has an id, then"
+            " numbers or words such as Comedy|War.",
             metavar="FILE",
         ),
     ] = None
     settings: Annotated[
         list[str] | None,
-        _option("Any other parameter of the model or of its algorithm; may be repeated.", "--set", metavar="KEY=VALUE"),
+        _option(
+            "Any other parameter of the model or of its algorithm; may be repeated.",
+            "--set",
+            metavar="KEY=VALUE",
+        ),
     ] = None
-    threads: Annotated[int | None, _option("Processor cores to use; all by default.", min=1, metavar="N")] = None
+    threads: Annotated[
+        int | None, _option("Processor cores to use; all by default.", min=1, metavar="N")
+    ] = None
 
     def make(self, default: str = "als", **more: Any) -> Any:
-        """The model, not trained yet; `more` are parameters that count where the options say nothing."""
+        """The model, not trained yet; `more` are parameters that count where the options say
+        nothing.
+        """
         given = self._parameters()
         cls = find_model(self.model or (PRIVATE if "epsilon" in given else default))
         allowed = cls.parameter_names()
         for name in _PROMISE if "epsilon" not in allowed else ():
             if name in given:
-                how = f"use --model {PRIVATE}" if self.model or "epsilon" in given else "give --epsilon"
-                raise ConfigError(f"--{name.replace('_', '-')} is for private models, and {cls.__name__} is not: {how}")
+                how = (
+                    f"use --model {PRIVATE}"
+                    if self.model or "epsilon" in given
+                    else "give --epsilon"
+                )
+                raise ConfigError(
+                    f"--{name.replace('_', '-')} is for private models, and {cls.__name__} is not:"
+                    f" {how}"
+                )
         if "epsilon" in allowed and "epsilon" not in given | more:
-            raise ConfigError(f"{cls.__name__} is private, and how private is yours to say: give --epsilon, such as 1")
+            raise ConfigError(
+                f"{cls.__name__} is private, and how private is yours to say: give --epsilon, such"
+                " as 1"
+            )
         from discreet.models.algorithm import field_names
 
         inner = cls.kinds(**given)[0] if hasattr(cls, "kinds") else None
@@ -139,11 +179,19 @@ class ModelOptions:
         for name in given:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-                has = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
+                has = (
+                    f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
+                )
                 has = getattr(cls, "instead", {}).get(name, has)
                 raise ConfigError(f"{cls.__name__} has no parameter {name!r}: {has}")
-        types = get_type_hints(cls.__init__) if inner is None else get_type_hints(inner) | get_type_hints(cls.__init__)
-        checked = {name: _check_type(name, value, types.get(name, Any)) for name, value in given.items()}
+        types = (
+            get_type_hints(cls.__init__)
+            if inner is None
+            else get_type_hints(inner) | get_type_hints(cls.__init__)
+        )
+        checked = {
+            name: _check_type(name, value, types.get(name, Any)) for name, value in given.items()
+        }
         usual = {name: value for name, value in more.items() if name in allowed}
         make = cls if inner is None else cls.configure
         return make(**(usual | checked))
@@ -159,7 +207,10 @@ class ModelOptions:
     @property
     def options_used(self) -> list[str]:
         """Options that were used and say something about the model."""
-        return [*(["--model"] if self.model else []), *(f"--set {name}" for name in self._parameters())]
+        return [
+            *(["--model"] if self.model else []),
+            *(f"--set {name}" for name in self._parameters()),
+        ]
 
     def use_threads(self) -> None:
         if self.threads is not None:
@@ -168,7 +219,15 @@ class ModelOptions:
             set_threads(self.threads)
 
     def _parameters(self) -> dict[str, Any]:
-        model = ("goal", "factors", "iterations", "regularization", "feedback", "random_state", "item_features")
+        model = (
+            "goal",
+            "factors",
+            "iterations",
+            "regularization",
+            "feedback",
+            "random_state",
+            "item_features",
+        )
         named = (*model, *_PROMISE)
         given = {name: value for name in named if (value := getattr(self, name)) is not None}
         if "rating_range" in given:
@@ -177,7 +236,10 @@ class ModelOptions:
             name, equals, text = setting.partition("=")
             name = name.strip().replace("-", "_")
             if not equals or not name:
-                raise ConfigError(f"--set takes KEY=VALUE, such as --set regularization=25, and {setting!r} was given")
+                raise ConfigError(
+                    f"--set takes KEY=VALUE, such as --set regularization=25, and {setting!r} was"
+                    " given"
+                )
             if name in given:
                 raise ConfigError(f"the parameter {name!r} is given twice")
             given[name] = parse_value(text.strip())
@@ -200,7 +262,9 @@ def is_private(model: Any) -> bool:
 
 
 def parse_value(text: str) -> Any:
-    """A setting as a Python value: numbers, true, false and none are themselves, the rest is text."""
+    """A setting as a Python value: numbers, true, false and none are themselves, the rest is
+    text.
+    """
     words = {"true": True, "false": False, "none": None, "null": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -215,7 +279,9 @@ def _range(text: str) -> list[float]:
     number = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
     found = re.fullmatch(rf"\s*{number}\s*[-,:;\s]\s*{number}\s*", text, re.IGNORECASE)
     if found is None:
-        raise ConfigError(f"--rating-range takes the lowest and the highest rating, such as 1,5, and not {text!r}")
+        raise ConfigError(
+            f"--rating-range takes the lowest and the highest rating, such as 1,5, and not {text!r}"
+        )
     return [float(found[1]), float(found[2])]
 
 
@@ -225,7 +291,11 @@ def _check_type(name: str, value: Any, wanted: Any) -> Any:
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     if isinstance(value, list) and tuple in kinds:
         value = tuple(value)
-    if wanted is Any or (value is None and type(None) in kinds) or (type(value) in kinds and not numeric):
+    if (
+        wanted is Any
+        or (value is None and type(None) in kinds)
+        or (type(value) in kinds and not numeric)
+    ):
         return value
     words = [kind for kind in kinds if isinstance(kind, str)]
     if value in words:
@@ -247,7 +317,9 @@ def _check_type(name: str, value: Any, wanted: Any) -> Any:
         dict: 'a mapping such as {"sum": 1}',
         tuple: "a list such as [1, 5]",
     }
-    allowed = [repr(kind) if isinstance(kind, str) else names.get(kind, str(kind)) for kind in kinds]
+    allowed = [
+        repr(kind) if isinstance(kind, str) else names.get(kind, str(kind)) for kind in kinds
+    ]
     raise ConfigError(f"{name} is {value!r}, but must be {' or '.join(allowed)}")
 
 

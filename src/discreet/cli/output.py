@@ -1,11 +1,12 @@
-"""What a command says: tables and sentences for people, one JSON document for machines, progress on the side.
+"""What a command says: tables and sentences for people, one JSON document for machines, progress on
+the side.
 
-Results go to stdout, everything else (progress, log lines, warnings, errors) to stderr, so that a pipe carries results
-only. With ``--json`` stdout holds exactly one JSON document and nothing else.
+Results go to stdout, everything else (progress, log lines, warnings, errors) to stderr, so that a
+pipe carries results only. With ``--json`` stdout holds exactly one JSON document and nothing else.
 
 A private command prints exact numbers of its data (users, ratings, repeated rows, seconds) on a
-terminal only, and marks them (`say_exact`). In JSON, and where stdout is a file or a pipe, there are
-none (`without_exact`): both may be kept as a log.
+terminal only, and marks them (`say_exact`). In JSON, and where stdout is a file or a pipe, there
+are none (`without_exact`): both may be kept as a log.
 """
 
 from __future__ import annotations
@@ -30,15 +31,20 @@ if TYPE_CHECKING:
 
 EXACT = ("users", "ratings", "merged", "kept", "left_out", "seconds")
 EXACT_MARK = "exact, not covered by ε: do not publish"
-PIPE_WIDTH = 160  # tables are as narrow as they can be; this only keeps long titles from being cut in a pipe
+# tables are as narrow as they can be; this only keeps long titles from being cut in a pipe
+PIPE_WIDTH = 160
 
 
 @dataclass
 class Output:
     """The options that every command has, and the ways to use them."""
 
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print log messages to stderr.")] = False
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document and nothing else.")
+    ] = False
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print log messages to stderr.")
+    ] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
 
     def __post_init__(self) -> None:
@@ -48,11 +54,18 @@ class Output:
         """A line for people; never wrapped, so that paths and commands can be copied."""
         if not self.json:
             self._console.print(
-                printable(text), style=style, soft_wrap=True, markup=False, highlight=False, emoji=False
+                printable(text),
+                style=style,
+                soft_wrap=True,
+                markup=False,
+                highlight=False,
+                emoji=False,
             )
 
     def say_exact(self, text: str, public: str) -> None:
-        """Print a line with exact numbers of private data, marked, on a terminal; elsewhere only its public part."""
+        """Print a line with exact numbers of private data, marked, on a terminal; elsewhere
+        only its public part.
+        """
         self.say(f"{text} [{EXACT_MARK}]" if sys.stdout.isatty() else public)
 
     def table(
@@ -63,7 +76,9 @@ class Output:
         title: str | None = None,
         flush_left: Sequence[int] = (0,),
     ) -> None:
-        """A table for people; cells are broken into lines where the terminal is too narrow, and never cut."""
+        """A table for people; cells are broken into lines where the terminal is too narrow, and
+        never cut.
+        """
         if self.json:
             return
         from rich import box
@@ -74,9 +89,14 @@ class Output:
             self.say(title, style="bold")
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for at, name in enumerate(columns):
-            table.add_column(Text(printable(name)), justify="left" if at in flush_left else "right", overflow="fold")
+            table.add_column(
+                Text(printable(name)),
+                justify="left" if at in flush_left else "right",
+                overflow="fold",
+            )
         for row in rows:
-            table.add_row(*(Text(printable(cell)) for cell in row))  # Text: a title in [brackets] is no markup
+            # Text: a title in [brackets] is no markup
+            table.add_row(*(Text(printable(cell)) for cell in row))
         with self._console.capture() as drawn:
             self._console.print(table)
         print("\n".join(line.rstrip() for line in drawn.get().strip("\n").splitlines()))
@@ -91,7 +111,9 @@ class Output:
         print("discreet:", printable(text), file=sys.stderr)
 
     def rows(self, text: str) -> None:
-        """Lines for a program that reads them to the last bit; a terminal in its place must not be steered by them."""
+        """Lines for a program that reads them to the last bit; a terminal in its place must not
+        be steered by them.
+        """
         if not self.json:
             print(printable(text) if sys.stdout.isatty() else text, end="")
 
@@ -102,7 +124,9 @@ class Output:
 
     @contextmanager
     def progress(self, text: str) -> Iterator[Progress]:
-        """A bar on stderr while the block runs, if that is a terminal; else the callback given does nothing."""
+        """A bar on stderr while the block runs, if that is a terminal; else the callback given
+        does nothing.
+        """
         with progress_bar(None if shows_progress(sys.stderr) else False, text) as step:
             yield step
 
@@ -114,7 +138,9 @@ class Output:
 
 
 def without_exact(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the exact numbers of private data, which have no place in a document of a private command."""
+    """Leave out the exact numbers of private data, which have no place in a document of a
+    private command.
+    """
     return {name: value for name, value in facts.items() if name not in EXACT}
 
 
@@ -124,7 +150,9 @@ class _Formatter(logging.Formatter):
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Writes to what stderr is at that moment: a progress bar stands in for it while it is shown."""
+    """Writes to what stderr is at that moment: a progress bar stands in for it while it is
+    shown.
+    """
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -141,10 +169,16 @@ def _set_up_logging(verbose: bool) -> None:
     logger.handlers = [handler]
     logger.propagate = False
     logger.setLevel(logging.DEBUG if verbose else logging.WARNING)
-    logging.getLogger("matplotlib").setLevel(logging.DEBUG if verbose else logging.ERROR)  # its font cache is no news
+    # its font cache is no news
+    logging.getLogger("matplotlib").setLevel(logging.DEBUG if verbose else logging.ERROR)
 
     def show(
-        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: Any = None,
+        line: Any = None,
     ) -> None:
         if verbose or issubclass(category, UserWarning):  # the others are for programmers
             logger.warning("%s", " ".join(str(message).split()))

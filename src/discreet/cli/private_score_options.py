@@ -35,19 +35,26 @@ class PrivateScoreOptions:
     """What the scores themselves may cost."""
 
     score_epsilon: Annotated[
-        float | None, _option("Release the scores with noise at this price, instead of looking at the data.")
+        float | None,
+        _option("Release the scores with noise at this price, instead of looking at the data."),
     ] = None
-    score_delta: Annotated[float | None, _option("Probability with which that may fail; 1e-6 by default.")] = None
+    score_delta: Annotated[
+        float | None, _option("Probability with which that may fail; 1e-6 by default.")
+    ] = None
     most_ratings: Annotated[
-        int | None, _option("In rmse and mae nobody counts as more ratings than this; 10 by default.", metavar="N")
+        int | None,
+        _option(
+            "In rmse and mae nobody counts as more ratings than this; 10 by default.", metavar="N"
+        ),
     ] = None
     confidence: Annotated[float | None, _option("Of the intervals; 0.95 by default.")] = None
     account: Annotated[
-        str | None, _option("Take the price from an account: people.sqlite:customers.", metavar="STORE:NAME")
+        str | None,
+        _option("Take the price from an account: people.sqlite:customers.", metavar="STORE:NAME"),
     ] = None
-    score_ledger: Annotated[str | None, _option("Where to write the ledger of the release.", metavar="FILE.json")] = (
-        None
-    )
+    score_ledger: Annotated[
+        str | None, _option("Where to write the ledger of the release.", metavar="FILE.json")
+    ] = None
 
     @property
     def is_requested(self) -> bool:
@@ -111,8 +118,13 @@ class PrivateScoreOptions:
             out.say(f"Wrote {self.score_ledger}")
         if account is not None:
             left = account.balance
-            out.say(f"Account {self.account}: μ² = {left.left:.4g} of {left.limit:.4g} is left; {room(left)}")
-        return {"scores": found.to_dict()} | ({} if account is None else {"account": account.balance.to_dict()})
+            out.say(
+                f"Account {self.account}: μ² = {left.left:.4g} of {left.limit:.4g} is left;"
+                f" {room(left)}"
+            )
+        return {"scores": found.to_dict()} | (
+            {} if account is None else {"account": account.balance.to_dict()}
+        )
 
 
 def _show(found: PrivateEvaluation, out: Output) -> None:

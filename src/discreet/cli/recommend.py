@@ -17,7 +17,8 @@ from discreet.errors import ConfigError, DataError
 from discreet.models.item_lookup import ItemLookup, rank_items
 
 FORMATS = (".csv", ".tsv", ".json", ".parquet")
-# text that a spreadsheet would run as a formula, or that looks as if it had been escaped from being one
+# text that a spreadsheet would run as a formula, or that looks as if it had been escaped from being
+# one
 _FORMULA = re.compile("'*[=@+\\-\t\r\n\uff1d\uff20\uff0b\uff0d]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
@@ -33,15 +34,23 @@ def recommend(
     out: Output,
     history: Annotated[
         list[str] | None,
-        typer.Option("--history", help="Items by id or title, optionally with =RATING.", metavar="ITEMS"),
+        typer.Option(
+            "--history", help="Items by id or title, optionally with =RATING.", metavar="ITEMS"
+        ),
     ] = None,
     history_file: Annotated[
-        str | None, typer.Option(help="File with one item, and optionally a rating, on each line.", metavar="FILE")
+        str | None,
+        typer.Option(
+            help="File with one item, and optionally a rating, on each line.", metavar="FILE"
+        ),
     ] = None,
-    users: Annotated[str | None, typer.Option(help="File with the histories of many users.", metavar="FILE")] = None,
+    users: Annotated[
+        str | None, typer.Option(help="File with the histories of many users.", metavar="FILE")
+    ] = None,
     n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
     exclude: Annotated[
-        list[str] | None, typer.Option(help="An item never to recommend; may be repeated.", metavar="ITEM")
+        list[str] | None,
+        typer.Option(help="An item never to recommend; may be repeated.", metavar="ITEM"),
     ] = None,
     include_seen: Annotated[
         bool, typer.Option("--include-seen", help="Also recommend items that are in the history.")
@@ -50,30 +59,40 @@ def recommend(
         bool, typer.Option("--skip-unknown", help="Ignore items that the model does not know.")
     ] = False,
     to: Annotated[
-        str | None, typer.Option("--out", "-o", help=f"File for the lists: {', '.join(FORMATS)}.", metavar="FILE")
+        str | None,
+        typer.Option(
+            "--out", "-o", help=f"File for the lists: {', '.join(FORMATS)}.", metavar="FILE"
+        ),
     ] = None,
     raw_csv: Annotated[
         bool,
         typer.Option(
             "--raw-csv",
-            help="Write ids and titles to CSV as they are, also those that a spreadsheet would run as formulas.",
+            help=(
+                "Write ids and titles to CSV as they are, also those that a spreadsheet would run"
+                " as formulas."
+            ),
         ),
     ] = False,
 ) -> None:
     """Recommend items to somebody with a given history.
 
-    The history never leaves this machine and is not stored: a user's vector is computed from it when needed. An item
-    without a rating counts as liked.
+    The history never leaves this machine and is not stored: a user's vector is computed from it
+    when needed. An item without a rating counts as liked.
     """
     if to is not None:
         _check_file(to)
-    if raw_csv and ((to is None and users is None) or (to is not None and _kind(to) not in (".csv", ".tsv"))):
+    if raw_csv and (
+        (to is None and users is None) or (to is not None and _kind(to) not in (".csv", ".tsv"))
+    ):
         raise ConfigError("--raw-csv is for lists as .csv or .tsv: leave it out")
     if users is not None:
         from discreet.models.storage.save_load import load
 
         if history or history_file:
-            raise ConfigError("--users is for many users, so --history and --history-file cannot go with it")
+            raise ConfigError(
+                "--users is for many users, so --history and --history-file cannot go with it"
+            )
         if exclude:
             raise ConfigError("--exclude goes with the history of one user, not with --users")
         return _many(load(folder), users, layout, n, include_seen, skip_unknown, to, raw_csv, out)
@@ -82,7 +101,8 @@ def recommend(
         layout.refuse("is for --users and --history-file", "item", "rating", "separator", "header")
     from discreet.models.storage.load_scorer import open_model
 
-    shown = to is None and not out.json  # people read three digits; files and programs get every bit
+    # people read three digits; files and programs get every bit
+    shown = to is None and not out.json
     model = open_model(folder, once=shown)
     known = _history(model, history, history_file, layout, skip_unknown)
     if model.details.get("dimensions") == 0:
@@ -96,7 +116,10 @@ def _history(
     from discreet.cli.typed_history import parse_history, read_history, with_default
 
     if texts is None and file is None:
-        raise ConfigError("say what the user liked: --history ITEMS, --history-file FILE or, for many, --users FILE")
+        raise ConfigError(
+            "say what the user liked: --history ITEMS, --history-file FILE or, for many, --users"
+            " FILE"
+        )
     items = ItemLookup(model)
     known = parse_history(texts or [], items, skip)
     if file is not None:
@@ -122,7 +145,10 @@ def _one(
     scorer = model.scorer
     left_out = [scorer.position(items.id_of(text)) for text in exclude]
     best, scores = scorer.best(
-        *as_history(scorer, history), n, exclude_seen=not include_seen, exclude=left_out if exclude else None
+        *as_history(scorer, history),
+        n,
+        exclude_seen=not include_seen,
+        exclude=left_out if exclude else None,
     )
     rows = rank_items(items, model.item_ids_[best], scores)
     if to is not None:
@@ -158,12 +184,16 @@ def _many(
     ratings, left_out = keep_known_items(layout.read_file(file), model, file, skip)
     check_history_range(ratings.values, model.history_range)
     with out.progress("Recommending") as progress:
-        places, scores = model.recommend_indices(ratings, n, exclude_seen=not include_seen, progress=progress)
+        places, scores = model.recommend_indices(
+            ratings, n, exclude_seen=not include_seen, progress=progress
+        )
     items = ItemLookup(model)
     rows = []
     for user, at, best in zip(ratings.user_ids.tolist(), places, scores, strict=True):
         found = at >= 0
-        rows += [{"user_id": user, **row} for row in rank_items(items, items.ids[at[found]], best[found])]
+        rows += [
+            {"user_id": user, **row} for row in rank_items(items, items.ids[at[found]], best[found])
+        ]
     if left_out:
         out.note(f"{left_out:,} ratings of unknown items were ignored")
     if to is not None:
@@ -171,7 +201,12 @@ def _many(
         out.say(f"Wrote {len(rows):,} rows for {ratings.n_users:,} users to {to}")
     else:
         out.rows(_as_csv(rows, ",", raw_csv))
-    result = {"command": "recommend", "users": ratings.n_users, "ignored_ratings": left_out, "out": to}
+    result = {
+        "command": "recommend",
+        "users": ratings.n_users,
+        "ignored_ratings": left_out,
+        "out": to,
+    }
     out.result(result if to is not None else result | {"recommendations": rows})
 
 
@@ -179,14 +214,19 @@ def show(out: Output, rows: list[dict[str, Any]], what: str) -> None:
     """The list as a table."""
     titled = bool(rows) and "title" in rows[0]
     names = ["", "item", *(["title"] if titled else []), what]
-    cells = [[str(r["rank"]), str(r["item_id"]), *([r["title"]] if titled else []), f"{r['score']:.3f}"] for r in rows]
+    cells = [
+        [str(r["rank"]), str(r["item_id"]), *([r["title"]] if titled else []), f"{r['score']:.3f}"]
+        for r in rows
+    ]
     out.table(names, cells, flush_left=range(1, len(names) - 1))
 
 
 def _check_file(to: str) -> None:
     file = Path(to)
     if _kind(to) not in FORMATS:
-        raise ConfigError(f"lists are written as {', '.join(FORMATS)}, and {to!r} ends in none of them")
+        raise ConfigError(
+            f"lists are written as {', '.join(FORMATS)}, and {to!r} ends in none of them"
+        )
     if file.is_dir():
         raise ConfigError(f"{to} is a folder: name a file in it")
     if not file.absolute().parent.is_dir():
@@ -235,7 +275,9 @@ class _Lines(list[str]):
 
 
 def escape_formula(cell: Any) -> Any:
-    """Put an apostrophe before text that a spreadsheet would run as a formula; numbers such as -5 stay."""
+    """Put an apostrophe before text that a spreadsheet would run as a formula; numbers such as
+    -5 stay.
+    """
     if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
         return f"'{cell}"
     return cell

@@ -24,41 +24,59 @@ if TYPE_CHECKING:
     "discreet report model/ --data ratings.csv --out report.html",
     "discreet report model/ --data train.csv --test test.csv",
     'discreet report model/ --history "December Island=5"',
-    "discreet report model/ --sign-off --account people.sqlite:customers --audit audit.json --conformance",
+    "discreet report model/ --sign-off --account people.sqlite:customers --audit audit.json"
+    " --conformance",
 )
 def report(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
     source: DataOptions,
     signing: SignOffOptions,
     out: Output,
-    to: Annotated[str, typer.Option("--out", "-o", help="The file to write.", metavar="FILE")] = "report.html",
+    to: Annotated[
+        str, typer.Option("--out", "-o", help="The file to write.", metavar="FILE")
+    ] = "report.html",
     data: Annotated[
         str | None,
         typer.Option(
-            help="Ratings to measure on, a look at people's data: a file or the name of a data set.", metavar="DATA"
+            help=(
+                "Ratings to measure on, a look at people's data: a file or the name of a data set."
+            ),
+            metavar="DATA",
         ),
     ] = None,
     test: Annotated[
         str | None,
-        typer.Option(help="Ratings by the users in --data that the model has not seen.", metavar="FILE"),
+        typer.Option(
+            help="Ratings by the users in --data that the model has not seen.", metavar="FILE"
+        ),
     ] = None,
     skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="Leave out ratings of items that the model does not know.")
+        bool,
+        typer.Option(
+            "--skip-unknown", help="Leave out ratings of items that the model does not know."
+        ),
     ] = False,
     history: Annotated[
         list[str] | None,
-        typer.Option(help="What somebody liked, as item=rating,item,…; may be repeated.", metavar="ITEMS"),
+        typer.Option(
+            help="What somebody liked, as item=rating,item,…; may be repeated.", metavar="ITEMS"
+        ),
     ] = None,
-    n: Annotated[int, typer.Option("-n", "--n", help="How many recommendations to show.", min=1, max=100)] = 10,
+    n: Annotated[
+        int, typer.Option("-n", "--n", help="How many recommendations to show.", min=1, max=100)
+    ] = 10,
 ) -> None:
-    """Write one HTML file about a trained model: promise, ledger, noise, recommendations, a map of the items.
+    """Write one HTML file about a trained model: promise, ledger, noise, recommendations, a map of
+    the items.
 
-    The file needs no network. From the model alone it looks at nobody's ratings. With --data it also shows how good the
-    model is beside baselines: a model with the same parameters is trained on four fifths of the ratings and asked about
-    the rest, or the saved one is asked about --test. Such scores are a look at people's ratings, and the page says so.
+    The file needs no network. From the model alone it looks at nobody's ratings. With --data it
+    also shows how good the model is beside baselines: a model with the same parameters is trained
+    on four fifths of the ratings and asked about the rest, or the saved one is asked about --test.
+    Such scores are a look at people's ratings, and the page says so.
 
-    With --sign-off it is one printable page for whoever signs: what is promised to whom, every release with its price
-    by two accountants, what is left in the account, and what an audit and the conformance kit found.
+    With --sign-off it is one printable page for whoever signs: what is promised to whom, every
+    release with its price by two accountants, what is left in the account, and what an audit and
+    the conformance kit found.
     """
     from discreet.models.storage.save_load import load
     from discreet.report import check_target, write_report
@@ -68,7 +86,9 @@ def report(
     model = load(folder)
     if signing.sign_off:
         if data is not None or test is not None or history:
-            raise ConfigError("the page to sign looks at nobody's ratings: leave out --data, --test and --history")
+            raise ConfigError(
+                "the page to sign looks at nobody's ratings: leave out --data, --test and --history"
+            )
         facts = signing.write(model, folder, to, out)
         out.say(f"Wrote {to}: it looks at nobody's ratings")
         out.result({"command": "report", "model": folder, "sign_off": True, "out": to, **facts})
@@ -78,16 +98,30 @@ def report(
     histories = [_history(text, model, skip_unknown) for text in history or []]
     start = time.perf_counter()
     ratings, facts = (None, {}) if data is None else _read(data, source, model, skip_unknown, out)
-    asked = None if test is None else _read_known(source.read_file(test), model, test, skip_unknown, out)
+    asked = (
+        None
+        if test is None
+        else _read_known(source.read_file(test), model, test, skip_unknown, out)
+    )
     with out.progress("Measuring") as progress:
-        measured = write_report(model, file, data=ratings, test=asked, histories=histories, n=n, progress=progress)
+        measured = write_report(
+            model, file, data=ratings, test=asked, histories=histories, n=n, progress=progress
+        )
     size = file.stat().st_size
     quality: dict[str, Any] = {} if measured is None else {"quality": measured.found.to_dict()}
     if measured is not None:
         found = measured.found
         rows = [[row.name, *(cell(row.scores.get(m)) for m in found.metrics)] for row in found.rows]
-        out.table(["model", *found.metrics], rows, title="On held-out ratings, a look at them that no ε pays for")
-    looked = "it looks at nobody's ratings" if measured is None else "it shows statistics of people's ratings"
+        out.table(
+            ["model", *found.metrics],
+            rows,
+            title="On held-out ratings, a look at them that no ε pays for",
+        )
+    looked = (
+        "it looks at nobody's ratings"
+        if measured is None
+        else "it shows statistics of people's ratings"
+    )
     out.say(f"Wrote {to} ({size / 1e6:.1f} MB, {time.perf_counter() - start:.1f} s): {looked}")
     out.result(
         {
@@ -112,7 +146,9 @@ def _history(text: str, model: Any, skip: bool) -> dict[Any, float]:
     return with_default(known, model)
 
 
-def _read(data: str, source: DataOptions, model: Any, skip: bool, out: Output) -> tuple[Ratings, dict[str, Any]]:
+def _read(
+    data: str, source: DataOptions, model: Any, skip: bool, out: Output
+) -> tuple[Ratings, dict[str, Any]]:
     ratings, facts = source.read(data, out)
     return _read_known(ratings, model, data, skip, out), facts
 

@@ -23,18 +23,32 @@ class SignOffOptions:
     """What the page says beside what the model knows of itself."""
 
     sign_off: Annotated[
-        bool, _option("Write one printable page for whoever signs, instead of the report.", "--sign-off")
+        bool,
+        _option("Write one printable page for whoever signs, instead of the report.", "--sign-off"),
     ] = False
-    people: Annotated[str | None, _option("To whom it is promised, in words.", metavar="TEXT")] = None
+    people: Annotated[str | None, _option("To whom it is promised, in words.", metavar="TEXT")] = (
+        None
+    )
     purpose: Annotated[str | None, _option("What the model is for.", metavar="TEXT")] = None
-    said_by: Annotated[str | None, _option("Who vouches for what was taken to be public.", metavar="NAME")] = None
+    said_by: Annotated[
+        str | None, _option("Who vouches for what was taken to be public.", metavar="NAME")
+    ] = None
     account: Annotated[
         str | None,
-        _option("The account of these people, for its balance: people.sqlite:customers.", metavar="STORE:NAME"),
+        _option(
+            "The account of these people, for its balance: people.sqlite:customers.",
+            metavar="STORE:NAME",
+        ),
     ] = None
-    audit: Annotated[str | None, _option("What discreet audit has written.", metavar="FILE.json")] = None
+    audit: Annotated[
+        str | None, _option("What discreet audit has written.", metavar="FILE.json")
+    ] = None
     conformance: Annotated[
-        bool, _option("Check the rules of private models now, on generated data (some seconds).", "--conformance")
+        bool,
+        _option(
+            "Check the rules of private models now, on generated data (some seconds).",
+            "--conformance",
+        ),
     ] = False
 
     def check(self) -> None:
@@ -50,7 +64,9 @@ class SignOffOptions:
         found = None if self.audit is None else read_audit(self.audit)
         account = None if self.account is None else account_at(self.account)
         if not hasattr(model, "privacy_"):
-            raise ConfigError(f"{type(model).__name__} is not a private model: there is no promise to sign")
+            raise ConfigError(
+                f"{type(model).__name__} is not a private model: there is no promise to sign"
+            )
         with out.progress("Checking"):
             conformance = _check_conformance(model) if self.conformance else None
         signing = Signing(
@@ -64,8 +80,8 @@ class SignOffOptions:
         write_sign_off(model, to, signing, folder)
         if account is not None and not account.has_ledger(model.privacy_.ledger):
             raise PrivacyError(
-                f"{to} does not verify: the account {account.name!r} did not pay for {folder}. Name the account that "
-                "was charged, or leave out --account."
+                f"{to} does not verify: the account {account.name!r} did not pay for {folder}. Name"
+                " the account that was charged, or leave out --account."
             )
         missing = [
             name
@@ -78,8 +94,13 @@ class SignOffOptions:
             if not there
         ]
         if missing:
-            out.say(f"The page says that it has nothing from: {', '.join(missing)}", style="bold yellow")
-        return {"missing": missing, "conformance": None if conformance is None else conformance.to_dict()}
+            out.say(
+                f"The page says that it has nothing from: {', '.join(missing)}", style="bold yellow"
+            )
+        return {
+            "missing": missing,
+            "conformance": None if conformance is None else conformance.to_dict(),
+        }
 
 
 def _check_conformance(model: Any) -> Any:

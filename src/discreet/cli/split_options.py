@@ -1,4 +1,6 @@
-"""How ratings are held out: the options of ``discreet evaluate`` that say so, and the splits they stand for."""
+"""How ratings are held out: the options of ``discreet evaluate`` that say so, and the splits
+they stand for.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +33,26 @@ class SplitOptions:
     split: Annotated[
         str | None,
         _option(
-            "Percentages of the ratings such as 90/10 or 80/10/10 (train/valid/test, the default); by-person (the same "
-            "by coins of each person's own); users (whole users are held out); leave-one-out; newest (each user's "
-            "last rating); time (the newest tenth).",
+            "Percentages of the ratings such as 90/10 or 80/10/10 (train/valid/test, the default);"
+            " by-person (the same by coins of each person's own); users (whole users are held out);"
+            " leave-one-out; newest (each user's last rating); time (the newest tenth).",
             metavar="HOW",
         ),
     ] = None
-    folds: Annotated[int | None, _option("Cross-validation with this many folds instead.", min=2, metavar="K")] = None
-    seeds: Annotated[int | None, _option("How many seeds to repeat this with; 1 by default.", min=1, metavar="N")] = (
+    folds: Annotated[
+        int | None, _option("Cross-validation with this many folds instead.", min=2, metavar="K")
+    ] = None
+    seeds: Annotated[
+        int | None, _option("How many seeds to repeat this with; 1 by default.", min=1, metavar="N")
+    ] = None
+    seed: Annotated[int | None, _option("The first seed; 0 by default.", min=0, metavar="SEED")] = (
         None
     )
-    seed: Annotated[int | None, _option("The first seed; 0 by default.", min=0, metavar="SEED")] = None
     test_users: Annotated[
         int | None,
         _option(
-            "With --split users: how many users to hold out for testing, and as many again for validation.",
+            "With --split users: how many users to hold out for testing, and as many again for"
+            " validation.",
             min=1,
             metavar="N",
         ),
@@ -53,7 +60,9 @@ class SplitOptions:
     fold_in: Annotated[
         float | None,
         _option(
-            "With --split users: share of a test user's ratings that the model sees; 0.8 by default.", metavar="SHARE"
+            "With --split users: share of a test user's ratings that the model sees; 0.8 by"
+            " default.",
+            metavar="SHARE",
         ),
     ] = None
 
@@ -77,7 +86,9 @@ class SplitOptions:
     def check(self) -> None:
         """Refuse what cannot be held out in this way, before any data are read."""
         if self.folds is not None and self.split is not None:
-            raise ConfigError("--folds and --split are two ways to hold out ratings: give one of them")
+            raise ConfigError(
+                "--folds and --split are two ways to hold out ratings: give one of them"
+            )
         for name, value in (("--test-users", self.test_users), ("--fold-in", self.fold_in)):
             if value is not None and self.split != "users":
                 raise ConfigError(f"{name} goes with --split users")
@@ -103,7 +114,9 @@ class SplitOptions:
 
         if how == "users":
             n = self.test_users or max(1, min(MOST_TEST_USERS, ratings.n_users // 10))
-            return splits.strong_generalization(ratings, n, n, 0.8 if self.fold_in is None else self.fold_in, seed)
+            return splits.strong_generalization(
+                ratings, n, n, 0.8 if self.fold_in is None else self.fold_in, seed
+            )
         if how == "by-person":
             return splits.by_person(ratings, seed=seed)
         if how == "leave-one-out":
@@ -121,9 +134,20 @@ def fractions(how: str) -> tuple[float, ...]:
         parts = [float(part) for part in how.split("/")]
     except ValueError:
         near = difflib.get_close_matches(how.lower(), _KINDS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"write percentages such as 80/10/10, or {', '.join(_KINDS)}"
+        hint = (
+            f"did you mean {near[0]}?"
+            if near
+            else f"write percentages such as 80/10/10, or {', '.join(_KINDS)}"
+        )
         raise ConfigError(f"there is no split {how!r}: {hint}") from None
     total = sum(parts)
-    if len(parts) not in (2, 3) or min(parts) <= 0 or not (abs(total - 100) < 1e-6 or abs(total - 1) < 1e-6):
-        raise ConfigError(f"the split {how!r} should be train/test or train/valid/test in percent, all together 100")
+    if (
+        len(parts) not in (2, 3)
+        or min(parts) <= 0
+        or not (abs(total - 100) < 1e-6 or abs(total - 1) < 1e-6)
+    ):
+        raise ConfigError(
+            f"the split {how!r} should be train/test or train/valid/test in percent, all"
+            " together 100"
+        )
     return tuple(part / total for part in parts)

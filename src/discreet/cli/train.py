@@ -43,10 +43,14 @@ REMEDIES = {
     "discreet train ratings.csv --items films.csv --out model/ --not-private --factors 64",
     "discreet train cinema --out model/ --not-private --feedback implicit --binarize 4",
     "discreet train ratings.csv --out model/ --epsilon 1 --account people.sqlite:customers",
-    "discreet train ratings/*.parquet --engine blocks --items films.csv --rating-range 1,5 --out model/ --epsilon 1",
+    "discreet train ratings/*.parquet --engine blocks --items films.csv --rating-range 1,5 --out"
+    " model/ --epsilon 1",
 )
 def train(
-    data: Annotated[list[str], typer.Argument(help="File of ratings, or the name of a data set.", metavar="DATA")],
+    data: Annotated[
+        list[str],
+        typer.Argument(help="File of ratings, or the name of a data set.", metavar="DATA"),
+    ],
     to: Annotated[str, typer.Option("--out", "-o", help="Folder for the model.", metavar="FOLDER")],
     choice: ModelOptions,
     source: DataOptions,
@@ -54,29 +58,41 @@ def train(
     out: Output,
     not_private: Annotated[
         bool,
-        typer.Option("--not-private", help="Train a model without privacy: als by default.", rich_help_panel=PRIVACY),
+        typer.Option(
+            "--not-private",
+            help="Train a model without privacy: als by default.",
+            rich_help_panel=PRIVACY,
+        ),
     ] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a private model that is there; its ledger is kept.")
+        bool,
+        typer.Option(
+            "--replace", help="Replace a private model that is there; its ledger is kept."
+        ),
     ] = False,
     account: Annotated[
         str | None,
         typer.Option(
-            help="Take the price from an account (see discreet budget open): people.sqlite:customers.",
+            help=(
+                "Take the price from an account (see discreet budget open):"
+                " people.sqlite:customers."
+            ),
             metavar="STORE:NAME",
         ),
     ] = None,
 ) -> None:
     """Learn from ratings and save the model.
 
-    With --epsilon the model is private: it would be almost as likely to come out the same without any one user.
-    With --not-private it is not, and single users' ratings may be recovered from it. One of the two must be given. If
-    private training is interrupted or fails, the ledger of what was released by then is written beside the folder.
+    With --epsilon the model is private: it would be almost as likely to come out the same without
+    any one user. With --not-private it is not, and single users' ratings may be recovered from it.
+    One of the two must be given. If private training is interrupted or fails, the ledger of what
+    was released by then is written beside the folder.
 
-    DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) whose lines hold a user, an item and,
-    if there is one, a rating; or - to read the same from a pipe; or the name of a data set (see discreet datasets).
-    With --engine blocks it may also be a folder of blocks, a folder of files, or several files, of any size together;
-    with --engine spark, whatever Spark reads.
+    DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) whose lines hold a
+    user, an item and, if there is one, a rating; or - to read the same from a pipe; or the name of
+    a data set (see discreet datasets). With --engine blocks it may also be a folder of blocks, a
+    folder of files, or several files, of any size together; with --engine spark, whatever Spark
+    reads.
     """
     model = choice.ready()
     check_meant(model, not_private)
@@ -87,7 +103,8 @@ def train(
     choice.use_threads()
     engine.check(model)
     with engine.people(data, source, out, model) as (ratings, facts):
-        if getattr(model, "rating_range", ()) is None and model.feedback == "explicit":  # it is read from the data then
+        # it is read from the data then
+        if getattr(model, "rating_range", ()) is None and model.feedback == "explicit":
             low, high = ratings.rating_range() or (0.0, 0.0)
             if low == high:
                 raise nothing_to_predict(data[0], low, model)
@@ -101,39 +118,56 @@ def train(
     statement = getattr(model, "privacy_", None)
     if statement is not None and statement.finite:
         out.say(str(statement), style="bold green" if statement.private else "bold yellow")
-        remedies = [REMEDIES[a.name] for a in model.privacy_.assumptions if a.inferred and a.name in REMEDIES]
+        remedies = [
+            REMEDIES[a.name]
+            for a in model.privacy_.assumptions
+            if a.inferred and a.name in REMEDIES
+        ]
         if budget is not None:
             left = budget.balance
-            out.say(f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left; {room(left)}")
+            out.say(
+                f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left; {room(left)}"
+            )
         if remedies:
             out.say(f"To have no such caution, give {' and '.join(remedies)}.", style="bold yellow")
     else:
         out.say(NOT_PRIVATE, style="bold yellow")
     out.next_steps(examples(to, model))
     charged = {} if budget is None else {"account": budget.balance.to_dict()}
-    result = {"command": "train", **facts, "model": describe_model(model), "out": to, "seconds": round(seconds, 3)}
+    result = {
+        "command": "train",
+        **facts,
+        "model": describe_model(model),
+        "out": to,
+        "seconds": round(seconds, 3),
+    }
     result = without_exact(result) if statement is not None else result
     out.result(result | charged)
 
 
 def check_meant(model: Any, not_private: bool) -> None:
-    """Refuse a model without privacy that nobody asked for, and a private one that nobody wanted."""
+    """Refuse a model without privacy that nobody asked for, and a private one that nobody
+    wanted.
+    """
     name = type(model).__name__
     if hasattr(model, "plan") and not_private:
         raise ConfigError(
-            f"--not-private is given, and {name} is private: leave out --not-private, or --epsilon and --model"
+            f"--not-private is given, and {name} is private: leave out --not-private, or --epsilon"
+            " and --model"
         )
     if not hasattr(model, "plan") and not not_private:
         raise ConfigError(
-            f"{name} is not private, and nothing says that this is meant: give --epsilon, such as 1, for a private "
-            "model, or --not-private"
+            f"{name} is not private, and nothing says that this is meant: give --epsilon, such as"
+            " 1, for a private model, or --not-private"
         )
 
 
 def _account(where: str, model: Any) -> Any:
     """The account to charge, where there is something to charge it for."""
     if not hasattr(model, "plan"):
-        raise ConfigError(f"--account is for private models, and {type(model).__name__} is not: give --epsilon")
+        raise ConfigError(
+            f"--account is for private models, and {type(model).__name__} is not: give --epsilon"
+        )
     return account_at(where)
 
 
@@ -151,7 +185,9 @@ def fit(model: Any, ratings: Any, out: Output, budget: Any = None) -> float:
 
 @contextmanager
 def ledger_kept(model: Any, folder: str, out: Output) -> Iterator[None]:
-    """Where the block does not come to its end, say what was released, and write the ledger of it beside `folder`."""
+    """Where the block does not come to its end, say what was released, and write the ledger of
+    it beside `folder`.
+    """
     try:
         yield
     except BaseException:  # an interrupt as well: what was released stays released
@@ -169,7 +205,10 @@ def _save_unfinished(statement: Any, folder: Path) -> str:
     made = len(statement.ledger.entries)
     planned = sum(r.count for r in statement.ledger.plan.releases)
     spent = f"ε = {statement.epsilon:.4g} at δ = {statement.delta:.3g}"
-    text = f"the training had made {made} of {planned} releases, which cost {spent} and count like any other"
+    text = (
+        f"the training had made {made} of {planned} releases, which cost {spent} and count like any"
+        " other"
+    )
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     file = folder.with_name(f"{folder.name}.unfinished-{when}-{os.getpid()}.ledger.json")
     try:
@@ -178,7 +217,8 @@ def _save_unfinished(statement: Any, folder: Path) -> str:
     except OSError as error:
         ledger = json.dumps(statement.ledger.to_dict())
         return (
-            f"{text}; their ledger could not be written to {file} ({error.strerror or error}), so here it is: {ledger}"
+            f"{text}; their ledger could not be written to {file} ({error.strerror or error}), so"
+            f" here it is: {ledger}"
         )
     return f"{text}; their ledger is {file}"
 
@@ -198,11 +238,15 @@ def _ignore_signals() -> Iterator[None]:
 
 def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
     """The error for ratings that are all the same, where ratings are to be predicted."""
-    ways = {"goal": "--goal ranking", "feedback": "--feedback implicit"}  # private models stay private
+    # private models stay private
+    ways = {"goal": "--goal ranking", "feedback": "--feedback implicit"}
     how = next(
-        (way for name, way in ways.items() if name in model.parameter_names()), "--model als --feedback implicit"
+        (way for name, way in ways.items() if name in model.parameter_names()),
+        "--model als --feedback implicit",
     )
-    return DataError(f"every rating of {what} is {rating:g}, so there is nothing to predict: use {how}")
+    return DataError(
+        f"every rating of {what} is {rating:g}, so there is nothing to predict: use {how}"
+    )
 
 
 def describe_model(model: Any) -> dict[str, Any]:
@@ -216,7 +260,11 @@ def describe_model(model: Any) -> dict[str, Any]:
         facts["learned"] = learned
     if statement is None:
         return facts
-    return facts | {"epsilon": statement.epsilon, "delta": statement.delta, "privacy": statement.to_dict()}
+    return facts | {
+        "epsilon": statement.epsilon,
+        "delta": statement.delta,
+        "privacy": statement.to_dict(),
+    }
 
 
 def examples(folder: str, model: Any) -> list[str]:
@@ -224,7 +272,8 @@ def examples(folder: str, model: Any) -> list[str]:
     ids = [str(item) for item in model.item_ids_[:2].tolist()]
     where = shlex.quote(folder)
     lines = [f"{program()} recommend {where} --history {shlex.quote(','.join(ids))}"]
-    if model.item_factors_.shape[1] > model.item_similarity().first:  # else there is nothing to compare items by
+    # else there is nothing to compare items by
+    if model.item_factors_.shape[1] > model.item_similarity().first:
         lines.append(f"{program()} similar {where} {shlex.quote(ids[0])}")
     if hasattr(model, "privacy_"):
         lines.append(f"{program()} budget {where}")
@@ -243,7 +292,10 @@ def check_out(folder: str, replace: bool = False) -> None:
     while not place.exists():
         place = place.parent
     try:
-        with tempfile.TemporaryFile(dir=place):  # asking for permissions would not notice a read-only disk
+        # asking for permissions would not notice a read-only disk
+        with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        raise ConfigError(f"{target} cannot be written: {place}: {error.strerror or error}") from None
+        raise ConfigError(
+            f"{target} cannot be written: {place}: {error.strerror or error}"
+        ) from None

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
 
 
-def parse_history(texts: Iterable[str], items: ItemLookup, skip: bool = False) -> dict[Any, float | None]:
+def parse_history(
+    texts: Iterable[str], items: ItemLookup, skip: bool = False
+) -> dict[Any, float | None]:
     """Histories such as ``"item1=5,item2"`` as {id: rating}, None for an item without a rating.
 
-    Titles may hold commas: at each place the longest stretch that names an item is taken. With `skip` an item that the
-    model does not know is left out instead of refused.
+    Titles may hold commas: at each place the longest stretch that names an item is taken. With
+    `skip` an item that the model does not know is left out instead of refused.
     """
     history: dict[Any, float | None] = {}
     for text in texts:
@@ -37,8 +39,12 @@ def parse_history(texts: Iterable[str], items: ItemLookup, skip: bool = False) -
     return history
 
 
-def read_history(path: str, items: ItemLookup, layout: ColumnOptions, skip: bool = False) -> dict[Any, float | None]:
-    """One user's history from a file of any kind: a column of items (ids or titles) and perhaps one of ratings."""
+def read_history(
+    path: str, items: ItemLookup, layout: ColumnOptions, skip: bool = False
+) -> dict[Any, float | None]:
+    """One user's history from a file of any kind: a column of items (ids or titles) and perhaps
+    one of ratings.
+    """
     rows = _rows(path, items, layout)
     history: dict[Any, float | None] = {}
     for line, (name, rating) in rows:
@@ -53,18 +59,22 @@ def read_history(path: str, items: ItemLookup, layout: ColumnOptions, skip: bool
 
 def with_default(history: dict[Any, float | None], model: Any) -> dict[Any, float]:
     """Ratings for all: an item without one counts as liked."""
-    return {item: model.default_rating if rating is None else rating for item, rating in history.items()}
+    return {
+        item: model.default_rating if rating is None else rating for item, rating in history.items()
+    }
 
 
 def keep_known_items(ratings: Ratings, model: Any, where: str, skip: bool) -> tuple[Ratings, int]:
-    """The ratings over the model's items, and how many were of others; ids may differ in type but not in spelling."""
+    """The ratings over the model's items, and how many were of others; ids may differ in type
+    but not in spelling.
+    """
     strange = (IdIndex(model.item_ids_).positions(ratings.item_ids, "item id") < 0)[ratings.indices]
     count = int(strange.sum())
     if count and not skip:
         example = ratings.item_ids[ratings.indices[strange][0]]
         raise DataError(
-            f"{where}: {count:,} of {ratings.n_ratings:,} ratings are of items that the model does not "
-            f"know, such as {example!r}: leave them out, or say --skip-unknown"
+            f"{where}: {count:,} of {ratings.n_ratings:,} ratings are of items that the model does"
+            f" not know, such as {example!r}: leave them out, or say --skip-unknown"
         )
     return ratings.with_items(model.item_ids_, "drop"), count
 
@@ -94,7 +104,9 @@ def _add(history: dict[Any, float | None], item: Any, rating: float | None) -> N
     history[item] = rating
 
 
-def _rows(path: str, items: ItemLookup, layout: ColumnOptions) -> list[tuple[int, tuple[str, str | None]]]:
+def _rows(
+    path: str, items: ItemLookup, layout: ColumnOptions
+) -> list[tuple[int, tuple[str, str | None]]]:
     """(line, (item, rating)) of a file."""
     from discreet.data.catalog import ID_NAMES, TITLE_NAMES
     from discreet.data.columns import CONVENTIONS, normalize
@@ -107,7 +119,9 @@ def _rows(path: str, items: ItemLookup, layout: ColumnOptions) -> list[tuple[int
             table = _text_rows(file, items, layout)
         else:
             columns = read_table(file, kind).to_pydict()
-            cells = ([_cell_text(value) for value in row] for row in zip(*columns.values(), strict=True))
+            cells = (
+                [_cell_text(value) for value in row] for row in zip(*columns.values(), strict=True)
+            )
             table = [(1, list(columns)), *enumerate(cells, start=2)]
     except OSError as error:
         raise DataError(damage(file, error)) from error
@@ -124,7 +138,9 @@ def _rows(path: str, items: ItemLookup, layout: ColumnOptions) -> list[tuple[int
     return [(line, (_cell(row, at_item) or "", _cell(row, at_rating))) for line, row in table]
 
 
-def _find_column(wish: str | None, head: Sequence[str], usual: Sequence[str], path: str) -> int | None:
+def _find_column(
+    wish: str | None, head: Sequence[str], usual: Sequence[str], path: str
+) -> int | None:
     """Position of the column asked for, or of one with a usual name."""
     from discreet.data.columns import normalize
 

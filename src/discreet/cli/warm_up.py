@@ -1,4 +1,6 @@
-"""What ``discreet doctor --warm`` runs so that it is compiled: the default models, by the commands' own way."""
+"""What ``discreet doctor --warm`` runs so that it is compiled: the default models, by the
+commands' own way.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Ratings, and every way to get them: files, frames, sparse matrices, known data sets, generated data.
+"""Ratings, and every way to get them: files, frames, sparse matrices, known data sets, generated
+data.
 
-`ratings` is what all else makes and takes; `files`, `text`, `frames` and `csr` read; `catalog` and `features` are
-what is public about items; `datasets` knows the official archives; `splits` holds ratings out; `cinema` is
-generated. The names below are public, and imported on first use.
+`ratings` is what all else makes and takes; `files`, `text`, `frames` and `csr` read; `catalog` and
+`features` are what is public about items; `datasets` knows the official archives; `splits` holds
+ratings out; `cinema` is generated. The names below are public, and imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Data sets of others in the layouts in which they are published: a zip archive, unpacked, or as parquet tables."""
+"""Data sets of others in the layouts in which they are published: a zip archive, unpacked, or
+as parquet tables.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from discreet.data.ratings import Ratings
 from discreet.errors import DataError
 
 TABLES = ("ratings.parquet", "items.parquet")
-MOST_UNPACKED = 1 << 31  # bytes of one file of an archive: more than twice the largest that is published
+# bytes of one file of an archive: more than twice the largest that is published
+MOST_UNPACKED = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,11 @@ class ArchiveLayout:
     def files(self) -> str:
         """What to look for, in words."""
         plain = f"{self.ratings} (and {self.items})" if self.items else self.ratings
-        return f"{self.archive}, {plain} or {TABLES[0]}" if self.archive != self.ratings else f"{plain} or {TABLES[0]}"
+        return (
+            f"{self.archive}, {plain} or {TABLES[0]}"
+            if self.archive != self.ratings
+            else f"{plain} or {TABLES[0]}"
+        )
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,9 @@ class ArchiveSource:
 
 
 def locate(layout: ArchiveLayout, path: Path) -> ArchiveSource | None:
-    """The data set at ``path``, which may be its archive, its ratings file or a folder with either, or None."""
+    """The data set at ``path``, which may be its archive, its ratings file or a folder with
+    either, or None.
+    """
     if path.is_file():
         if path.suffix.lower() == ".zip":
             return _in_archive(layout, path)
@@ -89,17 +98,23 @@ def read(layout: ArchiveLayout, source: ArchiveSource, *, catalog: bool = False)
     layout, source
         From the registry and from :func:`locate`.
     catalog : bool
-        Keep every item of the published list, also those that nobody rated; otherwise the rated ones.
+        Keep every item of the published list, also those that nobody rated; otherwise the rated
+        ones.
     """
     with _unpack_files(source) as (ratings_file, items_file):
         listed = None if items_file is None else read_catalog(items_file)
         if catalog and listed is None:
-            raise DataError(f"{layout.items or TABLES[1]} is not beside {source.ratings}, so there is no catalog")
+            raise DataError(
+                f"{layout.items or TABLES[1]} is not beside {source.ratings}, so there is no"
+                " catalog"
+            )
         items = listed if catalog else None
         if source.tables:
             made = Ratings.read(ratings_file, items=items)
         elif layout.header:
-            made = Ratings.read(ratings_file, items=items, rating=_rating_column(ratings_file, layout.separator))
+            made = Ratings.read(
+                ratings_file, items=items, rating=_rating_column(ratings_file, layout.separator)
+            )
         else:
             made = Ratings.read(ratings_file, items=items, separator=layout.separator, header=False)
     return made if catalog or listed is None else _add_titles(made, listed)
@@ -110,7 +125,9 @@ def _add_titles(ratings: Ratings, listed: Catalog) -> Ratings:
         return ratings
     at = IdIndex(listed.ids).positions(ratings.item_ids, "item id")
     known = zip(at.tolist(), ratings.item_ids.tolist(), strict=True)
-    titles = object_array((listed.titles[a] if a >= 0 else str(i) for a, i in known), ratings.n_items)
+    titles = object_array(
+        (listed.titles[a] if a >= 0 else str(i) for a, i in known), ratings.n_items
+    )
     return Ratings.from_indices(
         ratings.indptr,
         ratings.indices,
@@ -126,7 +143,9 @@ def _add_titles(ratings: Ratings, listed: Catalog) -> Ratings:
 
 
 def _rating_column(file: Path, separator: str) -> str:
-    """``rating``, or else the last column: a file without a rating column would silently read as all ones."""
+    """``rating``, or else the last column: a file without a rating column would silently read
+    as all ones.
+    """
     with file.open(encoding="utf-8", errors="replace") as stream:
         names = [name.strip().strip('"') for name in stream.readline().split(separator)]
     return "rating" if "rating" in names else names[-1]
@@ -143,7 +162,9 @@ def _in_archive(layout: ArchiveLayout, archive: Path) -> ArchiveSource:
         with zipfile.ZipFile(archive) as opened:
             names = [name for name in opened.namelist() if not name.startswith("__MACOSX")]
     except (zipfile.BadZipFile, OSError) as problem:
-        raise DataError(f"{archive} is not a whole zip archive ({problem}): remove it and download it again") from None
+        raise DataError(
+            f"{archive} is not a whole zip archive ({problem}): remove it and download it again"
+        ) from None
 
     def member(file: str) -> str | None:
         found = [name for name in names if PurePosixPath(name).name == file]
@@ -151,7 +172,9 @@ def _in_archive(layout: ArchiveLayout, archive: Path) -> ArchiveSource:
 
     ratings = member(layout.ratings)
     if ratings is None:
-        raise DataError(f"{archive} does not hold {layout.ratings}: it is another archive than {layout.archive}")
+        raise DataError(
+            f"{archive} does not hold {layout.ratings}: it is another archive than {layout.archive}"
+        )
     return ArchiveSource(ratings, member(layout.items), archive)
 
 
@@ -165,11 +188,17 @@ def _unpack_files(source: ArchiveSource) -> Iterator[tuple[Path, Path | None]]:
         try:
             with zipfile.ZipFile(source.archive) as opened:
                 ratings = _unpack(opened, source.ratings, Path(folder))
-                items = None if source.items is None else _unpack(opened, source.items, Path(folder))
+                items = (
+                    None if source.items is None else _unpack(opened, source.items, Path(folder))
+                )
         except (zipfile.BadZipFile, zlib.error, EOFError) as problem:
-            raise DataError(f"{source.archive} is damaged ({problem}): remove it and download it again") from None
+            raise DataError(
+                f"{source.archive} is damaged ({problem}): remove it and download it again"
+            ) from None
         except OSError as problem:
-            raise DataError(f"{source.archive} cannot be unpacked into {folder} ({problem.strerror})") from None
+            raise DataError(
+                f"{source.archive} cannot be unpacked into {folder} ({problem.strerror})"
+            ) from None
         try:
             yield ratings, items
         except DataError as problem:
@@ -179,8 +208,11 @@ def _unpack_files(source: ArchiveSource) -> Iterator[tuple[Path, Path | None]]:
 
 def _unpack(opened: zipfile.ZipFile, member: str, folder: Path) -> Path:
     if opened.getinfo(member).file_size > MOST_UNPACKED:  # no more than this is ever unpacked
-        raise DataError(f"{opened.filename} unpacks to more than {MOST_UNPACKED:,} bytes: it is another archive")
-    target = folder / PurePosixPath(member).name  # only the last part: a member cannot write outside
+        raise DataError(
+            f"{opened.filename} unpacks to more than {MOST_UNPACKED:,} bytes: it is another archive"
+        )
+    # only the last part: a member cannot write outside
+    target = folder / PurePosixPath(member).name
     with opened.open(member) as packed, target.open("wb") as plain:
         shutil.copyfileobj(packed, plain, 1 << 20)
     return target

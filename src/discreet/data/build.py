@@ -1,4 +1,6 @@
-"""From columns or a matrix to the arrays of :class:`discreet.Ratings`: encode ids, align with a catalog, compress."""
+"""From columns or a matrix to the arrays of :class:`discreet.Ratings`: encode ids, align with a
+catalog, compress.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,34 @@ from numpy.typing import NDArray
 from discreet.data.catalog import Catalog
 from discreet.data.columns import Columns
 from discreet.data.csr import check_duplicates_rule, compress_rows, matrix_entries
-from discreet.data.ids import IdIndex, as_ids, encode, first_repeated, normalize_column, stands_for_nothing
+from discreet.data.ids import (
+    IdIndex,
+    as_ids,
+    encode,
+    first_repeated,
+    normalize_column,
+    stands_for_nothing,
+)
 from discreet.errors import ConfigError, DataError
 
 
 def from_columns(
-    columns: Columns, given: Catalog | None, duplicates: str, unknown: str, normalize_ids: bool = False
+    columns: Columns,
+    given: Catalog | None,
+    duplicates: str,
+    unknown: str,
+    normalize_ids: bool = False,
 ) -> dict[str, Any]:
-    """Fields of the ratings in the columns, which are taken one by one so that their memory is freed early."""
+    """Fields of the ratings in the columns, which are taken one by one so that their memory is
+    freed early.
+    """
     check_duplicates_rule(duplicates)
     if normalize_ids:
         columns.users = normalize_column(columns.users)
     with ThreadPoolExecutor(2) as pool:
-        found = [pool.submit(encode, columns.take(f"{who}s"), f"{who} id") for who in ("user", "item")]
+        found = [
+            pool.submit(encode, columns.take(f"{who}s"), f"{who} id") for who in ("user", "item")
+        ]
     (user_ids, users), (item_ids, items) = (each.result() for each in found)
     found.clear()
     pa.default_memory_pool().release_unused()  # arrow keeps freed columns for itself otherwise
@@ -33,7 +50,9 @@ def from_columns(
     values = values if rated else np.ones(len(users), np.float32)
     for name, column in (("items", items), ("ratings", values), ("timestamps", times)):
         if column is not None and len(column) != len(users):
-            raise DataError(f"{len(column):,} {name} for {len(users):,} users: the columns must be equally long")
+            raise DataError(
+                f"{len(column):,} {name} for {len(users):,} users: the columns must be equally long"
+            )
     titles = None
     if given is not None:
         items, known = align(items, item_ids, given, unknown)
@@ -56,20 +75,31 @@ def from_columns(
 def from_matrix(
     matrix: Any, user_ids: Any, item_ids: Any, given: Catalog | None, titles: Any, duplicates: str
 ) -> dict[str, Any]:
-    """Fields of the ratings in a sparse matrix; a catalog names its columns where ``item_ids`` does not."""
+    """Fields of the ratings in a sparse matrix; a catalog names its columns where ``item_ids``
+    does not.
+    """
     check_duplicates_rule(duplicates)
     parts = matrix_entries(matrix, duplicates)
     ids = []
-    for axis, what, lines, wanted in ((0, "user", "rows", user_ids), (1, "item", "columns", item_ids)):
+    for axis, what, lines, wanted in (
+        (0, "user", "rows", user_ids),
+        (1, "item", "columns", item_ids),
+    ):
         size, other = matrix.shape[axis], matrix.shape[1 - axis]
         if wanted is None and what == "item" and given is not None:
             wanted = given.ids
         own = np.arange(size, dtype=np.int64) if wanted is None else as_ids(wanted, f"{what} id")
         if len(own) != size:
-            hint = "did you transpose?" if len(own) == other else f"one id for each of the {lines} is needed"
+            hint = (
+                "did you transpose?"
+                if len(own) == other
+                else f"one id for each of the {lines} is needed"
+            )
             raise DataError(f"{size:,} {lines} for {len(own):,} {what}s: {hint}")
         if wanted is not None and what == "user" and any(map(stands_for_nothing, own.tolist())):
-            raise DataError("a user id is missing, or is a word that stands for a missing one: name the user")
+            raise DataError(
+                "a user id is missing, or is a word that stands for a missing one: name the user"
+            )
         if wanted is not None and (twice := first_repeated(own)) is not None:
             which = "one of them" if what == "user" else repr(twice)  # messages name no user
             raise DataError(f"{what} ids must be distinct, and {which} is given twice")
@@ -78,14 +108,23 @@ def from_matrix(
     if titles is None and given is not None and names_columns:
         titles = given.titles
     if titles is not None and len(titles) != matrix.shape[1]:
-        raise DataError(f"{len(titles):,} titles for {matrix.shape[1]:,} columns: one title for each is needed")
-    return parts._asdict() | {"user_ids": ids[0], "item_ids": ids[1], "titles": titles, "catalog": names_columns}
+        raise DataError(
+            f"{len(titles):,} titles for {matrix.shape[1]:,} columns: one title for each is needed"
+        )
+    return parts._asdict() | {
+        "user_ids": ids[0],
+        "item_ids": ids[1],
+        "titles": titles,
+        "catalog": names_columns,
+    }
 
 
 def align(
     items: NDArray[np.int32], item_ids: NDArray[Any], given: Catalog, unknown: str
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None]:
-    """Positions in the catalog for positions in ``item_ids``, and a mask of the known ones (None: all are)."""
+    """Positions in the catalog for positions in ``item_ids``, and a mask of the known ones
+    (None: all are).
+    """
     if unknown not in ("error", "drop"):
         raise ConfigError(f'unknown_items must be "error" or "drop", and {unknown!r} was given')
     position = IdIndex(given.ids).positions(item_ids, "item id").astype(np.int32)
@@ -95,8 +134,8 @@ def align(
         return aligned, None
     if unknown == "error":
         raise DataError(  # which items, and how many, is a fact about users
-            f"some rated items are not in the catalog of {len(given):,}: add them, or leave their ratings out with "
-            "unknown_items='drop'"
+            f"some rated items are not in the catalog of {len(given):,}: add them, or leave their"
+            " ratings out with unknown_items='drop'"
         )
     return aligned, known
 

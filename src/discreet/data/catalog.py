@@ -1,9 +1,10 @@
 """The public item catalog: which items exist, and what they are called.
 
-A catalog makes the list of items independent of who rated what. It may be a file (csv, tsv, ``::``- or
-``|``-separated as in MovieLens, parquet, feather; a plain list with one id per line), a data frame, a mapping
-``{id: title}`` or a list of ids. In files the columns are found by name (``item_id``, ``movieId``, ``id`` ...;
-``title``, ``name`` ...) or, without a header line, are the first two. The order given is kept.
+A catalog makes the list of items independent of who rated what. It may be a file (csv, tsv, ``::``-
+or ``|``-separated as in MovieLens, parquet, feather; a plain list with one id per line), a data
+frame, a mapping ``{id: title}`` or a list of ids. In files the columns are found by name
+(``item_id``, ``movieId``, ``id`` ...; ``title``, ``name`` ...) or, without a header line, are the
+first two. The order given is kept.
 """
 
 from __future__ import annotations
@@ -24,7 +25,16 @@ from discreet.data.readers import check_file, damage, kind_of, read_lines, read_
 from discreet.errors import DataError
 
 ID_NAMES = (*CONVENTIONS["item"], "id", "catalogid", "key")
-TITLE_NAMES = ("title", "itemtitle", "movietitle", "name", "itemname", "productname", "label", "titles")
+TITLE_NAMES = (
+    "title",
+    "itemtitle",
+    "movietitle",
+    "name",
+    "itemname",
+    "productname",
+    "label",
+    "titles",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,18 +53,25 @@ class Catalog:
     def __post_init__(self) -> None:
         repeated = first_repeated(self.ids)
         if repeated is not None:
-            raise DataError(f"the catalog lists the item {repeated!r} twice: every item may occur once")
+            raise DataError(
+                f"the catalog lists the item {repeated!r} twice: every item may occur once"
+            )
         if not len(self.ids):
             raise DataError("the catalog holds no items: it must list at least one")
         if self.titles is not None and len(self.titles) != len(self.ids):
-            raise DataError(f"{len(self.titles):,} titles for {len(self.ids):,} items: one title per item is needed")
+            raise DataError(
+                f"{len(self.titles):,} titles for {len(self.ids):,} items: one title per item is"
+                " needed"
+            )
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @classmethod
     def from_any(cls, items: Any, titles: Any = None) -> Catalog:
-        """Catalog from any of the forms that the module lists; ``titles`` in the order of the items."""
+        """Catalog from any of the forms that the module lists; ``titles`` in the order of the
+        items.
+        """
         if isinstance(items, Catalog):
             found = items
         elif isinstance(items, (str, os.PathLike)):
@@ -107,7 +124,8 @@ def _frame(frame: Any) -> tuple[list[Any], Any]:
         wrapped = nw.from_native(frame)
     except TypeError:
         raise DataError(
-            f"a catalog is a file, a frame, a list of ids or a mapping from id to title, not a {type(frame).__name__}"
+            "a catalog is a file, a frame, a list of ids or a mapping from id to title, not a"
+            f" {type(frame).__name__}"
         ) from None
     except nw.exceptions.DuplicateError:
         raise DataError("the catalog has several columns of the same name: rename them") from None
@@ -133,30 +151,37 @@ def _from_text(file: Path) -> Catalog:
         rows = rows[1:]
     elif len(rows) > 1 and _looks_like_a_name(rows[0][0], rows[1:]):
         raise DataError(
-            f"{file}: the first line ({lines[0][:60]!r}) looks like names of columns, and none is known: "
-            "call the one with the ids item_id and the one with the titles title"
+            f"{file}: the first line ({lines[0][:60]!r}) looks like names of columns, and none is"
+            " known: call the one with the ids item_id and the one with the titles title"
         )
     rows = _whole_titles(rows, fields, at_title, separator or "", file)
     need = max(at_id, at_title or 0)
     for number, row in enumerate(rows, start=1):
         if len(row) <= need or not row[at_id].strip():
             raise DataError(
-                f"{file}: item {number:,} has no id or no title ({separator.join(row)[:60]!r}): correct it"
+                f"{file}: item {number:,} has no id or no title ({separator.join(row)[:60]!r}):"
+                " correct it"
                 if separator
                 else f"{file}: item {number:,} has no id: correct it"
             )
     ids = as_ids(_as_written([row[at_id] for row in rows]), "item id")
-    return Catalog(ids, None if at_title is None else _titles_or_ids([row[at_title] for row in rows], ids))
+    return Catalog(
+        ids, None if at_title is None else _titles_or_ids([row[at_title] for row in rows], ids)
+    )
 
 
 def _as_written(texts: list[str]) -> list[Any]:
-    """Integers if all are written as such, else all as text: a public list may decide that for itself."""
+    """Integers if all are written as such, else all as text: a public list may decide that for
+    itself.
+    """
     forms = [parse_id(text) for text in texts]
     return forms if all(isinstance(form, int) for form in forms) else texts
 
 
 def _looks_like_a_name(first: str, others: Sequence[Sequence[str]]) -> bool:
-    """Whether the first id cannot be one: it is a word where all others are numbers, or speaks of items."""
+    """Whether the first id cannot be one: it is a word where all others are numbers, or speaks
+    of items.
+    """
     if first.strip().lstrip("-").isdigit():
         return False
     integers = all(isinstance(text, int) for text in _as_written([row[0] for row in others]))
@@ -168,7 +193,9 @@ def _looks_like_a_name(first: str, others: Sequence[Sequence[str]]) -> bool:
 def _whole_titles(
     rows: Sequence[tuple[str, ...]], fields: int, at_title: int | None, separator: str, file: Path
 ) -> list[tuple[str, ...]]:
-    """Rows with `fields` fields each: a title in the last column may hold the separator without quotes."""
+    """Rows with `fields` fields each: a title in the last column may hold the separator without
+    quotes.
+    """
     whole = []
     for number, row in enumerate(rows, start=1):
         if len(row) > fields > 1:
@@ -185,19 +212,33 @@ def _whole_titles(
 def _find(names: Sequence[Any], where: str) -> tuple[int, int | None]:
     plain = [normalize(name) for name in names]
     twice = next(
-        (name for at, name in enumerate(plain) if name in plain[:at] and name in (*ID_NAMES, *TITLE_NAMES)), None
+        (
+            name
+            for at, name in enumerate(plain)
+            if name in plain[:at] and name in (*ID_NAMES, *TITLE_NAMES)
+        ),
+        None,
     )
     if twice is not None:
-        raise DataError(f"{where} has several columns called {names[plain.index(twice)]!r}: rename the others")
+        raise DataError(
+            f"{where} has several columns called {names[plain.index(twice)]!r}: rename the others"
+        )
     at_id = next((plain.index(name) for name in ID_NAMES if name in plain), None)
     if at_id is None:
         shown = ", ".join(repr(name) for name in names[:12])
-        raise DataError(f"{where} has no column of item ids: its columns are {shown}; name one of them item_id")
-    at_title = next((plain.index(name) for name in TITLE_NAMES if name in plain and plain.index(name) != at_id), None)
+        raise DataError(
+            f"{where} has no column of item ids: its columns are {shown}; name one of them item_id"
+        )
+    at_title = next(
+        (plain.index(name) for name in TITLE_NAMES if name in plain and plain.index(name) != at_id),
+        None,
+    )
     return at_id, at_title
 
 
 def _titles_or_ids(titles: Sequence[Any], ids: NDArray[Any]) -> NDArray[Any]:
     """Titles, with the id standing in for a missing one."""
     pairs = zip(titles, ids.tolist(), strict=True)
-    return object_array((str(i) if t is None or t != t or t == "" else str(t) for t, i in pairs), len(ids))
+    return object_array(
+        (str(i) if t is None or t != t or t == "" else str(t) for t, i in pairs), len(ids)
+    )

@@ -1,15 +1,18 @@
-"""Cinema: the embedded data set. 800 invented films, about 20,000 invented people, and reasons for what they like.
+"""Cinema: the embedded data set. 800 invented films, about 20,000 invented people, and reasons for
+what they like.
 
     (1)  taste of person i for film j    a_ij = ⟨g_i, G_j⟩ + ⟨p_i, f_j⟩ + e_i·year_j
-         G_j marks the film's genres, g_i is a mixture of a few kinds of film-goers plus the person's own whims,
-         f_j and p_i are a film's style and the person's feeling for it, e_i is the liking for new films over old;
+         G_j marks the film's genres, g_i is a mixture of a few kinds of film-goers plus the
+         person's own whims, f_j and p_i are a film's style and the person's feeling for it,
+         e_i is the liking for new films over old;
     (2)  what is watched: n_i films without replacement with weights exp(popularity_j + 1.75·a_ij);
     (3)  how it is rated: 2½ + b_i + b_j + 0.75·a_ij + noise, rounded to half stars from 0.5 to 5.
 
-So a person who rates space films highly should be shown more of them, and a reader can tell whether that happened. All
-numbers lie on a grid of powers of two on which sums are exact, and all random bits come from a raw generator whose
-stream numpy keeps fixed, so that the same seed should give the same ratings on every machine; a test holds the
-checksums. Only the tables of logarithms and quantiles are computed, and they are rounded to the grid.
+So a person who rates space films highly should be shown more of them, and a reader can tell whether
+that happened. All numbers lie on a grid of powers of two on which sums are exact, and all random
+bits come from a raw generator whose stream numpy keeps fixed, so that the same seed should give the
+same ratings on every machine; a test holds the checksums. Only the tables of logarithms and
+quantiles are computed, and they are rounded to the grid.
 """
 
 from __future__ import annotations
@@ -37,16 +40,89 @@ _COARSE = 128  # grid of factors, per unit
 
 # Kinds of film-goers: how much they prefer each genre over the average.
 _KINDS: tuple[dict[str, float], ...] = (
-    {"Sci-Fi": 1.5, "Action": 0.5, "Fantasy": 0.5, "Adventure": 0.5, "Romance": -0.75, "Musical": -0.75},
-    {"Romance": 1.5, "Musical": 0.75, "Comedy": 0.5, "Drama": 0.25, "Horror": -1.0, "War": -0.75, "Western": -0.5},
-    {"Horror": 1.75, "Thriller": 0.75, "Mystery": 0.5, "Animation": -0.75, "Musical": -1.0, "Romance": -0.5},
-    {"Crime": 1.25, "Mystery": 1.25, "Thriller": 1.0, "Animation": -0.75, "Fantasy": -0.5, "Musical": -0.5},
-    {"Drama": 1.25, "Documentary": 1.25, "War": 0.5, "Action": -1.0, "Horror": -0.75, "Fantasy": -0.5},
-    {"Animation": 1.5, "Fantasy": 1.0, "Comedy": 0.75, "Adventure": 0.5, "Crime": -0.75, "War": -0.75, "Horror": -1.0},
-    {"Western": 1.5, "War": 1.0, "Adventure": 0.75, "Action": 0.5, "Romance": -0.5, "Animation": -0.75},
-    {"Action": 1.5, "Thriller": 1.0, "Crime": 0.5, "Documentary": -1.0, "Musical": -1.0, "Drama": -0.5},
-    {"Comedy": 1.5, "Romance": 0.5, "Animation": 0.5, "War": -0.75, "Horror": -0.5, "Documentary": -0.25},
-    {"Musical": 1.5, "Comedy": 0.5, "Romance": 0.5, "Animation": 0.5, "Action": -0.75, "Horror": -0.75, "Crime": -0.5},
+    {
+        "Sci-Fi": 1.5,
+        "Action": 0.5,
+        "Fantasy": 0.5,
+        "Adventure": 0.5,
+        "Romance": -0.75,
+        "Musical": -0.75,
+    },
+    {
+        "Romance": 1.5,
+        "Musical": 0.75,
+        "Comedy": 0.5,
+        "Drama": 0.25,
+        "Horror": -1.0,
+        "War": -0.75,
+        "Western": -0.5,
+    },
+    {
+        "Horror": 1.75,
+        "Thriller": 0.75,
+        "Mystery": 0.5,
+        "Animation": -0.75,
+        "Musical": -1.0,
+        "Romance": -0.5,
+    },
+    {
+        "Crime": 1.25,
+        "Mystery": 1.25,
+        "Thriller": 1.0,
+        "Animation": -0.75,
+        "Fantasy": -0.5,
+        "Musical": -0.5,
+    },
+    {
+        "Drama": 1.25,
+        "Documentary": 1.25,
+        "War": 0.5,
+        "Action": -1.0,
+        "Horror": -0.75,
+        "Fantasy": -0.5,
+    },
+    {
+        "Animation": 1.5,
+        "Fantasy": 1.0,
+        "Comedy": 0.75,
+        "Adventure": 0.5,
+        "Crime": -0.75,
+        "War": -0.75,
+        "Horror": -1.0,
+    },
+    {
+        "Western": 1.5,
+        "War": 1.0,
+        "Adventure": 0.75,
+        "Action": 0.5,
+        "Romance": -0.5,
+        "Animation": -0.75,
+    },
+    {
+        "Action": 1.5,
+        "Thriller": 1.0,
+        "Crime": 0.5,
+        "Documentary": -1.0,
+        "Musical": -1.0,
+        "Drama": -0.5,
+    },
+    {
+        "Comedy": 1.5,
+        "Romance": 0.5,
+        "Animation": 0.5,
+        "War": -0.75,
+        "Horror": -0.5,
+        "Documentary": -0.25,
+    },
+    {
+        "Musical": 1.5,
+        "Comedy": 0.5,
+        "Romance": 0.5,
+        "Animation": 0.5,
+        "Action": -0.75,
+        "Horror": -0.75,
+        "Crime": -0.5,
+    },
 )
 
 
@@ -77,7 +153,9 @@ class Film:
 
 @functools.cache
 def films() -> tuple[Film, ...]:
-    """The 800 films, in the order of the item ids of :func:`make_cinema`; the same for every seed."""
+    """The 800 films, in the order of the item ids of :func:`make_cinema`; the same for every
+    seed.
+    """
     bits = _Bits(key=1)
     first_genres = [genre for genre, count in words.SHARES.items() for _ in range(count)]
     decks: dict[str, _Deck] = {}
@@ -91,7 +169,9 @@ def films() -> tuple[Film, ...]:
 
 @functools.cache
 def genre_matrix() -> NDArray[np.float32]:
-    """Genres of the films, (800, 16): 1 for the first genre, ¾ for the second, ½ for the third, 0 elsewhere."""
+    """Genres of the films, (800, 16): 1 for the first genre, ¾ for the second, ½ for the third,
+    0 elsewhere.
+    """
     matrix = np.zeros((len(films()), len(GENRES)), np.float32)
     for row, film in enumerate(films()):
         for weight, genre in zip((1.0, 0.75, 0.5), film.genres, strict=False):
@@ -123,7 +203,14 @@ def make_cinema(seed: int = 0, scale: float = 1.0) -> Ratings:
     item_ids = np.array([film.id for film in films()], dtype=object)
     titles = np.array([film.label for film in films()], dtype=object)
     return Ratings.from_indices(
-        indptr, indices, values, np.arange(1, n + 1), item_ids, _timestamps(indptr, bits), titles, catalog=True
+        indptr,
+        indices,
+        values,
+        np.arange(1, n + 1),
+        item_ids,
+        _timestamps(indptr, bits),
+        titles,
+        catalog=True,
     )
 
 
@@ -144,7 +231,8 @@ def example_history(*genres: str, n: int = 6) -> dict[str, float]:
     popularity, _ = _film_qualities()
     known_first = [films()[j] for j in np.argsort(-popularity, kind="stable")]
     fitting = [film for film in known_first if film.genres[0] in liked]
-    fans = sorted(fitting, key=lambda film: -len(set(film.genres) & set(liked)))[:n]  # stable: the best known first
+    # stable: the best known first
+    fans = sorted(fitting, key=lambda film: -len(set(film.genres) & set(liked)))[:n]
     other = next(film for film in known_first if not set(film.genres) & set(liked))
     return {film.id: 5.0 - 0.5 * (place % 2) for place, film in enumerate(fans)} | {other.id: 1.5}
 
@@ -156,10 +244,13 @@ def _user_factors(n: int, bits: _Bits) -> NDArray[np.float32]:
     """(n, 16 + styles + 1): genre tastes, feeling for styles, liking for new films."""
     kinds = np.array([[kind.get(genre, 0.0) for genre in GENRES] for kind in _KINDS], np.float32)
     first, second = bits.integers(n, len(kinds)), bits.integers(n, len(kinds))
-    share = np.float32(1 / 16) * (8 + bits.integers(n, 8))[:, None].astype(np.float32)  # ½ … 15/16 of the first kind
+    # ½ … 15/16 of the first kind
+    share = np.float32(1 / 16) * (8 + bits.integers(n, 8))[:, None].astype(np.float32)
     whims = bits.normals((n, len(GENRES)), 0.35)
     genre = _on_grid(share * kinds[first] + (1 - share) * kinds[second]) + whims
-    return np.concatenate([genre, bits.normals((n, _STYLES), 0.3), bits.normals((n, 1), 0.25)], axis=1)
+    return np.concatenate(
+        [genre, bits.normals((n, _STYLES), 0.3), bits.normals((n, 1), 0.25)], axis=1
+    )
 
 
 @functools.cache
@@ -167,12 +258,16 @@ def _item_factors() -> NDArray[np.float32]:
     """(800, 16 + styles + 1): genres, styles, newness from -1½ to 1½."""
     years = np.array([film.year for film in films()], np.float64)
     newness = _on_grid((years - 1990) / 20)[:, None].clip(-1.5, 1.5)
-    return np.concatenate([genre_matrix(), _Bits(key=2).normals((len(films()), _STYLES), 1.0), newness], axis=1)
+    return np.concatenate(
+        [genre_matrix(), _Bits(key=2).normals((len(films()), _STYLES), 1.0), newness], axis=1
+    )
 
 
 @functools.cache
 def _film_qualities() -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Log popularity and quality of the films, in units of 1/4096: good films are seen more, with many exceptions."""
+    """Log popularity and quality of the films, in units of 1/4096: good films are seen more,
+    with many exceptions.
+    """
     bits = _Bits(key=3)
     quality = _fine(bits.normals(len(films()), 0.4))
     newness = _fine(_item_factors()[:, -1])
@@ -181,7 +276,9 @@ def _film_qualities() -> tuple[NDArray[np.int32], NDArray[np.int32]]:
 
 
 def _choose_films(taste: NDArray[np.float32], bits: _Bits) -> NDArray[np.bool_]:
-    """Step (2) by the Gumbel trick: each person watches the n_i films with the largest score, as a boolean matrix."""
+    """Step (2) by the Gumbel trick: each person watches the n_i films with the largest score,
+    as a boolean matrix.
+    """
     n, m = taste.shape
     quantile = (np.arange(1 << 16) + 0.5) / (1 << 16)
     gumbel = _round_to_int(-np.log(-np.log(quantile)) * _FINE)
@@ -194,7 +291,8 @@ def _choose_films(taste: NDArray[np.float32], bits: _Bits) -> NDArray[np.bool_]:
         stop = min(start + 2000, n)
         score = _fine(taste[start:stop] * np.float32(1.75)) + popularity
         score += gumbel[bits.halfwords((stop - start) * m)].reshape(stop - start, m)
-        # one integer per pair, the film in its last digits: no two are equal, so the order is the same everywhere
+        # one integer per pair, the film in its last digits: no two are equal, so the order is the
+        # same everywhere
         ranked = np.sort(np.arange(m, dtype=np.int32) - score * np.int32(1024), axis=1)
         row, place = np.nonzero(np.arange(m) < count[start:stop, None])
         watched[start + row, ranked[row, place] & 1023] = True
@@ -219,7 +317,9 @@ def _timestamps(indptr: NDArray[np.int64], bits: _Bits) -> NDArray[np.int64]:
     counts = np.diff(indptr)
     joined = _FIRST_DAY + bits.integers(n, _LAST_DAY - _FIRST_DAY - 30)
     stays = 1 + bits.integers(n, 365)
-    day = np.repeat(joined, counts) + bits.integers(int(indptr[-1]), 1 << 16) * np.repeat(stays, counts) // (1 << 16)
+    day = np.repeat(joined, counts) + bits.integers(int(indptr[-1]), 1 << 16) * np.repeat(
+        stays, counts
+    ) // (1 << 16)
     return np.minimum(day, _LAST_DAY) * 86_400 + bits.integers(len(day), 86_400)
 
 
@@ -244,7 +344,9 @@ def _genres(first: str, bits: _Bits) -> tuple[str, ...]:
 # -------------------------------------------------------------------- titles
 
 
-def _new_title(genre: str, decks: dict[str, _Deck], bits: _Bits, taken: set[str]) -> tuple[str, str]:
+def _new_title(
+    genre: str, decks: dict[str, _Deck], bits: _Bits, taken: set[str]
+) -> tuple[str, str]:
     """A title that no other film has, and its key."""
     own = words.GENRES[genre]
     lists = {
@@ -265,15 +367,23 @@ def _new_title(genre: str, decks: dict[str, _Deck], bits: _Bits, taken: set[str]
         "star": ("", words.STARS),
     }
     while True:
-        pattern = decks.setdefault(f"{genre} patterns", _Deck(2 * own.patterns + words.COMMON_PATTERNS, bits)).draw()
+        pattern = decks.setdefault(
+            f"{genre} patterns", _Deck(2 * own.patterns + words.COMMON_PATTERNS, bits)
+        ).draw()
         drawn = {}
         for slot in re.findall(r"{(\w+)}", pattern):
             scope, text = lists[slot]
-            word = decks.setdefault(f"{scope} {text}", _Deck(tuple(text.split()), bits)).draw().replace("_", " ")
+            word = (
+                decks.setdefault(f"{scope} {text}", _Deck(tuple(text.split()), bits))
+                .draw()
+                .replace("_", " ")
+            )
             plural = "es" if word[-1] in "sxz" else "s"
             drawn[slot] = word + plural if slot == "family" else word
         title = re.sub(r"\b([Aa]) (?=[AEIOU])", r"\1n ", pattern.format(**drawn))
-        key = re.sub(r"[^a-z0-9]+", "-", title.lower().replace("é", "e").replace("'", "")).strip("-")
+        key = re.sub(r"[^a-z0-9]+", "-", title.lower().replace("é", "e").replace("'", "")).strip(
+            "-"
+        )
         stems = [word[:4] for word in re.findall(r"\w{4,}", title.lower())]
         if key not in taken and len(set(stems)) == len(stems):
             taken.add(key)
@@ -309,7 +419,9 @@ class _Bits:
         return raw.view("<u2")[:n]
 
     def integers(self, n: int, below: int) -> NDArray[np.int64]:
-        """n integers in 0 … below - 1; ``below`` is far under 2⁶³, so the bias of the remainder does not matter."""
+        """n integers in 0 … below - 1; ``below`` is far under 2⁶³, so the bias of the remainder
+        does not matter.
+        """
         raw = np.asarray(self._raw.random_raw(n), np.uint64)
         return ((raw >> np.uint64(1)) % np.uint64(below)).astype(np.int64)
 

@@ -1,7 +1,7 @@
 """The words of which the titles of invented films are made, by genre.
 
-A pattern is filled from the word lists of the film's first genre and from the common lists; ``_`` stands for a space
-inside a word. All people and places are made up.
+A pattern is filled from the word lists of the film's first genre and from the common lists; ``_``
+stands for a space inside a word. All people and places are made up.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Words:
-    """What titles of one genre are made of. Every field but ``patterns`` is a space-separated list."""
+    """What titles of one genre are made of. Every field but ``patterns`` is a space-separated
+    list.
+    """
 
     adjectives: str
     nouns: str
@@ -20,41 +22,45 @@ class Words:
 
 
 PEOPLE = (
-    "Ada Agnes Alma Anton Basil Beatrix Bruno Cassian Clementine Cordelia Dario Delphine Dorothea Edmund Elspeth "
-    "Emeric Esther Fabian Felix Fenella Florian Frieda Gideon Greta Hattie Hugo Ida Ignatius Imogen Ingrid Ivo "
-    "Jasper Josefa Juno Kaspar Lavinia Leopold Linus Lotte Lucian Mabel Magnus Marguerite Matilda Maud Milo Minerva "
-    "Nell Nestor Octavia Odile Olive Orson Otto Ottilie Pascal Penelope Percival Petra Philippa Quentin Ramona "
-    "Roland Rosalind Rufus Sabine Saskia Selma Silas Solveig Sybil Tabitha Theodora Tobias Ursula Valentin Viola "
-    "Wilhelmina Winifred Xaver Yvette Zelda"
+    "Ada Agnes Alma Anton Basil Beatrix Bruno Cassian Clementine Cordelia Dario Delphine Dorothea"
+    " Edmund Elspeth Emeric Esther Fabian Felix Fenella Florian Frieda Gideon Greta Hattie Hugo Ida"
+    " Ignatius Imogen Ingrid Ivo Jasper Josefa Juno Kaspar Lavinia Leopold Linus Lotte Lucian Mabel"
+    " Magnus Marguerite Matilda Maud Milo Minerva Nell Nestor Octavia Odile Olive Orson Otto"
+    " Ottilie Pascal Penelope Percival Petra Philippa Quentin Ramona Roland Rosalind Rufus Sabine"
+    " Saskia Selma Silas Solveig Sybil Tabitha Theodora Tobias Ursula Valentin Viola Wilhelmina"
+    " Winifred Xaver Yvette Zelda"
 )
 SURNAMES = (
-    "Abernethy Ashdown Bellweather Blackwood Brandt Calloway Castellane Corvin Crane Darrow Delacroix Drummond "
-    "Eastlake Fairbrother Farrow Fenwick Gallant Garrick Halloran Hargreave Hawthorn Holloway Jessup Kestrel "
-    "Kowalczyk Lachance Langford Lockwood Marchetti Marlow Merriweather Montague Nightingale Okonjo Pemberton "
-    "Pickering Quill Ravenscroft Redfern Rosenthal Sandoval Sinclair Sorrel Stillwell Tanaka Thackeray Thornbury "
-    "Underhill Valdez Vantongeren Vesper Voss Wainwright Whitlock Winterbourne Yarrow"
+    "Abernethy Ashdown Bellweather Blackwood Brandt Calloway Castellane Corvin Crane Darrow"
+    " Delacroix Drummond Eastlake Fairbrother Farrow Fenwick Gallant Garrick Halloran Hargreave"
+    " Hawthorn Holloway Jessup Kestrel Kowalczyk Lachance Langford Lockwood Marchetti Marlow"
+    " Merriweather Montague Nightingale Okonjo Pemberton Pickering Quill Ravenscroft Redfern"
+    " Rosenthal Sandoval Sinclair Sorrel Stillwell Tanaka Thackeray Thornbury Underhill Valdez"
+    " Vantongeren Vesper Voss Wainwright Whitlock Winterbourne Yarrow"
 )
 PLACES = (
-    "Aldermere Amberley_Cross Ashkirk Bellhaven Blackwater_Quay Bram_Hollow Calder_Point Candlewick Castle_Orrin "
-    "Coldharbour Cresswell Dunmarrow East_Vellum Elderwick Fallowmere Farrowdale Fenmoor Gallows_Bend Glassmere "
-    "Grey_Harbour Greyling Halcyon_Bay Harrowgate_Sound Hollin_Row Ivory_Quay Juniper_Falls Kestrel_Ridge Kilmarrow "
-    "Lantern_Hill Larkmoor Lower_Ashby Marrow_Bay Mercy_Creek Mirefield Montefalco North_Orley Oldcastle Osterhaven "
-    "Pine_Hollow Port_Aster Quarry_Lake Quiet_Bay Ravenna_Pass Redwater Rook_Island Saint_Orlan Salt_Harbour "
-    "Santa_Mirela Sele_Island Silverpool Stonecrop Thistle_Down Tolvane Tresk Upper_Wexley Valparosa Vellmoor "
-    "Wending Westermarsh Whitcombe Winter_Quay Wrenfield"
+    "Aldermere Amberley_Cross Ashkirk Bellhaven Blackwater_Quay Bram_Hollow Calder_Point Candlewick"
+    " Castle_Orrin Coldharbour Cresswell Dunmarrow East_Vellum Elderwick Fallowmere Farrowdale"
+    " Fenmoor Gallows_Bend Glassmere Grey_Harbour Greyling Halcyon_Bay Harrowgate_Sound Hollin_Row"
+    " Ivory_Quay Juniper_Falls Kestrel_Ridge Kilmarrow Lantern_Hill Larkmoor Lower_Ashby Marrow_Bay"
+    " Mercy_Creek Mirefield Montefalco North_Orley Oldcastle Osterhaven Pine_Hollow Port_Aster"
+    " Quarry_Lake Quiet_Bay Ravenna_Pass Redwater Rook_Island Saint_Orlan Salt_Harbour Santa_Mirela"
+    " Sele_Island Silverpool Stonecrop Thistle_Down Tolvane Tresk Upper_Wexley Valparosa Vellmoor"
+    " Wending Westermarsh Whitcombe Winter_Quay Wrenfield"
 )
 NUMBERS = "Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve Thirteen Twenty Forty Ninety"
 SMALL = "3 4 5 6 7 8 9 11 12 13 17 19 21 23 27 31 36 42"
 STREETS = (
-    "Almond_Street Baker's_Row Candle_Lane Chapel_Street Cherry_Street Clover_Lane Fiddler's_Lane Hazel_Avenue "
-    "Lamplight_Lane Laurel_Avenue Linden_Square Orchard_Street Rosewater_Street Swallow_Street Tulip_Avenue Vine_Street"
+    "Almond_Street Baker's_Row Candle_Lane Chapel_Street Cherry_Street Clover_Lane Fiddler's_Lane"
+    " Hazel_Avenue Lamplight_Lane Laurel_Avenue Linden_Square Orchard_Street Rosewater_Street"
+    " Swallow_Street Tulip_Avenue Vine_Street"
 )
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday"
 MONTHS = "January February March April May June July August September October November December"
 ANIMALS = (
-    "Badger Beaver Camel Crab Crow Donkey Dormouse Duckling Ferret Firefly Fox Gecko Goose Hare Hedgehog Heron Hippo "
-    "Lamb Lemur Lobster Magpie Mole Moose Mouse Newt Octopus Otter Owl Panda Penguin Pigeon Puffin Raccoon Seal Snail "
-    "Sparrow Squirrel Tortoise Turtle Walrus Whale Wombat"
+    "Badger Beaver Camel Crab Crow Donkey Dormouse Duckling Ferret Firefly Fox Gecko Goose Hare"
+    " Hedgehog Heron Hippo Lamb Lemur Lobster Magpie Mole Moose Mouse Newt Octopus Otter Owl Panda"
+    " Penguin Pigeon Puffin Raccoon Seal Snail Sparrow Squirrel Tortoise Turtle Walrus Whale Wombat"
 )
 
 # patterns that suit any genre; they keep the more memorable ones below from coming back too often
@@ -72,10 +78,10 @@ COMMON_PATTERNS = (
 
 GENRES: dict[str, Words] = {
     "Action": Words(
-        "Burning Last Iron Bulletproof Reckless Fatal Crimson Final Relentless Lethal Maximum Armoured Rogue "
-        "Thundering",
-        "Strike Convoy Vengeance Detonator Ambush Getaway Hammer Outlaw Overdrive Recoil Vanguard Uprising "
-        "Extraction Inferno Blockade Deadline Shockwave Showdown",
+        "Burning Last Iron Bulletproof Reckless Fatal Crimson Final Relentless Lethal Maximum"
+        " Armoured Rogue Thundering",
+        "Strike Convoy Vengeance Detonator Ambush Getaway Hammer Outlaw Overdrive Recoil Vanguard"
+        " Uprising Extraction Inferno Blockade Deadline Shockwave Showdown",
         "Bullets Mercenaries Enforcers Wheels Renegades Hurricanes",
         (
             "{adj} {noun}",
@@ -91,9 +97,10 @@ GENRES: dict[str, Words] = {
         ),
     ),
     "Adventure": Words(
-        "Forgotten Lost Golden Uncharted Distant Sunken Emerald Wild Farthest Nameless Roaring Boundless",
-        "Expedition Compass Voyage Island Treasure Caravan River Horizon Summit Canyon Temple Map Lagoon Passage "
-        "Archipelago",
+        "Forgotten Lost Golden Uncharted Distant Sunken Emerald Wild Farthest Nameless Roaring"
+        " Boundless",
+        "Expedition Compass Voyage Island Treasure Caravan River Horizon Summit Canyon Temple Map"
+        " Lagoon Passage Archipelago",
         "Explorers Pirates Rivers Sails Castaways Summits",
         (
             "The {adj} {noun}",
@@ -109,8 +116,10 @@ GENRES: dict[str, Words] = {
         ),
     ),
     "Animation": Words(
-        "Tiny Brave Sleepy Runaway Purple Clumsy Curious Flying Grumpy Magnificent Upside-Down Singing Marvellous",
-        "Kite Balloon Cloud Umbrella Teapot Snowflake Acorn Toyshop Carousel Marble Moonbeam Puddle Rocket Button",
+        "Tiny Brave Sleepy Runaway Purple Clumsy Curious Flying Grumpy Magnificent Upside-Down"
+        " Singing Marvellous",
+        "Kite Balloon Cloud Umbrella Teapot Snowflake Acorn Toyshop Carousel Marble Moonbeam Puddle"
+        " Rocket Button",
         "Crayons Balloons Snowmen Toys Stars Buttons",
         (
             "{person} the {adj} {animal}",
@@ -125,10 +134,10 @@ GENRES: dict[str, Words] = {
         ),
     ),
     "Comedy": Words(
-        "Terrible Perfectly_Normal Second-Hand Awkward Unlikely Absent-Minded Slightly_Crooked Overpaid Borrowed "
-        "Charming Hopeless Improbable",
-        "Honeymoon Neighbour Sofa Inheritance Roommate Wedding Reunion Vacation Promotion Landlord Moustache "
-        "Barbecue Caravan Mother-in-Law Dentist",
+        "Terrible Perfectly_Normal Second-Hand Awkward Unlikely Absent-Minded Slightly_Crooked"
+        " Overpaid Borrowed Charming Hopeless Improbable",
+        "Honeymoon Neighbour Sofa Inheritance Roommate Wedding Reunion Vacation Promotion Landlord"
+        " Moustache Barbecue Caravan Mother-in-Law Dentist",
         "Bridesmaids Neighbours Cousins Waiters Dentists Houseguests",
         (
             "My {adj} {noun}",
@@ -148,8 +157,8 @@ GENRES: dict[str, Words] = {
     ),
     "Crime": Words(
         "Dirty Crooked Cold Stolen Marked Silent Double Counterfeit Rotten Hungry Smoked Quiet",
-        "Heist Alibi Ledger Bribe Syndicate Witness Verdict Informant Vault Racket Jackpot Precinct Evidence "
-        "Accomplice Launderer",
+        "Heist Alibi Ledger Bribe Syndicate Witness Verdict Informant Vault Racket Jackpot Precinct"
+        " Evidence Accomplice Launderer",
         "Thieves Diamonds Debts Gangsters Safecrackers Aces",
         (
             "The {adj} {noun}",
@@ -167,9 +176,10 @@ GENRES: dict[str, Words] = {
     ),
     "Documentary": Words(
         "Invisible Hidden Untold Living Fragile Endless Disappearing Ordinary Silent",
-        "Archive Harvest Glacier Orchestra Factory Kitchen Workshop Market Reef Railway Lighthouse Library Beehive "
-        "Marathon",
-        "Bees Glaciers Bakers Lighthouses Beekeepers Railways Whales Volcanoes Mushrooms Cyclists Bridges Tailors",
+        "Archive Harvest Glacier Orchestra Factory Kitchen Workshop Market Reef Railway Lighthouse"
+        " Library Beehive Marathon",
+        "Bees Glaciers Bakers Lighthouses Beekeepers Railways Whales Volcanoes Mushrooms Cyclists"
+        " Bridges Tailors",
         (
             "The Secret Life of {plural}",
             "In Search of {plural}",
@@ -185,9 +195,10 @@ GENRES: dict[str, Words] = {
         ),
     ),
     "Drama": Words(
-        "Quiet Broken Distant Unspoken Gentle Long Fading Winter Copper Paper Patient Ordinary Faithful Bitter",
-        "Orchard Lighthouse Inheritance Harvest Daughter Silence Letter Garden Piano House Winter Bridge Father "
-        "Window Departure Sonata Confession",
+        "Quiet Broken Distant Unspoken Gentle Long Fading Winter Copper Paper Patient Ordinary"
+        " Faithful Bitter",
+        "Orchard Lighthouse Inheritance Harvest Daughter Silence Letter Garden Piano House Winter"
+        " Bridge Father Window Departure Sonata Confession",
         "Letters Sisters Windows Promises Brothers Winters Orchards",
         (
             "The {adj} {noun}",
@@ -206,8 +217,10 @@ GENRES: dict[str, Words] = {
         ),
     ),
     "Fantasy": Words(
-        "Enchanted Silver Thorned Starlit Whispering Ancient Cursed Moonlit Shattered Everlasting Glass Hollow",
-        "Crown Dragon Kingdom Spell Wizard Sword Realm Phoenix Throne Amulet Enchantress Prophecy Unicorn Grimoire",
+        "Enchanted Silver Thorned Starlit Whispering Ancient Cursed Moonlit Shattered Everlasting"
+        " Glass Hollow",
+        "Crown Dragon Kingdom Spell Wizard Sword Realm Phoenix Throne Amulet Enchantress Prophecy"
+        " Unicorn Grimoire",
         "Dragons Witches Kingdoms Runes Thrones Giants",
         (
             "The {adj} {noun}",
@@ -223,8 +236,10 @@ GENRES: dict[str, Words] = {
         ),
     ),
     "Horror": Words(
-        "Hollow Bleeding Crawling Buried Rotting Pale Nameless Screaming Unburied Haunted Eyeless Feeding",
-        "Cellar Attic Coffin Scarecrow Asylum Grave Crypt Séance Nursery Parasite Doll Morgue Undertaker Hunger Mirror",
+        "Hollow Bleeding Crawling Buried Rotting Pale Nameless Screaming Unburied Haunted Eyeless"
+        " Feeding",
+        "Cellar Attic Coffin Scarecrow Asylum Grave Crypt Séance Nursery Parasite Doll Morgue"
+        " Undertaker Hunger Mirror",
         "Teeth Corpses Shadows Graves Ghouls Whispers",
         (
             "The {adj} {noun}",
@@ -243,7 +258,8 @@ GENRES: dict[str, Words] = {
     ),
     "Musical": Words(
         "Dancing Singing Golden Starlight Swinging Midnight Velvet Sparkling Barefoot Marvellous",
-        "Serenade Cabaret Ballroom Overture Chorus Tango Melody Waltz Encore Spotlight Songbird Saxophone Footlights",
+        "Serenade Cabaret Ballroom Overture Chorus Tango Melody Waltz Encore Spotlight Songbird"
+        " Saxophone Footlights",
         "Dancers Songbirds Trumpets Tenors Sequins Melodies",
         (
             "{place} Serenade",
@@ -259,9 +275,10 @@ GENRES: dict[str, Words] = {
         ),
     ),
     "Mystery": Words(
-        "Vanishing Crooked Locked Velvet Missing Poisoned Silent Seventh Painted Clockwork Unfinished Vacant",
-        "Portrait Manuscript Cipher Key Letter Corridor Guest Clock Butler Photograph Telegram Staircase Widow "
-        "Chandelier",
+        "Vanishing Crooked Locked Velvet Missing Poisoned Silent Seventh Painted Clockwork"
+        " Unfinished Vacant",
+        "Portrait Manuscript Cipher Key Letter Corridor Guest Clock Butler Photograph Telegram"
+        " Staircase Widow Chandelier",
         "Suspects Clues Footprints Alibis Keys Strangers",
         (
             "The Case of the {adj} {noun}",
@@ -279,9 +296,10 @@ GENRES: dict[str, Words] = {
         ),
     ),
     "Romance": Words(
-        "Tender Reluctant Endless Accidental Secret Sunlit Second Stolen Summer Hopeless Beloved Blushing",
-        "Kiss Promise Bouquet Heart Valentine Proposal Sweetheart Rendezvous Embrace Affair Vow Summer Bakery "
-        "Elopement",
+        "Tender Reluctant Endless Accidental Secret Sunlit Second Stolen Summer Hopeless Beloved"
+        " Blushing",
+        "Kiss Promise Bouquet Heart Valentine Proposal Sweetheart Rendezvous Embrace Affair Vow"
+        " Summer Bakery Elopement",
         "Hearts Kisses Roses Promises Sweethearts Vows",
         (
             "{person} and {person2}",
@@ -299,9 +317,10 @@ GENRES: dict[str, Words] = {
         ),
     ),
     "Sci-Fi": Words(
-        "Orbital Quantum Infinite Synthetic Cryogenic Lunar Parallel Stellar Binary Neural Galactic Zero-Gravity",
-        "Protocol Android Colony Signal Satellite Paradox Starship Anomaly Machine Nebula Algorithm Singularity "
-        "Airlock Replica",
+        "Orbital Quantum Infinite Synthetic Cryogenic Lunar Parallel Stellar Binary Neural Galactic"
+        " Zero-Gravity",
+        "Protocol Android Colony Signal Satellite Paradox Starship Anomaly Machine Nebula Algorithm"
+        " Singularity Airlock Replica",
         "Androids Moons Satellites Clones Galaxies Robots",
         (
             "The {adj} {noun}",
@@ -320,8 +339,8 @@ GENRES: dict[str, Words] = {
     ),
     "Thriller": Words(
         "Deadly Blind Sleepless Frozen Hidden Perfect Fatal Second Broken Dark Silent Paranoid",
-        "Hostage Countdown Stalker Surveillance Conspiracy Betrayal Passenger Threshold Blackout Informer Defector "
-        "Impostor Pursuit Obsession Fugitive",
+        "Hostage Countdown Stalker Surveillance Conspiracy Betrayal Passenger Threshold Blackout"
+        " Informer Defector Impostor Pursuit Obsession Fugitive",
         "Secrets Lies Strangers Spies Shadows Hostages",
         (
             "The {adj} {noun}",
@@ -340,8 +359,8 @@ GENRES: dict[str, Words] = {
     ),
     "War": Words(
         "Fallen Frozen Thousand-Mile Last Unknown Shattered Muddy Distant Iron Long",
-        "Regiment Battalion Trench Frontline Ceasefire Brigade Offensive Armistice Medic Bunker Convoy Foxhole "
-        "Barracks Flag",
+        "Regiment Battalion Trench Frontline Ceasefire Brigade Offensive Armistice Medic Bunker"
+        " Convoy Foxhole Barracks Flag",
         "Soldiers Trenches Bugles Prisoners Medals Guns",
         (
             "The {adj} {noun}",
@@ -358,8 +377,8 @@ GENRES: dict[str, Words] = {
     ),
     "Western": Words(
         "Dusty Lonesome Silver Crooked Dry Painted Six-Gun Whiskey Prairie Outlaw Desert",
-        "Saloon Sheriff Canyon Stagecoach Gunslinger Mustang Ranch Bounty Trail Noose Rifle Homestead Marshal "
-        "Prospector",
+        "Saloon Sheriff Canyon Stagecoach Gunslinger Mustang Ranch Bounty Trail Noose Rifle"
+        " Homestead Marshal Prospector",
         "Gunslingers Coyotes Spurs Graves Outlaws Mustangs",
         (
             "Ride to {place}",
@@ -378,8 +397,9 @@ GENRES: dict[str, Words] = {
 }
 
 STARS = (
-    "Altheon Boreas_Nine Carinth Delta_Corvi Elara_Prime Europa_Minor Halcyon_Four Ibex_Station Kepra Lyra_Seven Maru "
-    "Nyx_Two Oberon_Gate Perseid_Station Quillon Rhea_Nine Sable_Moon Tau_Meridian Umbra Vega_Reach Xanthe Zephyrine"
+    "Altheon Boreas_Nine Carinth Delta_Corvi Elara_Prime Europa_Minor Halcyon_Four Ibex_Station"
+    " Kepra Lyra_Seven Maru Nyx_Two Oberon_Gate Perseid_Station Quillon Rhea_Nine Sable_Moon"
+    " Tau_Meridian Umbra Vega_Reach Xanthe Zephyrine"
 )
 
 # which second and third genres go with a first one, the likelier the earlier

@@ -1,9 +1,10 @@
 """Which column holds what, and the columns themselves on their way into :class:`discreet.Ratings`.
 
-Names are compared without regard to case and punctuation: ``user_id``, ``userId`` and ``UserID`` are the same. Of
-several matching columns the one whose name comes first in ``CONVENTIONS`` is used; but of two that may be the user, the
-caller has to say which one is. A user column is never suggested: with a wrong one the guarantee
-would be about stars or days. A message lists the columns and says what their values look like.
+Names are compared without regard to case and punctuation: ``user_id``, ``userId`` and ``UserID``
+are the same. Of several matching columns the one whose name comes first in ``CONVENTIONS`` is used;
+but of two that may be the user, the caller has to say which one is. A user column is never
+suggested: with a wrong one the guarantee would be about stars or days. A message lists the columns
+and says what their values look like.
 """
 
 from __future__ import annotations
@@ -86,12 +87,16 @@ _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}(?!\d)")
 _NUMBER = re.compile(r"[+-]?\d{1,3}([.,]\d{1,2})?")
 
 Column = str | int | bool | None
-"""A column as the caller names it: a name, a position from 0, ``False`` for "ignore it", ``None`` for "find it"."""
+"""A column as the caller names it: a name, a position from 0, ``False`` for "ignore it",
+``None`` for "find it".
+"""
 
 
 @dataclass
 class Columns:
-    """One entry per rating. Whoever uses a column takes it with :meth:`take`, so that its memory can be freed."""
+    """One entry per rating. Whoever uses a column takes it with :meth:`take`, so that its
+    memory can be freed.
+    """
 
     users: Any
     items: Any
@@ -153,8 +158,8 @@ def find_columns(
     for role, position in found.items():
         if position in taken:
             raise DataError(
-                f"{where}: the column {names[position]!r} cannot be both the {taken[position]} and the {role}: "
-                f"say which column is which with {taken[position]}= and {role}="
+                f"{where}: the column {names[position]!r} cannot be both the {taken[position]} and"
+                f" the {role}: say which column is which with {taken[position]}= and {role}="
             )
         taken[position] = role
     if "rating" not in found and chosen.get("rating") is None:
@@ -163,21 +168,27 @@ def find_columns(
 
 
 def _warn_unrated(unused: Sequence[Any], where: str) -> None:
-    """Warn that every row counts as 1 where another column may hold the ratings; names decide, not values."""
+    """Warn that every row counts as 1 where another column may hold the ratings; names decide,
+    not values.
+    """
     near = near_misses("rating", unused)
     if near:
-        logger.warning("%s: no rating column, so every rating is 1; did you mean rating=%r?", where, near[0])
+        logger.warning(
+            "%s: no rating column, so every rating is 1; did you mean rating=%r?", where, near[0]
+        )
     elif unused:
         logger.warning(
-            "%s: no rating column, so every rating is 1. If one of %s holds ratings, name it with rating=...; "
-            "if none does, say rating=False.",
+            "%s: no rating column, so every rating is 1. If one of %s holds ratings, name it with"
+            " rating=...; if none does, say rating=False.",
             where,
             _list_names(unused),
         )
 
 
 def by_order(n_columns: int, chosen: Mapping[str, Column], where: str) -> dict[str, int]:
-    """Positions for a file without header: user, item, rating, timestamp from the left, unless positions are given."""
+    """Positions for a file without header: user, item, rating, timestamp from the left, unless
+    positions are given.
+    """
     found: dict[str, int] = {}
     for order, role in enumerate(ROLES):
         wish = chosen.get(role)
@@ -185,14 +196,17 @@ def by_order(n_columns: int, chosen: Mapping[str, Column], where: str) -> dict[s
             continue
         if isinstance(wish, (str, bool)):
             raise DataError(
-                f"{where} has no header line, so there is no column {wish!r}: give its position, such as "
-                f"{role}={order}, or say header=True if the first line holds names"
+                f"{where} has no header line, so there is no column {wish!r}: give its position,"
+                f" such as {role}={order}, or say header=True if the first line holds names"
             )
         position = order if wish is None else wish
         if 0 <= position < n_columns:
             found[role] = position
         elif wish is not None or order < 2:
-            raise DataError(f"{where} has {n_columns} columns, so the {role} cannot be at position {position} (from 0)")
+            raise DataError(
+                f"{where} has {n_columns} columns, so the {role} cannot be at position {position}"
+                " (from 0)"
+            )
     if len(set(found.values())) < len(found):
         raise DataError(f"{where}: the same position was given for two columns: {found}")
     return found
@@ -203,7 +217,9 @@ def near_misses(role: str, names: Sequence[Any]) -> list[Any]:
     scored = []
     for name in names:
         plain = normalize(name)
-        item_similarity = max(difflib.SequenceMatcher(None, plain, known).ratio() for known in CONVENTIONS[role])
+        item_similarity = max(
+            difflib.SequenceMatcher(None, plain, known).ratio() for known in CONVENTIONS[role]
+        )
         if len(plain) > 3 and any(known in plain for known in CONVENTIONS[role] if len(known) > 3):
             item_similarity += 0.5
         if item_similarity >= 0.6:
@@ -216,7 +232,8 @@ def only(same: Sequence[int], names: Sequence[Any], role: str, where: str) -> in
     if len(same) > 1:
         called = " and ".join(repr(name) for name in dict.fromkeys(names[at] for at in same))
         raise DataError(
-            f"{where} has several columns called {called}, and only one can be the {role}: rename the others"
+            f"{where} has several columns called {called}, and only one can be the {role}: rename"
+            " the others"
         )
     return same[0]
 
@@ -224,7 +241,8 @@ def only(same: Sequence[int], names: Sequence[Any], role: str, where: str) -> in
 def _by_convention(names: Sequence[Any], role: str, where: str) -> int | None:
     plain = [normalize(name) for name in names]
     several = [names[plain.index(known)] for known in CONVENTIONS[role] if known in plain]
-    if role == "user" and len(several) > 1:  # whose ratings belong together is what a promise is about
+    # whose ratings belong together is what a promise is about
+    if role == "user" and len(several) > 1:
         raise DataError(
             f"{where} has several columns that may be the user, {several[0]!r} and {several[1]!r}: "
             f"say which one is meant, such as user={several[0]!r}"
@@ -241,7 +259,10 @@ def _as_chosen(names: Sequence[Any], role: str, wish: str | int, where: str) -> 
     if isinstance(wish, int):
         if 0 <= wish < len(names):
             return wish
-        raise DataError(f"{where} has {len(names)} columns, so there is none at position {wish} (from 0) for {role}=")
+        raise DataError(
+            f"{where} has {len(names)} columns, so there is none at position {wish} (from 0) for"
+            f" {role}="
+        )
     same = [at for at, name in enumerate(names) if normalize(name) == normalize(wish)]
     if same:
         return only(same, names, role, where)
@@ -261,14 +282,20 @@ def _not_found(
 ) -> str:
     missing = f"{where} has no column that is recognizably the {role}"
     if role == "user":
-        no_header = ", or say header=False if the first line holds no names" if no_header_hint else ""
+        no_header = (
+            ", or say header=False if the first line holds no names" if no_header_hint else ""
+        )
         return (
             f"{missing}: say with {naming} which column identifies users{no_header}. "
             f"Columns: {_describe_column(names, sample)}"
         )
     others = {known for other in ROLES if other != role for known in CONVENTIONS[other]}
     near = near_misses(role, [name for name in names if normalize(name) not in others])[:2]
-    hint = f"did you mean {' or '.join(f'{role}={name!r}' for name in near)}?" if near else f"name it with {role}=..."
+    hint = (
+        f"did you mean {' or '.join(f'{role}={name!r}' for name in near)}?"
+        if near
+        else f"name it with {role}=..."
+    )
     if no_header_hint and not near:
         hint += " or, if the first line holds no names, header=False"
     return f"{missing}: its columns are {_list_names(names)}; {hint}"
@@ -279,12 +306,16 @@ def _describe_column(names: Sequence[Any], sample: Callable[[int], Sequence[Any]
     if sample is None:
         return _list_names(names)
     kinds = [describe_values(sample(at)) for at in range(min(len(names), MAX_LISTED))]
-    shown = ", ".join(f"{name!r}{f' ({kind})' if kind else ''}" for name, kind in zip(names, kinds, strict=False))
+    shown = ", ".join(
+        f"{name!r}{f' ({kind})' if kind else ''}" for name, kind in zip(names, kinds, strict=False)
+    )
     return shown + _more(names)
 
 
 def describe_values(values: Sequence[Any]) -> str:
-    """Say what the values of a column look like where that is not an id: dates, ratings, or few distinct values."""
+    """Say what the values of a column look like where that is not an id: dates, ratings, or few
+    distinct values.
+    """
     texts = [text for value in values if (text := str(value).strip())]
     if not texts:
         return ""

@@ -1,7 +1,7 @@
 """Rows (user, item, value) in any order to compressed sparse rows without repetitions.
 
-A stable sort leaves the rows ordered by (user, item), with repeated pairs side by side in their original order; the
-``duplicates`` rule then chooses one value for each pair.
+A stable sort leaves the rows ordered by (user, item), with repeated pairs side by side in their
+original order; the ``duplicates`` rule then chooses one value for each pair.
 """
 
 from __future__ import annotations
@@ -52,12 +52,18 @@ def compress(
     timestamps : (n,) int64 or None
     """
     return compress_rows(
-        {"users": users, "items": items, "values": values, "timestamps": timestamps}, n_users, n_items, duplicates
+        {"users": users, "items": items, "values": values, "timestamps": timestamps},
+        n_users,
+        n_items,
+        duplicates,
     )
 
 
-def compress_rows(rows: dict[str, Any], n_users: int, n_items: int, duplicates: str = "last") -> Compressed:
-    """`compress` for a caller that keeps no column itself: each is taken out of `rows` and freed when it is done with.
+def compress_rows(
+    rows: dict[str, Any], n_users: int, n_items: int, duplicates: str = "last"
+) -> Compressed:
+    """`compress` for a caller that keeps no column itself: each is taken out of `rows` and freed
+    when it is done with.
 
     Users are sorted apart from each other, in ranges of about equal size, on all cores.
     """
@@ -104,7 +110,9 @@ def _sort_keys(
     pool: ThreadPoolExecutor,
 ) -> list[SortKey]:
     sizes = [int(counts[first:last].sum()) for first, last in parts]
-    return list(pool.map(lambda part, size: sort_key(users, items, n_items, part, size), parts, sizes))
+    return list(
+        pool.map(lambda part, size: sort_key(users, items, n_items, part, size), parts, sizes)
+    )
 
 
 def _take_arrays(arrays: list[Any]) -> Iterator[Any]:
@@ -127,7 +135,9 @@ def _join_parts(parts: list[Compressed]) -> Compressed:
     values = np.concatenate(fields.pop("values"))
     timed = [times for times in fields.pop("timestamps") if times is not None]
     timestamps = np.concatenate(timed) if timed else None
-    return Compressed(np.concatenate([[0], *indptr]), indices, values, timestamps, sum(fields["merged"]))
+    return Compressed(
+        np.concatenate([[0], *indptr]), indices, values, timestamps, sum(fields["merged"])
+    )
 
 
 def _merge_rows(
@@ -143,7 +153,9 @@ def _merge_rows(
     merged = len(items) - int(np.count_nonzero(first))
     if merged == 0:
         return Compressed(indptr, items, values, timestamps, 0)
-    kept = np.concatenate([[0], np.cumsum(np.add.reduceat(first, indptr[:-1][counts > 0], dtype=np.int64))])
+    kept = np.concatenate(
+        [[0], np.cumsum(np.add.reduceat(first, indptr[:-1][counts > 0], dtype=np.int64))]
+    )
     ends = kept[np.concatenate([[0], np.cumsum(counts > 0)])]
     values, timestamps = _merge(first, values, timestamps, duplicates)
     return Compressed(ends, items[first], values, timestamps, merged)
@@ -157,7 +169,9 @@ def _first_of_pairs(items: NDArray[np.int32], indptr: NDArray[np.int64]) -> NDAr
     return first
 
 
-def _refuse_repetitions(order: NDArray[np.int64], items: NDArray[np.int32], indptr: NDArray[np.int64]) -> None:
+def _refuse_repetitions(
+    order: NDArray[np.int64], items: NDArray[np.int32], indptr: NDArray[np.int64]
+) -> None:
     first = _first_of_pairs(items, indptr)
     if not first.all():
         again = int(np.argmin(first))
@@ -170,12 +184,15 @@ def _refuse_repetitions(order: NDArray[np.int64], items: NDArray[np.int32], indp
 
 def check_duplicates_rule(duplicates: str) -> None:
     if duplicates not in DUPLICATES:
-        raise ConfigError(f'duplicates must be "last", "mean" or "error", and {duplicates!r} was given')
+        raise ConfigError(
+            f'duplicates must be "last", "mean" or "error", and {duplicates!r} was given'
+        )
 
 
 def strictly_ordered(users: NDArray[Any], items: NDArray[Any]) -> bool:
     """Whether rows come ordered by (user, item) without repetition."""
-    for begin in range(0, len(users) - 1, _BLOCK):  # in blocks, because most data are found unordered in the first
+    # in blocks, because most data are found unordered in the first
+    for begin in range(0, len(users) - 1, _BLOCK):
         here = slice(begin, min(begin + _BLOCK, len(users) - 1))
         after = slice(begin + 1, begin + _BLOCK + 1)
         ordered = users[after] > users[here]
@@ -188,12 +205,16 @@ def strictly_ordered(users: NDArray[Any], items: NDArray[Any]) -> bool:
 def sort_pairs(
     users: NDArray[Any], items: NDArray[Any], n_users: int, n_items: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Stable order of rows by (user, item), and the items in that order; ``lexsort`` is the specification."""
+    """Stable order of rows by (user, item), and the items in that order; ``lexsort`` is the
+    specification.
+    """
     return sort_key(users, items, n_items, (0, n_users), len(users)).sort()
 
 
 class SortKey(NamedTuple):
-    """User, item and row number of each row in one integer, in any order; or ranks among the rows, where too long."""
+    """User, item and row number of each row in one integer, in any order; or ranks among the
+    rows, where too long.
+    """
 
     keys: NDArray[np.int64]
     row_bits: int
@@ -214,18 +235,25 @@ class SortKey(NamedTuple):
         return keys, items
 
 
-def sort_key(users: NDArray[Any], items: NDArray[Any], n_items: int, part: tuple[int, int], size: int) -> SortKey:
-    """What to sort to have the `size` rows of a `part` of the users, from one to before another, by (user, item).
+def sort_key(
+    users: NDArray[Any], items: NDArray[Any], n_items: int, part: tuple[int, int], size: int
+) -> SortKey:
+    """What to sort to have the `size` rows of a `part` of the users, from one to before another, by
+    (user, item).
 
-    User, item and row number usually fit into 63 bits together, and sorting plain integers is several times faster than
-    sorting by several columns.
+    User, item and row number usually fit into 63 bits together, and sorting plain integers is
+    several times faster than sorting by several columns.
     """
     begin, end = part
-    row_bits, item_bits, user_bits = (max(n - 1, 0).bit_length() for n in (len(users), n_items, end - begin))
+    row_bits, item_bits, user_bits = (
+        max(n - 1, 0).bit_length() for n in (len(users), n_items, end - begin)
+    )
     if row_bits + item_bits + user_bits > 63:
         rows = np.flatnonzero((users >= begin) & (users < end))
         order = rows[np.lexsort((items[rows], users[rows]))]
-        return SortKey(order, row_bits, item_bits, (order, items[order].astype(np.int32, copy=False)))
+        return SortKey(
+            order, row_bits, item_bits, (order, items[order].astype(np.int32, copy=False))
+        )
     keys = np.empty(size, np.int64)
     filled = 0
     for start in range(0, len(users), _CACHED):
@@ -249,7 +277,10 @@ def row_of_entry(indptr: NDArray[np.int64]) -> NDArray[np.int32]:
 
 
 def _merge(
-    first: NDArray[np.bool_], values: NDArray[np.float32], timestamps: NDArray[np.int64] | None, duplicates: str
+    first: NDArray[np.bool_],
+    values: NDArray[np.float32],
+    timestamps: NDArray[np.int64] | None,
+    duplicates: str,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64] | None]:
     """One value and timestamp for each group of rows, which begins where `first` is true."""
     values_out = values[first]
@@ -257,7 +288,8 @@ def _merge(
     again = np.flatnonzero(~first)
     heads = again[np.flatnonzero(first[again - 1])] - 1  # of groups of several rows
     starts = np.searchsorted(again, heads)
-    group = heads - starts  # every row before it that is not the first of its group makes it one less
+    # every row before it that is not the first of its group makes it one less
+    group = heads - starts
     sizes = np.diff(starts, append=len(again)) + 1
     rows = np.repeat(heads - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
     bounds = np.cumsum(sizes) - sizes
@@ -268,7 +300,9 @@ def _merge(
         newest = np.maximum.reduceat(time, bounds)
         times_out[group] = newest
         # of several equally new rows, the last
-        chosen = np.maximum.reduceat(np.where(time == np.repeat(newest, sizes), np.arange(len(time)), -1), bounds)
+        chosen = np.maximum.reduceat(
+            np.where(time == np.repeat(newest, sizes), np.arange(len(time)), -1), bounds
+        )
     if duplicates == "mean":
         values_out[group] = np.add.reduceat(value.astype(np.float64), bounds) / sizes
     else:
@@ -279,20 +313,26 @@ def _merge(
 def matrix_entries(matrix: Any, duplicates: str) -> Compressed:
     """Stored entries of a scipy sparse matrix or array, without touching it.
 
-    A CSR matrix of float32 with sorted, distinct columns is shared; anything else is sorted into new arrays. Stored
-    zeros are entries, except in the formats (bsr, dia) that must store zeros as padding.
+    A CSR matrix of float32 with sorted, distinct columns is shared; anything else is sorted into
+    new arrays. Stored zeros are entries, except in the formats (bsr, dia) that must store zeros as
+    padding.
     """
     if not sparse.issparse(matrix):
         raise DataError(
-            f"a scipy sparse matrix is needed, and {type(matrix).__name__} was given: "
-            "wrap a dense array in scipy.sparse.csr_array, where zeros then mean that there is no rating"
+            f"a scipy sparse matrix is needed, and {type(matrix).__name__} was given: wrap a dense"
+            " array in scipy.sparse.csr_array, where zeros then mean that there is no rating"
         )
     if matrix.ndim != 2:
-        raise DataError(f"a matrix with two dimensions is needed, and one of shape {matrix.shape} was given")
+        raise DataError(
+            f"a matrix with two dimensions is needed, and one of shape {matrix.shape} was given"
+        )
     if matrix.dtype.kind not in "biuf":
         raise DataError(f"the matrix must hold real numbers, and its type is {matrix.dtype}")
     if matrix.shape[1] > np.iinfo(np.int32).max or matrix.shape[0] > np.iinfo(np.int32).max:
-        raise DataError(f"a matrix of shape {matrix.shape} is too large: at most 2³¹ − 1 users and items are allowed")
+        raise DataError(
+            f"a matrix of shape {matrix.shape} is too large: at most 2³¹ − 1 users and items are"
+            " allowed"
+        )
     n_users, n_items = matrix.shape
     if matrix.format == "csr":
         indptr, columns, data = matrix.indptr, matrix.indices, matrix.data[: matrix.indptr[-1]]
@@ -314,8 +354,8 @@ def matrix_entries(matrix: Any, duplicates: str) -> Compressed:
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         raise DataError(
-            f"{len(bad):,} ratings in the matrix are NaN or infinite, the first in row {rows[bad[0]]:,} and column "
-            f"{columns[bad[0]]:,} (from 0): correct or remove them"
+            f"{len(bad):,} ratings in the matrix are NaN or infinite, the first in row"
+            f" {rows[bad[0]]:,} and column {columns[bad[0]]:,} (from 0): correct or remove them"
         )
     rows, columns = rows.astype(np.int32, copy=False), columns.astype(np.int32, copy=False)
     return compress(rows, columns, n_users, n_items, values, None, duplicates)
@@ -331,8 +371,9 @@ def core(
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
     """Largest sub-matrix in which every user has ``min_user`` entries and every item ``min_item``.
 
-    Dropping an item can leave a user with too few entries and the other way round, so both are dropped in turn until
-    nothing changes. ``users`` and ``items`` say who may stay to begin with; returned are those who do, and the entries.
+    Dropping an item can leave a user with too few entries and the other way round, so both are
+    dropped in turn until nothing changes. ``users`` and ``items`` say who may stay to begin with;
+    returned are those who do, and the entries.
     """
     while True:
         entries = users[rows] & items[columns]

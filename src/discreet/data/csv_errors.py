@@ -1,4 +1,6 @@
-"""Which line of a text file is wrong, and how: a slow second look, taken only after the fast reader has failed."""
+"""Which line of a text file is wrong, and how: a slow second look, taken only after the fast
+reader has failed.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,18 @@ from discreet.data.values import seconds
 
 
 def first_problem(stream: BinaryIO, layout: CsvFormat) -> tuple[int, str] | None:
-    """Line number (from 1) and description of the first line that cannot be used, or None where all can."""
+    """Line number (from 1) and description of the first line that cannot be used, or None where
+    all can.
+    """
     expected = len(layout.names)
     for line, fields in _rows(stream, layout):
         if len(fields) != expected:
-            return line, (
-                f"{len(fields)} fields where the first line has {expected}: correct the line, "
-                "or pass separator= if the file is cut at the wrong character"
+            return (
+                line,
+                (
+                    f"{len(fields)} fields where the first line has {expected}: correct the line, "
+                    "or pass separator= if the file is cut at the wrong character"
+                ),
             )
         for role, position in layout.columns.items():
             problem = _problem(role, fields[position], layout)
@@ -43,11 +50,16 @@ def _problem(role: str, text: str, layout: CsvFormat) -> str | None:
         if "\n" in text:
             return f"the {role} id runs over several lines: close its quotes, or drop the line"
         if layout.doubtful(text):
-            return f"the {role} id {plain[:40]!r} may be cut at the wrong character: pass the right one as separator="
+            return (
+                f"the {role} id {plain[:40]!r} may be cut at the wrong character: pass the right"
+                " one as separator="
+            )
         return None
     if plain in MISSING:
         state = f"is {plain!r}" if plain else "is missing"
-        return f"the {role} {state}: fill it in, drop the line, or ignore the column with {role}=False"
+        return (
+            f"the {role} {state}: fill it in, drop the line, or ignore the column with {role}=False"
+        )
     if role == "timestamp":
         try:
             seconds(plain)
@@ -60,7 +72,11 @@ def _problem(role: str, text: str, layout: CsvFormat) -> str | None:
     except ValueError:
         comma = " (decimal commas must be points)" if _is_number(plain.replace(",", ".")) else ""
         return f"the rating {plain[:40]!r} is not a number{comma}: correct it or drop the line"
-    return None if finite else f"the rating {plain[:40]!r} is not a finite number: correct it or drop the line"
+    return (
+        None
+        if finite
+        else f"the rating {plain[:40]!r} is not a finite number: correct it or drop the line"
+    )
 
 
 def _is_number(text: str) -> bool:

@@ -1,9 +1,10 @@
 """Text files of ratings: finding out how they are written, and reading them at the speed of arrow.
 
-Ids, ratings and times are read each by itself: an id is an integer if it is written as one (`encode.written`) and text
-if not. Where the first part of a file holds integers only, arrow reads them as such; if any line turns out to disagree,
-the column is read again as text, of which each entry becomes what it would have become. The separator and the header
-are judged by the line of names where there is one; where there is none, a file that can be cut in two ways is refused.
+Ids, ratings and times are read each by itself: an id is an integer if it is written as one
+(`encode.written`) and text if not. Where the first part of a file holds integers only, arrow reads
+them as such; if any line turns out to disagree, the column is read again as text, of which each
+entry becomes what it would have become. The separator and the header are judged by the line of
+names where there is one; where there is none, a file that can be cut in two ways is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _NO_TABLE = {
     b"<!doctype": "a web page: the download went wrong, so fetch the file itself",
     b"<html": "a web page: the download went wrong, so fetch the file itself",
 }
-MOST_LINE = 1 << 20  # bytes: long reviews fit; arrow reads blocks of four times as many, and a row must fit into one
+# bytes: long reviews fit; arrow reads blocks of four times as many, and a row must fit into one
+MOST_LINE = 1 << 20
 _SAMPLE = 1 << 18
 _BLOCK = 1 << 22
 _INTEGER = re.compile(r"[ \t]*(0|-?[1-9][0-9]{0,17})[ \t]*")
@@ -56,39 +58,63 @@ class CsvFormat:
         return self.separator in _QUOTED
 
     def doubtful(self, text: str) -> bool:
-        """Whether a field may be cut at the wrong place: somebody else's lines made a space seem to separate."""
-        return self.guessed and self.separator == " " and any(other in text for other in SEPARATORS if other != " ")
+        """Whether a field may be cut at the wrong place: somebody else's lines made a space
+        seem to separate.
+        """
+        return (
+            self.guessed
+            and self.separator == " "
+            and any(other in text for other in SEPARATORS if other != " ")
+        )
 
 
 def read_sample(stream: BinaryIO, where: str) -> list[str]:
     """The first lines of a file, as text."""
     head = stream.read(_SAMPLE)
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or max(head[::2].count(0), head[1::2].count(0)) * 2.2 > len(head) > 9:
+    if (
+        head[:2] in (b"\xff\xfe", b"\xfe\xff")
+        or max(head[::2].count(0), head[1::2].count(0)) * 2.2 > len(head) > 9
+    ):
         raise DataError(f"{where} is encoded as UTF-16: save it as UTF-8")
     if b"\0" in head:
-        raise DataError(f"{where} is not a text file: csv, tsv, ::-separated, parquet and feather can be read")
+        raise DataError(
+            f"{where} is not a text file: csv, tsv, ::-separated, parquet and feather can be read"
+        )
     for start, what in _NO_TABLE.items():
         if head.lstrip().lower().startswith(start):
             raise DataError(f"{where} is {what}")
     lines = as_lines(head.decode("utf-8-sig", errors="replace"))
     if len(head) == _SAMPLE and len(lines) == 1:
-        raise DataError(f"{where} has a first line of more than {_SAMPLE:,} bytes: put every row on a line of its own")
+        raise DataError(
+            f"{where} has a first line of more than {_SAMPLE:,} bytes: put every row on a line of"
+            " its own"
+        )
     if len(head) == _SAMPLE and len(lines) > 2:
         lines.pop()  # cut in the middle
     if not any(line.strip() for line in lines):
-        raise DataError(f"{where} is empty: it should hold one line per rating, with a user, an item and a rating")
+        raise DataError(
+            f"{where} is empty: it should hold one line per rating, with a user, an item and a"
+            " rating"
+        )
     return lines
 
 
 def as_lines(text: str) -> list[str]:
-    """Lines by line feeds and carriage returns only; ``splitlines`` also cuts at characters that a title may hold."""
+    """Lines by line feeds and carriage returns only; ``splitlines`` also cuts at characters
+    that a title may hold.
+    """
     return re.split(r"\r\n|\n|\r", text)
 
 
 def check_line(length: int, where: str) -> None:
-    """Refuse a file with a line that no row can have, before it takes the time and the memory of all others."""
+    """Refuse a file with a line that no row can have, before it takes the time and the memory
+    of all others.
+    """
     if length > MOST_LINE:
-        raise DataError(f"{where} has a line of more than {MOST_LINE:,} bytes: put every row on a line of its own")
+        raise DataError(
+            f"{where} has a line of more than {MOST_LINE:,} bytes: put every row on a line of"
+            " its own"
+        )
 
 
 def split(lines: Sequence[str], separator: str) -> list[tuple[str, ...]]:
@@ -102,7 +128,9 @@ def split(lines: Sequence[str], separator: str) -> list[tuple[str, ...]]:
 
 
 def guess_separator(lines: Sequence[str]) -> str | None:
-    """The separator that cuts all lines into equally many fields, and into most; None where none does."""
+    """The separator that cuts all lines into equally many fields, and into most; None where
+    none does.
+    """
     best = None
     most = 1
     for separator in SEPARATORS:
@@ -114,34 +142,49 @@ def guess_separator(lines: Sequence[str]) -> str | None:
 
 
 def find_separator(lines: Sequence[str], chosen: Mapping[str, Column], where: str) -> str | None:
-    """The separator of a ratings file: that of its line of names or, where there is none, the only possible one.
+    """The separator of a ratings file: that of its line of names or, where there is none, the only
+    possible one.
 
-    Without names the first lines are people's, and none of these may decide how all the others are cut. So a second
-    separator that fits all lines is an error, and a space separates only where nothing else could.
+    Without names the first lines are people's, and none of these may decide how all the others are
+    cut. So a second separator that fits all lines is an error, and a space separates only where
+    nothing else could.
     """
     asked = {normalize(wish) for wish in chosen.values() if isinstance(wish, str)}
-    names = [[normalize(name) for name in split(lines[:1], separator)[0]] for separator in SEPARATORS]
+    names = [
+        [normalize(name) for name in split(lines[:1], separator)[0]] for separator in SEPARATORS
+    ]
     known = [sum(name in _KNOWN or name in asked for name in row) * (len(row) > 1) for row in names]
     if any(known):
-        fields = [len(row) if separator != " " else 0 for row, separator in zip(names, SEPARATORS, strict=True)]
+        fields = [
+            len(row) if separator != " " else 0
+            for row, separator in zip(names, SEPARATORS, strict=True)
+        ]
         return max(zip(known, fields, SEPARATORS, strict=True), key=lambda entry: entry[:2])[2]
     others = [separator for separator in SEPARATORS if separator != " "]
     if not any(separator in line for line in lines for separator in others):
         return " " if guess_separator(lines) or guess_separator(lines[:1]) else None
     counts = {separator: set(map(len, split(lines, separator))) for separator in others}
-    fitting = [separator for separator, found in counts.items() if len(found) == 1 and min(found) > 1]
+    fitting = [
+        separator for separator, found in counts.items() if len(found) == 1 and min(found) > 1
+    ]
     if len(fitting) > 1:
         both = " and at ".join(map(repr, fitting))
-        raise DataError(f"{where} has no line of names and can be cut at {both}: pass the right one as separator=")
+        raise DataError(
+            f"{where} has no line of names and can be cut at {both}: pass the right one as"
+            " separator="
+        )
     if fitting:
         return fitting[0]
-    # a broken line among the first ones must not hide the separator: the first line alone decides then
+    # a broken line among the first ones must not hide the separator: the first line alone decides
+    # then
     alone = guess_separator(lines[:1])
     return None if alone == " " else alone
 
 
 def has_header(first: Sequence[str], chosen: Mapping[str, Column], where: str) -> bool:
-    """Whether the first row holds names: one is known or asked for, or no number is where numbers should be."""
+    """Whether the first row holds names: one is known or asked for, or no number is where
+    numbers should be.
+    """
     if any(isinstance(wish, str) for wish in chosen.values()):
         return True
     if any(normalize(field) in _KNOWN for field in first):
@@ -157,22 +200,34 @@ def has_header(first: Sequence[str], chosen: Mapping[str, Column], where: str) -
 
 
 def find_layout(
-    lines: Sequence[str], chosen: Mapping[str, Column], separator: str | None, header: bool | None, where: str
+    lines: Sequence[str],
+    chosen: Mapping[str, Column],
+    separator: str | None,
+    header: bool | None,
+    where: str,
 ) -> CsvFormat:
     """Layout of a ratings file from its first lines."""
     blank = 0
     while not lines[blank].strip():
         blank += 1
     lines = [line for line in lines[blank:] if line.strip()]
-    separator = {"\\t": "\t", "tab": "\t", "": None}.get(separator or "", separator)  # as typed on a command line
+    # as typed on a command line
+    separator = {"\\t": "\t", "tab": "\t", "": None}.get(separator or "", separator)
     guessed = separator is None
     separator = find_separator(lines, chosen, where) if separator is None else separator
     first = split(lines[:1], separator)[0] if separator else ()
     if separator is None or len(first) < 2:
         guess = guess_separator(lines)
-        tried = f"the separator {separator!r}" if separator else "any of tab, comma, semicolon, | and ::"
+        tried = (
+            f"the separator {separator!r}"
+            if separator
+            else "any of tab, comma, semicolon, | and ::"
+        )
         hint = f"pass separator={guess!r}" if guess else "pass the right one as separator="
-        raise DataError(f"{where} has only one column when split at {tried} (first line {lines[0][:60]!r}): {hint}")
+        raise DataError(
+            f"{where} has only one column when split at {tried} (first line {lines[0][:60]!r}):"
+            f" {hint}"
+        )
     header = has_header(first, chosen, where) if header is None else header
     sample = split(lines[int(header) :], separator)
 
@@ -183,19 +238,25 @@ def find_layout(
         names = tuple(name.strip() for name in first)
         columns = find_columns(names, chosen, where, no_header_hint=True, sample=values)
         if len(lines) == 1:
-            raise DataError(f"{where} has a header line and no ratings below it: give a file with at least one")
+            raise DataError(
+                f"{where} has a header line and no ratings below it: give a file with at least one"
+            )
     else:
         names = tuple(str(at) for at in range(len(first)))
         columns = by_order(len(first), chosen, where)
     return CsvFormat(separator, header, names, blank + int(header), columns, tuple(sample), guessed)
 
 
-def read_text(stream: Any, layout: CsvFormat, as_text: Collection[str] = (), narrow: Collection[str] = ()) -> Columns:
-    """Read the columns that matter; raises ``pyarrow.ArrowInvalid`` or :class:`RowError` for content that is wrong.
+def read_text(
+    stream: Any, layout: CsvFormat, as_text: Collection[str] = (), narrow: Collection[str] = ()
+) -> Columns:
+    """Read the columns that matter; raises ``pyarrow.ArrowInvalid`` or :class:`RowError` for
+    content that is wrong.
 
-    Ids and times are read as integers, if all of them are written so, and as text for the roles in ``as_text``: what
-    comes out is the same. If "line" is among them, quoted fields may run over several lines. Integers of the roles in
-    ``narrow`` are read into 32 bits, which takes half the memory and fails where one does not fit.
+    Ids and times are read as integers, if all of them are written so, and as text for the roles in
+    ``as_text``: what comes out is the same. If "line" is among them, quoted fields may run over
+    several lines. Integers of the roles in ``narrow`` are read into 32 bits, which takes half the
+    memory and fails where one does not fit.
     """
     types: dict[str, pa.DataType] = {}
     for role, position in layout.columns.items():
@@ -205,7 +266,8 @@ def read_text(stream: Any, layout: CsvFormat, as_text: Collection[str] = (), nar
         types[str(position)] = text if role in as_text else whole
     delimiter = layout.separator
     if len(delimiter.encode()) > 1:
-        # in arrow's own memory: a Python stream may outlive the interpreter in one of arrow's threads, which aborts
+        # in arrow's own memory: a Python stream may outlive the interpreter in one of arrow's
+        # threads, which aborts
         replaced = Replaced(stream, delimiter.encode(), b"\x1f")
         sink = pa.BufferOutputStream()
         while block := replaced.read(_BLOCK):
@@ -215,13 +277,19 @@ def read_text(stream: Any, layout: CsvFormat, as_text: Collection[str] = (), nar
     table = arrow_csv.read_csv(
         stream,
         read_options=arrow_csv.ReadOptions(
-            column_names=[str(at) for at in range(len(layout.names))], skip_rows=layout.skip, block_size=_BLOCK
+            column_names=[str(at) for at in range(len(layout.names))],
+            skip_rows=layout.skip,
+            block_size=_BLOCK,
         ),
         parse_options=arrow_csv.ParseOptions(
-            delimiter=delimiter, quote_char='"' if layout.has_quotes else False, newlines_in_values="line" in as_text
+            delimiter=delimiter,
+            quote_char='"' if layout.has_quotes else False,
+            newlines_in_values="line" in as_text,
         ),
         convert_options=arrow_csv.ConvertOptions(
-            column_types=types, include_columns=[str(at) for at in layout.columns.values()], null_values=list(MISSING)
+            column_types=types,
+            include_columns=[str(at) for at in layout.columns.values()],
+            null_values=list(MISSING),
         ),
     )
     columns = {role: table.column(str(position)) for role, position in layout.columns.items()}
@@ -239,8 +307,14 @@ def read_text(stream: Any, layout: CsvFormat, as_text: Collection[str] = (), nar
 
 
 def looks_whole(sample: Sequence[Sequence[str]], position: int) -> bool:
-    """Whether the first ids of a column are integers, so that it is worth reading all of them so."""
-    present = [row[position] for row in sample if position < len(row) and row[position].strip() not in MISSING]
+    """Whether the first ids of a column are integers, so that it is worth reading all of them
+    so.
+    """
+    present = [
+        row[position]
+        for row in sample
+        if position < len(row) and row[position].strip() not in MISSING
+    ]
     return all(_INTEGER.fullmatch(text) for text in present)
 
 
@@ -284,7 +358,9 @@ def _is_date(text: str) -> bool:
 
 
 class Replaced(io.RawIOBase):
-    """A stream in which one byte string is replaced by another; arrow knows separators of a single byte only."""
+    """A stream in which one byte string is replaced by another; arrow knows separators of a
+    single byte only.
+    """
 
     def __init__(self, stream: Any, old: bytes, new: bytes) -> None:
         super().__init__()
@@ -305,7 +381,10 @@ class Replaced(io.RawIOBase):
             # a separator may be cut in two by the end of the block
             cut = 0
             if fresh:
-                cut = next((n for n in range(len(self._old) - 1, 0, -1) if block.endswith(self._old[:n])), 0)
+                cut = next(
+                    (n for n in range(len(self._old) - 1, 0, -1) if block.endswith(self._old[:n])),
+                    0,
+                )
             self._held = block[len(block) - cut :] if cut else b""
             block = block[: len(block) - cut]
             if block or not fresh:

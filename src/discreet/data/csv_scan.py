@@ -1,8 +1,10 @@
-"""One quick look through all of a text file, in a small part of the time that reading it takes, by comparing bytes.
+"""One quick look through all of a text file, in a small part of the time that reading it takes, by
+comparing bytes.
 
-Arrow reads ``007`` as the integer 7, ``-0`` as 0 and ``0x1F`` as 31, so that two people would become one: columns that
-hold such ids are read as text. And a quote that is opened and not closed would swallow the lines after it, which are
-other people's: where there are more lines than rows, `check_quotes` looks at every quote.
+Arrow reads ``007`` as the integer 7, ``-0`` as 0 and ``0x1F`` as 31, so that two people would
+become one: columns that hold such ids are read as text. And a quote that is opened and not closed
+would swallow the lines after it, which are other people's: where there are more lines than rows,
+`check_quotes` looks at every quote.
 """
 
 from __future__ import annotations
@@ -20,14 +22,16 @@ from discreet.errors import DataError
 
 _BLOCK = 1 << 18  # what is compared stays in the cache
 _BEFORE = b' "-\t'  # what may stand between the beginning of a field and its number
-_ZERO, _MINUS, _QUOTE, _X, _LOWER = np.frombuffer(b'0-"x ', np.uint8)  # a letter with the bit of a space is lower case
+# a letter with the bit of a space is lower case
+_ZERO, _MINUS, _QUOTE, _X, _LOWER = np.frombuffer(b'0-"x ', np.uint8)
 _FAR = 8  # steps back to the beginning of a field; what is further away is taken to be one
 
 
 class Scan(NamedTuple):
     """What there is in a file."""
 
-    as_text: set[str]  # roles that looked like integers in the first lines, and have an id such as 007 further down
+    # roles that looked like integers in the first lines, and have an id such as 007 further down
+    as_text: set[str]
     lines: int  # that are not empty
     quotes: bool
 
@@ -55,15 +59,20 @@ def scan(stream: Any, layout: CsvFormat, where: str) -> Scan:
         quotes = quotes or (layout.has_quotes and b'"' in whole)
         wanted = {at for at, role in roles.items() if role not in found}
         if wanted:
-            found |= {roles[at] for at in _columns_with(text, ends, separator[0], layout.has_quotes, wanted)}
+            found |= {
+                roles[at]
+                for at in _columns_with(text, ends, separator[0], layout.has_quotes, wanted)
+            }
         if not fresh:
             return Scan(found, lines, quotes)
 
 
 def check_quotes(stream: BinaryIO, layout: CsvFormat, where: str) -> None:
-    """Refuse a file in which a quoted field runs over several lines, unless every quote in it is closed properly.
+    """Refuse a file in which a quoted field runs over several lines, unless every quote in it is
+    closed properly.
 
-    And none of the lines within it may be a row: two stray quotes, of one person, look like a field in quotes.
+    And none of the lines within it may be a row: two stray quotes, of one person, look like a field
+    in quotes.
     """
     text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
     held: list[str] = []  # the lines of the row that is being read
@@ -91,7 +100,9 @@ def _record_lines(lines: Iterable[str], held: list[str]) -> Iterator[str]:
 
 
 def _is_row(line: str, layout: CsvFormat) -> bool:
-    """Whether a line could be a row: it has as many fields, with its quotes or without, and a number for a rating."""
+    """Whether a line could be a row: it has as many fields, with its quotes or without, and a
+    number for a rating.
+    """
     plain = line.rstrip("\r\n")
     ways = (plain.split(layout.separator), *split([plain], layout.separator))
     return any(len(fields) == len(layout.names) and _has_rating(fields, layout) for fields in ways)
@@ -106,13 +117,22 @@ def _has_rating(fields: Sequence[str], layout: CsvFormat) -> bool:
 
 
 def _columns_with(
-    text: NDArray[np.uint8], ends: NDArray[np.bool_], separator: int, quoted: bool, wanted: Collection[int]
+    text: NDArray[np.uint8],
+    ends: NDArray[np.bool_],
+    separator: int,
+    quoted: bool,
+    wanted: Collection[int],
 ) -> set[int]:
-    """Columns among those wanted in which a number of these whole lines has a leading zero; rather too many."""
+    """Columns among those wanted in which a number of these whole lines has a leading zero;
+    rather too many.
+    """
     at = np.flatnonzero(text == _ZERO)
     before, after = text[at - 1], text[at + 1]
-    # a byte minus "0" is at most 9 for digits alone, because smaller ones wrap round to large numbers
-    at = at[(before - _ZERO > 9) & ((after - _ZERO <= 9) | (before == _MINUS) | (after | _LOWER == _X))]
+    # a byte minus "0" is at most 9 for digits alone, because smaller ones wrap round to large
+    # numbers
+    at = at[
+        (before - _ZERO > 9) & ((after - _ZERO <= 9) | (before == _MINUS) | (after | _LOWER == _X))
+    ]
     if not len(at):
         return set()
     fields = text == separator
@@ -128,6 +148,8 @@ def _columns_with(
 
 
 def _column(start: NDArray[Any], ends: NDArray[Any], fields: NDArray[Any]) -> NDArray[Any]:
-    """Column of the field that begins after each position; `ends` are line ends and `fields` separators."""
+    """Column of the field that begins after each position; `ends` are line ends and `fields`
+    separators.
+    """
     line = ends[np.searchsorted(ends, start, side="right") - 1]
     return np.searchsorted(fields, start, side="right") - np.searchsorted(fields, line)

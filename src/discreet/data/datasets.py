@@ -1,4 +1,6 @@
-"""Known data sets by name: embedded, generated, or published by others and read from a file of yours or the network."""
+"""Known data sets by name: embedded, generated, or published by others and read from a file of
+yours or the network.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ Generator = Callable[[str, int, float, Progress | None], Ratings]
 
 _OURS = "invented here, Apache-2.0 like discreet itself"
 _MOVIELENS = (
-    "MovieLens: for research, with acknowledgment (doi.org/10.1145/2827872); not for commercial use and not to be "
-    "passed on without permission, see the README in the archive"
+    "MovieLens: for research, with acknowledgment (doi.org/10.1145/2827872); not for commercial use"
+    " and not to be passed on without permission, see the README in the archive"
 )
 _SWEETRS = "none stated by the author; cite arxiv.org/abs/1709.03496"
 
@@ -46,10 +48,11 @@ class Dataset:
     url : str or None
         File to download.
     sha256 : str or None
-        Checksum of the file; None where none is known: then the first download is remembered, and a later one must be
-        the same.
+        Checksum of the file; None where none is known: then the first download is remembered, and a
+        later one must be the same.
     md5 : str or None
-        As its publisher gives it; it is checked in addition to the SHA-256, or in its place where none is known.
+        As its publisher gives it; it is checked in addition to the SHA-256, or in its place where
+        none is known.
     size : int
         Bytes that the file has or, where that changes, may have.
     """
@@ -74,7 +77,11 @@ class Dataset:
         if self.layout is None:
             return None
         plain = self.layout.archive == self.layout.ratings
-        return cache_folder() / self.name / self.layout.archive if plain else cache_folder() / self.layout.archive
+        return (
+            cache_folder() / self.name / self.layout.archive
+            if plain
+            else cache_folder() / self.layout.archive
+        )
 
     @property
     def present(self) -> bool:
@@ -126,7 +133,9 @@ def _movielens(
         "dat": ("ratings.dat", "movies.dat", "::"),
         "csv": ("ratings.csv", "movies.csv", ","),
     }[style]
-    layout = ArchiveLayout(f"{name}.zip", ratings, items, folder or name, separator, header=style == "csv")
+    layout = ArchiveLayout(
+        f"{name}.zip", ratings, items, folder or name, separator, header=style == "csv"
+    )
     page = "latest" if "latest" in name else name.removeprefix("ml-")
     return Dataset(
         name,
@@ -143,11 +152,19 @@ def _movielens(
     )
 
 
-# The SHA-256 of ml-1m was computed from the official archive. Those of ml-100k, ml-20m and ml-25m are in the list of
-# TensorFlow Datasets (url_checksums/movielens.txt), which agrees on ml-1m; that of ml-32m is in several public
-# repositories, and is checked together with the published MD5. For ml-10m only the published MD5 is known.
+# The SHA-256 of ml-1m was computed from the official archive. Those of ml-100k, ml-20m and ml-25m
+# are in the list of TensorFlow Datasets (url_checksums/movielens.txt), which agrees on ml-1m; that
+# of ml-32m is in several public repositories, and is checked together with the published MD5. For
+# ml-10m only the published MD5 is known.
 _ALL = (
-    Dataset("cinema", "800 invented films with titles and genres, half stars", 20_000, 800, 1_152_805, "embedded"),
+    Dataset(
+        "cinema",
+        "800 invented films with titles and genres, half stars",
+        20_000,
+        800,
+        1_152_805,
+        "embedded",
+    ),
     _movielens(
         "ml-100k",
         "MovieLens 100K (1998), 1 to 5 stars",
@@ -217,13 +234,19 @@ _ALL = (
         "https://github.com/kidzik/sweetrs-analysis",
         "https://raw.githubusercontent.com/kidzik/sweetrs-analysis/master/ratings-final.csv",
         size=1 << 24,  # 44,543 short lines: less than 2 MB
-        layout=ArchiveLayout("ratings-final.csv", "ratings-final.csv", "", "sweetrs", ",", header=True),
+        layout=ArchiveLayout(
+            "ratings-final.csv", "ratings-final.csv", "", "sweetrs", ",", header=True
+        ),
     ),
 )
 _BY_NAME = {dataset.name: dataset for dataset in _ALL}
 _GENERATORS: dict[str, Generator] = {}
 #: Data sets that must have the published numbers of users and ratings; the others change.
-FIXED = {dataset.name for dataset in _ALL if dataset.kind == "published" and dataset.name != "ml-latest-small"}
+FIXED = {
+    dataset.name
+    for dataset in _ALL
+    if dataset.kind == "published" and dataset.name != "ml-latest-small"
+}
 
 
 def datasets() -> list[Dataset]:
@@ -259,8 +282,8 @@ def load_dataset(
 ) -> Ratings:
     """Ratings of a known data set, with titles where there are any.
 
-    Data sets of others are looked for at ``path``, or else in the cache folder (``DISCREET_CACHE``, by default
-    ``~/.cache/discreet``), or else downloaded into it.
+    Data sets of others are looked for at ``path``, or else in the cache folder (``DISCREET_CACHE``,
+    by default ``~/.cache/discreet``), or else downloaded into it.
 
     Parameters
     ----------
@@ -271,10 +294,12 @@ def load_dataset(
     seed, scale : optional
         Of generated data sets: the replica (0) and the fraction of the users (1.0).
     catalog : bool, optional
-        Of published data sets: keep every item of the published list, also those that nobody rated. The items are then
-        public knowledge, and not learned from the ratings. By default the rated items only, as in the literature.
+        Of published data sets: keep every item of the published list, also those that nobody rated.
+        The items are then public knowledge, and not learned from the ratings. By default the rated
+        items only, as in the literature.
     drop_zeros : bool, optional
-        Of ``sweetrs``: leave out the rows with rating 0, which mean "never tried". By default they are left out.
+        Of ``sweetrs``: leave out the rows with rating 0, which mean "never tried". By default they
+        are left out.
     download : bool
         Whether the network may be used.
     progress : callable, optional
@@ -285,14 +310,23 @@ def load_dataset(
     ConfigError
         There is no such data set, or it has no such option.
     DataError
-        Its file is missing, broken or that of another data set; the message says where to get it and where to put it.
+        Its file is missing, broken or that of another data set; the message says where to get it
+        and where to put it.
     """
     dataset = describe(name)
     name = dataset.name
-    given = {"path": path, "seed": seed, "scale": scale, "catalog": catalog, "drop_zeros": drop_zeros}
+    given = {
+        "path": path,
+        "seed": seed,
+        "scale": scale,
+        "catalog": catalog,
+        "drop_zeros": drop_zeros,
+    }
     _check_options(dataset, [option for option, value in given.items() if value is not None])
     if dataset.kind != "published":
-        return _generate(name, 0 if seed is None else seed, 1.0 if scale is None else scale, progress)
+        return _generate(
+            name, 0 if seed is None else seed, 1.0 if scale is None else scale, progress
+        )
     logger.info("%s: license: %s", name, dataset.license)
     ratings = _read_published(dataset, path, bool(catalog), download, progress)
     if name == "sweetrs" and drop_zeros is not False:
@@ -304,16 +338,26 @@ def load_dataset(
 
 
 def _check_sizes(dataset: Dataset, ratings: Ratings, path: str | os.PathLike[str] | None) -> None:
-    """Refuse what is not the data set that was named: scores on it would be taken for scores on that one."""
+    """Refuse what is not the data set that was named: scores on it would be taken for scores on
+    that one.
+    """
     rows = ratings.n_ratings + (0 if dataset.name == "sweetrs" else ratings.merged)
     if dataset.name not in FIXED or (ratings.n_users, rows) == (dataset.users, dataset.ratings):
         return
     where = dataset.place if path is None else path
-    same = [d.name for d in _ALL if d.kind == "published" and (d.users, d.ratings) == (ratings.n_users, rows)]
-    advice = f"load it as {same[0]}" if same else "read a part of it, or data of your own, with Ratings.read"
+    same = [
+        d.name
+        for d in _ALL
+        if d.kind == "published" and (d.users, d.ratings) == (ratings.n_users, rows)
+    ]
+    advice = (
+        f"load it as {same[0]}"
+        if same
+        else "read a part of it, or data of your own, with Ratings.read"
+    )
     raise DataError(
-        f"{where} is not {dataset.name}: it holds {rows:,} ratings of {ratings.n_users:,} users, and "
-        f"{dataset.name} has {dataset.ratings:,} of {dataset.users:,}; {advice}"
+        f"{where} is not {dataset.name}: it holds {rows:,} ratings of {ratings.n_users:,} users,"
+        f" and {dataset.name} has {dataset.ratings:,} of {dataset.users:,}; {advice}"
     )
 
 
@@ -326,7 +370,11 @@ def _generate(name: str, seed: int, scale: float, progress: Progress | None) -> 
 
 
 def _read_published(
-    dataset: Dataset, path: str | os.PathLike[str] | None, catalog: bool, network: bool, progress: Progress | None
+    dataset: Dataset,
+    path: str | os.PathLike[str] | None,
+    catalog: bool,
+    network: bool,
+    progress: Progress | None,
 ) -> Ratings:
     layout, place = dataset.layout, dataset.place
     assert layout is not None
@@ -337,7 +385,9 @@ def _read_published(
         source = archives.locate(layout, given)
         if source is None:
             problem = "does not exist" if not given.exists() else f"holds none of {layout.files}"
-            raise DataError(f"{given} {problem}: get {dataset.name} from {dataset.url} and give its path")
+            raise DataError(
+                f"{given} {problem}: get {dataset.name} from {dataset.url} and give its path"
+            )
         return archives.read(layout, source, catalog=catalog)
     source = dataset.find()
     if source is None:
@@ -368,4 +418,6 @@ def _check_options(dataset: Dataset, given: list[str]) -> None:
         allowed.append("drop_zeros")
     for option in given:
         if option not in allowed:
-            raise ConfigError(f"{dataset.name} has no option {option!r}: it takes {' and '.join(allowed)}")
+            raise ConfigError(
+                f"{dataset.name} has no option {option!r}: it takes {' and '.join(allowed)}"
+            )

@@ -1,4 +1,6 @@
-"""Files from the network: resumed where they were cut, checked, and put in place only when whole."""
+"""Files from the network: resumed where they were cut, checked, and put in place only when
+whole.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,18 @@ Progress = Callable[[int, int, str], None]
 CHUNK = 1 << 18
 MOST_BYTES = 1 << 30  # of one file: four times the largest data set that is known here
 _AGENT = {"User-Agent": "discreet (recommender library; downloads once, then keeps the file)"}
-_BROKEN = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
+_BROKEN = (
+    urllib.error.URLError,
+    http.client.HTTPException,
+    ConnectionError,
+    TimeoutError,
+    ssl.SSLError,
+)
 
 
 def cache_folder() -> Path:
-    """Where data sets are kept: ``DISCREET_CACHE``, else ``discreet`` in the user's cache folder (XDG).
+    """Where data sets are kept: ``DISCREET_CACHE``, else ``discreet`` in the user's cache folder
+    (XDG).
 
     Somebody without any home, as in some containers, has no such folder: `DataError`.
     """
@@ -38,12 +47,16 @@ def cache_folder() -> Path:
             return Path(chosen).expanduser()
         return (Path(base) if base else Path.home() / ".cache") / "discreet"
     except RuntimeError:
-        raise DataError("there is no home folder to keep data sets in: set DISCREET_CACHE to a folder") from None
+        raise DataError(
+            "there is no home folder to keep data sets in: set DISCREET_CACHE to a folder"
+        ) from None
 
 
 @contextlib.contextmanager
 def atomic_write(target: Path) -> Iterator[Path]:
-    """A path to write to, renamed to ``target`` when the block succeeds and removed when it does not."""
+    """A path to write to, renamed to ``target`` when the block succeeds and removed when it
+    does not.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
@@ -67,7 +80,8 @@ def download(
 ) -> Path:
     """Fetch ``url`` into the file ``target``.
 
-    What has arrived is kept in ``<target>.part``; a cut connection, now or in an earlier call, is taken up from there.
+    What has arrived is kept in ``<target>.part``; a cut connection, now or in an earlier call, is
+    taken up from there.
 
     Parameters
     ----------
@@ -75,12 +89,14 @@ def download(
     target : Path
         Its folder is created where needed. Never exists half-written.
     sha256, md5 : str, optional
-        Hexadecimal checksums of the whole file; a file with another one is removed and refused. Without a SHA-256, that
-        of the first download is written to ``<target>.sha256``, and later downloads are held to it.
+        Hexadecimal checksums of the whole file; a file with another one is removed and refused.
+        Without a SHA-256, that of the first download is written to ``<target>.sha256``, and later
+        downloads are held to it.
     most : int
         Bytes that the file may have; a longer one is removed and refused as soon as that is known.
     progress : callable, optional
-        Called as ``progress(bytes_done, bytes_total, file_name)``; the total is 0 where the server does not say.
+        Called as ``progress(bytes_done, bytes_total, file_name)``; the total is 0 where the server
+        does not say.
     attempts : int
         How often a connection that breaks is opened again before giving up.
     timeout, pause : float
@@ -89,13 +105,15 @@ def download(
     Raises
     ------
     DataError
-        There is no network, the server refuses, the connection keeps breaking, the file is too large, or a checksum
-        differs.
+        There is no network, the server refuses, the connection keeps breaking, the file is too
+        large, or a checksum differs.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
-        raise DataError(f"the folder {target.parent} cannot be created ({problem.strerror})") from None
+        raise DataError(
+            f"the folder {target.parent} cannot be created ({problem.strerror})"
+        ) from None
     part = target.with_name(target.name + ".part")
     for attempt in range(1, attempts + 1):
         try:
@@ -104,7 +122,8 @@ def download(
         except _TooLarge:
             part.unlink(missing_ok=True)
             raise DataError(
-                f"{url} has more than {most:,} bytes, so it was removed: it is not the file that was published"
+                f"{url} has more than {most:,} bytes, so it was removed: it is not the file that"
+                " was published"
             ) from None
         except urllib.error.HTTPError as problem:
             raise DataError(f"{url} answered {problem.code} {problem.reason}") from None
@@ -112,9 +131,19 @@ def download(
             reason = getattr(problem, "reason", problem)
             no_network = attempt == 1 and isinstance(problem, urllib.error.URLError)
             if no_network or attempt == attempts:
-                kept = f"; {part.stat().st_size:,} bytes are kept and taken up next time" if part.exists() else ""
+                kept = (
+                    f"; {part.stat().st_size:,} bytes are kept and taken up next time"
+                    if part.exists()
+                    else ""
+                )
                 raise DataError(f"{url} cannot be reached ({reason}){kept}") from None
-            logger.info("%s: connection broken (%s), attempt %d of %d", target.name, reason, attempt + 1, attempts)
+            logger.info(
+                "%s: connection broken (%s), attempt %d of %d",
+                target.name,
+                reason,
+                attempt + 1,
+                attempts,
+            )
             time.sleep(pause * 2 ** (attempt - 1))
         except OSError as problem:
             raise DataError(f"{part} cannot be written ({problem.strerror})") from None
@@ -140,9 +169,15 @@ class _TooLarge(Exception):
 
 
 def _check_sums(url: str, part: Path, target: Path, sha256: str | None, md5: str | None) -> None:
-    """Refuse and remove a file that is not the one known: by its publisher, or from the first download."""
+    """Refuse and remove a file that is not the one known: by its publisher, or from the first
+    download.
+    """
     pin = target.with_name(target.name + ".sha256")
-    pinned = pin.read_text(encoding="ascii", errors="replace").strip() if sha256 is None and pin.exists() else None
+    pinned = (
+        pin.read_text(encoding="ascii", errors="replace").strip()
+        if sha256 is None and pin.exists()
+        else None
+    )
     found = file_sha256(part)
     checks = [
         ("SHA-256", found, sha256 or pinned),
@@ -153,19 +188,26 @@ def _check_sums(url: str, part: Path, target: Path, sha256: str | None, md5: str
             part.unlink()
             accept = f", and remove {pin} if you trust the new file" if wanted == pinned else ""
             raise DataError(
-                f"{url} arrived with the {name} checksum {digest} instead of {wanted}, so it was removed: try again, "
-                f"and if it happens twice the file was changed at its source{accept}"
+                f"{url} arrived with the {name} checksum {digest} instead of {wanted}, so it was"
+                " removed: try again, and if it happens twice the file was changed at its"
+                f" source{accept}"
             )
     if sha256 is None and pinned is None:
         pin.write_text(found + "\n", encoding="ascii")
 
 
-def _fetch_rest(url: str, part: Path, timeout: float, most: int, progress: Progress | None, text: str) -> None:
-    """Append to ``part`` what is still missing; raises ``IncompleteRead`` where the connection ends too early."""
+def _fetch_rest(
+    url: str, part: Path, timeout: float, most: int, progress: Progress | None, text: str
+) -> None:
+    """Append to ``part`` what is still missing; raises ``IncompleteRead`` where the connection
+    ends too early.
+    """
     have = part.stat().st_size if part.exists() else 0
     headers = {**_AGENT, "Range": f"bytes={have}-"} if have else _AGENT
     try:
-        answer = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=timeout)
+        answer = urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers), timeout=timeout
+        )
     except urllib.error.HTTPError as problem:
         if problem.code != 416 or not have:
             raise

@@ -1,15 +1,17 @@
 """Public item features: what is known of items without anybody's ratings, as numbers.
 
-A file (csv, tsv, ``::``- or ``|``-separated, parquet, feather) or a frame has one line per item: its id, and columns of
+A file (csv, tsv, ``::``- or ``|``-separated, parquet, feather) or a frame has one line per item:
+its id, and columns of
 
-    numbers                      each is a feature; an empty field, or one such as ``N/A``, is not known
-    lists of numbers             (parquet, feather, frames) such as embeddings: each number is a feature
-    words such as ``Comedy|War`` each word becomes a feature of 0 and 1, if two items have it; so does a column of words
-                                 with at most 50 different ones
+    numbers                  each is a feature; an empty field, or one such as ``N/A``, is not known
+    lists of numbers         (parquet, feather, frames) such as embeddings: each number is a feature
+    words such as ``Comedy|War`` each word becomes a feature of 0 and 1, if two items have it; so
+                                 does a column of words with at most 50 different ones
     titles such as ``Up (2009)`` the year in brackets is a feature, if half of the titles have one
 
-and other text is passed over. A mapping gives numbers, or words, by item id; an array has one row per item of the
-ratings, in their order. Both hold finite numbers: an item of which nothing is known is left out of a mapping.
+and other text is passed over. A mapping gives numbers, or words, by item id; an array has one row
+per item of the ratings, in their order. Both hold finite numbers: an item of which nothing is known
+is left out of a mapping.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ _YEAR = re.compile(r"\((\d{4})\)")
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Features of items: X (n, k) with NaN where not known, the ids of its rows and the names of its columns."""
+    """Features of items: X (n, k) with NaN where not known, the ids of its rows and the names
+    of its columns.
+    """
 
     ids: NDArray[Any]
     names: tuple[str, ...]
@@ -49,13 +53,15 @@ class Features:
 
 
 def item_features(source: Any, item_ids: NDArray[Any]) -> NDArray[np.float64]:
-    """Features (n_items, k) of these items from any of the forms that the module lists; NaN for what is not known."""
+    """Features (n_items, k) of these items from any of the forms that the module lists; NaN for
+    what is not known.
+    """
     if isinstance(source, np.ndarray):
         X = np.asarray(source, np.float64) if source.dtype.kind in "fiub" else np.zeros(0)
         if X.ndim != 2 or len(X) != len(item_ids) or not X.shape[1]:
             raise DataError(
-                f"item_features is an array of {source.dtype} with shape {source.shape}, but must have one "
-                f"row of numbers for each of the {len(item_ids):,} items"
+                f"item_features is an array of {source.dtype} with shape {source.shape}, but must"
+                f" have one row of numbers for each of the {len(item_ids):,} items"
             )
         return _finite(X)
     given = source if isinstance(source, Features) else read_features(source)
@@ -90,12 +96,14 @@ def read_features(source: Any) -> Features:
             names = list(frame.columns)
             where = "item_features"
         except nw.exceptions.DuplicateError:
-            raise DataError("item_features has several columns of the same name: rename them") from None
+            raise DataError(
+                "item_features has several columns of the same name: rename them"
+            ) from None
         columns = [frame[name].to_list() for name in names]
     else:
         raise DataError(
-            "item_features is a file, a frame, an array or a mapping from item id to numbers or words, "
-            f"not a {type(source).__name__}"
+            "item_features is a file, a frame, an array or a mapping from item id to numbers or"
+            f" words, not a {type(source).__name__}"
         )
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
@@ -103,8 +111,8 @@ def read_features(source: Any) -> Features:
     at = next((i for i, name in enumerate(names) if normalize(name) in ID_NAMES), None)
     if at is None:
         raise DataError(
-            f"{where} has no column of item ids: its columns are {', '.join(map(repr, names[:12]))}; "
-            "name one of them item_id"
+            f"{where} has no column of item ids: its columns are"
+            f" {', '.join(map(repr, names[:12]))}; name one of them item_id"
         )
     found: dict[str, Any] = {}
     for i, (name, column) in enumerate(zip(names, columns, strict=True)):
@@ -118,28 +126,34 @@ def _check_features(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> 
     if repeated is not None:
         raise DataError(f"{where} has the item {repeated!r} twice: every item may occur once")
     if not found:
-        raise DataError(f"{where} holds no features: it needs columns of numbers, or of words such as Comedy|War")
+        raise DataError(
+            f"{where} holds no features: it needs columns of numbers, or of words such as"
+            " Comedy|War"
+        )
     X = np.column_stack([np.asarray(column, np.float64) for column in found.values()])
     return Features(ids, tuple(found), _finite(X, gaps=True))
 
 
 def _finite(X: NDArray[np.float64], gaps: bool = False) -> NDArray[np.float64]:
-    """The same, if all numbers are finite or, where there may be gaps, not known; nothing can be learned from
-    others.
+    """The same, if all numbers are finite or, where there may be gaps, not known; nothing can be
+    learned from others.
     """
     wrong = np.isinf(X) if gaps else ~np.isfinite(X)
     if wrong.any():
         rows = np.flatnonzero(wrong.any(axis=1))
         raise DataError(
-            f"item_features of {len(rows):,} items are NaN or infinite, the first in row {rows[0]:,} (from 0): "
-            "correct them; an item of which nothing is known is left out, or has an empty field in a file or frame"
+            f"item_features of {len(rows):,} items are NaN or infinite, the first in row"
+            f" {rows[0]:,} (from 0): correct them; an item of which nothing is known is left out,"
+            " or has an empty field in a file or frame"
         )
     return X
 
 
 def _ids(values: Sequence[Any]) -> NDArray[Any]:
     forms = [canonical(value) for value in values]
-    return as_ids(forms if all(isinstance(form, int) for form in forms) else list(values), "item id")
+    return as_ids(
+        forms if all(isinstance(form, int) for form in forms) else list(values), "item id"
+    )
 
 
 def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
@@ -148,7 +162,8 @@ def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
     if lists and all(isinstance(value, (list, tuple, np.ndarray)) for value in lists):
         return _lists(name, values)
     numbers = [_number(value) for value in values]
-    if all(number is not None for number in numbers) and not all(np.isnan(number) for number in numbers):  # type: ignore[arg-type]
+    known = [number for number in numbers if number is not None]
+    if len(known) == len(numbers) and not np.isnan(known).all():
         return {name: numbers}
     texts = ["" if value is None or value != value else str(value) for value in values]
     if normalize(name) in TITLE_NAMES:
@@ -166,7 +181,9 @@ def _lists(name: str, values: Sequence[Any]) -> dict[str, Any]:
     rows = [None if value is None else np.asarray(value) for value in values]
     shapes = {row.shape for row in rows if row is not None}
     if len(shapes) > 1 or any(row.dtype.kind not in "fiub" for row in rows if row is not None):
-        raise DataError(f"the column {name!r} of item_features holds lists that are not all as many numbers")
+        raise DataError(
+            f"the column {name!r} of item_features holds lists that are not all as many numbers"
+        )
     width = next(iter(shapes))[0]
     X = np.array([np.full(width, np.nan) if row is None else row for row in rows], np.float64)
     return {f"{name} {i}": X[:, i] for i in range(width)}
@@ -175,7 +192,11 @@ def _lists(name: str, values: Sequence[Any]) -> dict[str, Any]:
 def _words(name: str, words: Sequence[set[str]]) -> dict[str, Any]:
     held = Counter(word for one in words for word in one)
     known = np.array([bool(one) for one in words])
-    columns = {word: np.array([word in one for one in words], float) for word in sorted(held) if held[word] > 1}
+    columns = {
+        word: np.array([word in one for one in words], float)
+        for word in sorted(held)
+        if held[word] > 1
+    }
     return {f"{name}: {word}": np.where(known, column, np.nan) for word, column in columns.items()}
 
 
@@ -191,23 +212,36 @@ def _number(value: Any) -> float | None:
 
 def _from_mapping(given: Mapping[Any, Any]) -> Features:
     if not given:
-        raise DataError("item_features is an empty mapping: it should have numbers or words by item id")
+        raise DataError(
+            "item_features is an empty mapping: it should have numbers or words by item id"
+        )
     ids = as_ids(list(given), "item id")
-    rows = [[value] if isinstance(value, (str, int, float)) else list(value) for value in given.values()]
+    rows = [
+        [value] if isinstance(value, (str, int, float)) else list(value) for value in given.values()
+    ]
     if any(isinstance(cell, str) for row in rows for cell in row):
         return _check_features(
-            ids, _words("word", [set("|".join(map(str, row)).split("|")) - {""} for row in rows]), "item_features"
+            ids,
+            _words("word", [set("|".join(map(str, row)).split("|")) - {""} for row in rows]),
+            "item_features",
         )
     if len(set(map(len, rows))) > 1:
-        raise DataError("item_features has not as many numbers for every item: leave out items that are not known")
+        raise DataError(
+            "item_features has not as many numbers for every item: leave out items that are not"
+            " known"
+        )
     _finite(np.array(rows, np.float64))
     return _check_features(
-        ids, {str(i): list(column) for i, column in enumerate(zip(*rows, strict=True))}, "item_features"
+        ids,
+        {str(i): list(column) for i, column in enumerate(zip(*rows, strict=True))},
+        "item_features",
     )
 
 
 def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]]:
-    """Names and columns; without a line of names the first column is the ids and the second the titles."""
+    """Names and columns; without a line of names the first column is the ids and the second the
+    titles.
+    """
     file = check_file(path)
     kind = kind_of(file)
     try:
@@ -219,7 +253,9 @@ def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]
         raise DataError(damage(file, error)) from error
     separator = guess_separator(lines) or guess_separator(lines[:1])
     if not separator:
-        raise DataError(f"{file} holds no features: it needs an id and at least one more column per line")
+        raise DataError(
+            f"{file} holds no features: it needs an id and at least one more column per line"
+        )
     rows = list(split(lines, separator))
     names = [str(name) for name in rows[0]]
     if any(normalize(name) in ID_NAMES for name in names):
@@ -231,8 +267,8 @@ def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]
     wrong = next((i for i, row in enumerate(rows, 1) if len(row) != len(names)), None)
     if wrong is not None:
         raise DataError(
-            f"{file}: item {wrong:,} has {len(rows[wrong - 1])} fields where there should be {len(names)}: "
-            f"put text with {separator!r} in quotes"
+            f"{file}: item {wrong:,} has {len(rows[wrong - 1])} fields where there should be"
+            f" {len(names)}: put text with {separator!r} in quotes"
         )
     if not rows:
         raise DataError(f"{file} holds no items below its line of names")

@@ -1,4 +1,6 @@
-"""Ratings from and to data frames of pandas, polars and pyarrow, none of which is imported to read one."""
+"""Ratings from and to data frames of pandas, polars and pyarrow, none of which is imported to
+read one.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SAMPLE_ROWS = 1000  # enough to tell five star values from ids
 
 
 def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
-    """Columns of any eager or lazy frame that narwhals understands, or that offers the arrow stream interface."""
+    """Columns of any eager or lazy frame that narwhals understands, or that offers the arrow
+    stream interface.
+    """
     import narwhals.stable.v1 as nw
 
     what = f"the {type(frame).__module__.split('.')[0]} {type(frame).__name__}"
@@ -48,13 +52,17 @@ def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
             as_timestamps(_numbers(series["timestamp"], nw)) if "timestamp" in series else None,
         )
     except UnicodeEncodeError:
-        raise DataError(f"{what} holds half of a surrogate pair, which is not text: correct it") from None
+        raise DataError(
+            f"{what} holds half of a surrogate pair, which is not text: correct it"
+        ) from None
 
 
 def make_frame(columns: Mapping[str, NDArray[Any]], backend: str) -> Any:
     """Frame of the library named ``backend`` with these columns."""
     if backend not in BACKENDS:
-        raise ConfigError(f'backend must be "pandas", "polars" or "pyarrow", and {backend!r} was given')
+        raise ConfigError(
+            f'backend must be "pandas", "polars" or "pyarrow", and {backend!r} was given'
+        )
     if backend == "pyarrow":
         return pa.table({name: _arrow(name, column) for name, column in columns.items()})
     try:
@@ -64,7 +72,9 @@ def make_frame(columns: Mapping[str, NDArray[Any]], backend: str) -> Any:
             f'{backend} is not installed: pip install "discreet[frames]", or use backend="pyarrow"'
         ) from None
     if backend == "polars":
-        return library.DataFrame({name: _polars(library, name, column) for name, column in columns.items()})
+        return library.DataFrame(
+            {name: _polars(library, name, column) for name, column in columns.items()}
+        )
     return library.DataFrame(dict(columns))
 
 
@@ -73,7 +83,9 @@ def _wrap_frame(frame: Any, what: str) -> Any:
     import narwhals.stable.v1 as nw
 
     try:
-        return nw.from_native(pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame)
+        return nw.from_native(
+            pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame
+        )
     except TypeError:
         if hasattr(frame, "__arrow_c_stream__"):
             with contextlib.suppress(pa.ArrowInvalid):  # a single column
@@ -94,8 +106,16 @@ def _first_values(wrapped: Any, at: int, nw: Any) -> list[Any]:
 
 def _index_hint(frame: Any) -> str:
     """pandas keeps some columns as the index, where they cannot be found by name."""
-    named = [name for name in getattr(getattr(frame, "index", None), "names", None) or [] if name is not None]
-    return f" (with index {', '.join(map(repr, named))}: reset_index() makes it a column)" if named else ""
+    named = [
+        name
+        for name in getattr(getattr(frame, "index", None), "names", None) or []
+        if name is not None
+    ]
+    return (
+        f" (with index {', '.join(map(repr, named))}: reset_index() makes it a column)"
+        if named
+        else ""
+    )
 
 
 def _ids(series: Any, nw: Any) -> Any:
@@ -120,12 +140,14 @@ def _numbers(series: Any, nw: Any) -> Any:
 
 def _arrow(name: str, column: NDArray[Any]) -> pa.Array:
     if column.dtype == object and {type(value) for value in column} == {int, str}:
-        column = np.array([str(value) for value in column], object)  # whoever reads it finds the same ids again
+        # whoever reads it finds the same ids again
+        column = np.array([str(value) for value in column], object)
     try:
         return pa.array(column)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         raise DataError(
-            f'arrow cannot hold the values of {name} (such as {column[0]!r}): use to_frame("pandas")'
+            f"arrow cannot hold the values of {name} (such as {column[0]!r}): use"
+            ' to_frame("pandas")'
         ) from None
 
 

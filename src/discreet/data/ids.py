@@ -1,16 +1,18 @@
 """Ids to indices and back.
 
-Ids may be anything hashable: integers, text, tuples, UUIDs, or a mixture. Two storage forms are enough: ``int64`` when
-every id is an integer, and an object array of Python values otherwise. Ids that compare equal in Python are one id, so
-``1``, ``1.0`` and ``numpy.int64(1)`` are the same user.
+Ids may be anything hashable: integers, text, tuples, UUIDs, or a mixture. Two storage forms are
+enough: ``int64`` when every id is an integer, and an object array of Python values otherwise. Ids
+that compare equal in Python are one id, so ``1``, ``1.0`` and ``numpy.int64(1)`` are the same user.
 
-Every id is read by itself, whatever else its column holds: in text files it is an integer if it is `written` as one,
-and text if not, and a decimal number such as 7.0 is the integer 7. Ids are looked up by their written form, so that 7
-in one place and "7" in another are the same item. If an id of one user could change how another's is read, then so
-would it change what the other contributes, and no sensitivity would hold.
+Every id is read by itself, whatever else its column holds: in text files it is an integer if it is
+`written` as one, and text if not, and a decimal number such as 7.0 is the integer 7. Ids are looked
+up by their written form, so that 7 in one place and "7" in another are the same item. If an id of
+one user could change how another's is read, then so would it change what the other contributes, and
+no sensitivity would hold.
 
-Order of the distinct ids found in data: numbers by size, also those that are text; then text by code point; then other
-types, each by itself, sorted where it has an order and by first appearance where it has none.
+Order of the distinct ids found in data: numbers by size, also those that are text; then text by
+code point; then other types, each by itself, sorted where it has an order and by first appearance
+where it has none.
 """
 
 from __future__ import annotations
@@ -35,7 +37,22 @@ from discreet.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None", "<NA>", "NaT")
+MISSING = (
+    "",
+    "NA",
+    "N/A",
+    "n/a",
+    "#N/A",
+    "NaN",
+    "nan",
+    "-nan",
+    "-NaN",
+    "NULL",
+    "null",
+    "None",
+    "<NA>",
+    "NaT",
+)
 """What programs write where a value is missing."""
 
 _CHUNK = 1 << 20  # temporaries of this many rows stay small beside the columns themselves
@@ -57,7 +74,9 @@ class RowError(DataError):
 
 @dataclass(frozen=True)
 class Coded:
-    """A column of ids as values, of which some may be equal, and the position of each row's value among them."""
+    """A column of ids as values, of which some may be equal, and the position of each row's
+    value among them.
+    """
 
     values: Sequence[Any]
     codes: NDArray[np.int32]
@@ -77,10 +96,11 @@ class Integers:
 
 
 def parse_id(text: str) -> int | str:
-    """The id that a text stands for: an integer if it is written as one, such as 7, and else the text itself.
+    """The id that a text stands for: an integer if it is written as one, such as 7, and else the
+    text itself.
 
-    7.0 is the 7 of a program that once had a gap in the column. 007, +7, 7.5, 1e3 and 0x7 are text: nobody is mixed up
-    with anybody who is called differently.
+    7.0 is the 7 of a program that once had a gap in the column. 007, +7, 7.5, 1e3 and 0x7 are text:
+    nobody is mixed up with anybody who is called differently.
     """
     whole = _WHOLE.fullmatch(text)
     return int(whole[1]) if whole else text
@@ -92,7 +112,9 @@ def canonical(value: Any) -> Any:
 
 
 def normalize_id(value: Any) -> Any:
-    """One spelling of an id: without blanks around it, in lower case, composed (NFC), and read as in a text file."""
+    """One spelling of an id: without blanks around it, in lower case, composed (NFC), and read
+    as in a text file.
+    """
     if not isinstance(value, str):
         return value
     folded = unicodedata.normalize("NFC", value).casefold().strip()
@@ -115,7 +137,8 @@ def normalize_column(ids: Any) -> Any:
 
 
 def as_ids(ids: Any, what: str = "id") -> NDArray[Any]:
-    """One-dimensional array of ids: ``int64`` if all are integers, else an object array of Python values.
+    """One-dimensional array of ids: ``int64`` if all are integers, else an object array of Python
+    values.
 
     Parameters
     ----------
@@ -125,7 +148,9 @@ def as_ids(ids: Any, what: str = "id") -> NDArray[Any]:
         What an id stands for, used in messages ("user id").
     """
     if isinstance(ids, (str, bytes)):
-        raise DataError(f"a list of {what}s is needed, and the single value {ids!r} was given: write [{ids!r}]")
+        raise DataError(
+            f"a list of {what}s is needed, and the single value {ids!r} was given: write [{ids!r}]"
+        )
     if _is_arrow(ids):
         return _arrow_ids(ids, what)
     if hasattr(ids, "to_numpy"):  # pandas and polars series
@@ -135,7 +160,9 @@ def as_ids(ids: Any, what: str = "id") -> NDArray[Any]:
     if isinstance(ids, np.ndarray) and ids.ndim != 1:
         raise DataError(f"{what}s must be one-dimensional, and the shape given is {ids.shape}")
     if not hasattr(ids, "__iter__"):
-        raise DataError(f"a list of {what}s is needed, and the single value {ids!r} was given: write [{ids!r}]")
+        raise DataError(
+            f"a list of {what}s is needed, and the single value {ids!r} was given: write [{ids!r}]"
+        )
     return _object_ids(ids.tolist() if isinstance(ids, np.ndarray) else list(ids), what)
 
 
@@ -174,12 +201,16 @@ def as_coded(column: pa.ChunkedArray) -> Coded:
     encoded = encoded.unify_dictionaries()
     if encoded.num_chunks == 0:
         return Coded([], np.empty(0, np.int32))
-    codes = np.concatenate(numpy_chunks(pa.chunked_array([chunk.indices for chunk in encoded.chunks])))
+    codes = np.concatenate(
+        numpy_chunks(pa.chunked_array([chunk.indices for chunk in encoded.chunks]))
+    )
     return Coded(encoded.chunk(0).dictionary.to_pylist(), codes)
 
 
 class IdIndex:
-    """Positions of ids within a fixed array of distinct ids; the look-up structure is built on first use."""
+    """Positions of ids within a fixed array of distinct ids; the look-up structure is built on
+    first use.
+    """
 
     __slots__ = ("_order", "_sorted", "_table", "ids")
 
@@ -192,18 +223,24 @@ class IdIndex:
     def positions(self, wanted: Any, what: str = "id") -> NDArray[np.int64]:
         """Position of every wanted id, −1 for the unknown ones.
 
-        An id that is there as it stands is preferred to one of the same written form: where both 7 and "7" are.
+        An id that is there as it stands is preferred to one of the same written form: where both 7
+        and "7" are.
         """
         wanted = as_ids(wanted, what)
         if self.ids.dtype == np.int64 and wanted.dtype == np.int64:
             return self._integer_positions(wanted)
         if self._table is None:
             ids = self.ids.tolist()
-            self._table = {canonical(value): position for position, value in reversed(list(enumerate(ids)))}
+            self._table = {
+                canonical(value): position for position, value in reversed(list(enumerate(ids)))
+            }
             self._table |= {value: position for position, value in enumerate(ids)}
         table = self._table
         try:
-            found = (table[value] if value in table else table.get(canonical(value), -1) for value in wanted.tolist())
+            found = (
+                table[value] if value in table else table.get(canonical(value), -1)
+                for value in wanted.tolist()
+            )
             return np.fromiter(found, np.int64, len(wanted))
         except TypeError:
             raise unhashable(what) from None
@@ -223,7 +260,9 @@ class IdIndex:
 
 
 def choose(users: Any, index: IdIndex, by: str | None) -> NDArray[np.int64]:
-    """Positions of the users chosen by a mask, by positions or by ids; see :meth:`discreet.Ratings.select_users`."""
+    """Positions of the users chosen by a mask, by positions or by ids; see
+    :meth:`discreet.Ratings.select_users`.
+    """
     n = len(index.ids)
     kind = users.dtype.kind if isinstance(users, np.ndarray) else ""
     if kind == "b":
@@ -233,11 +272,15 @@ def choose(users: Any, index: IdIndex, by: str | None) -> NDArray[np.int64]:
     if by == "index" or (by is None and kind in ("i", "u")):
         rows = np.asarray(users, np.int64).reshape(-1)
         if len(rows) and not (rows.min() >= 0 and rows.max() < n):
-            raise DataError(f"user indices must lie in 0 … {n - 1:,}; if ids are meant, say by='id'")
+            raise DataError(
+                f"user indices must lie in 0 … {n - 1:,}; if ids are meant, say by='id'"
+            )
     else:
         rows = index.positions(users, "user id")
         if bool((rows < 0).any()):
-            raise DataError(f"{int((rows < 0).sum()):,} of {len(rows):,} user ids are not in the ratings")
+            raise DataError(
+                f"{int((rows < 0).sum()):,} of {len(rows):,} user ids are not in the ratings"
+            )
     if first_repeated(rows) is not None:
         raise DataError("a user is selected twice: every user may be selected once")
     return rows
@@ -277,14 +320,20 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def object_array(values: Iterable[Any], count: int) -> NDArray[Any]:
-    """Object array with one cell per value; plain ``numpy.array`` would make tuples into a second dimension."""
+    """Object array with one cell per value; plain ``numpy.array`` would make tuples into a
+    second dimension.
+    """
     return np.fromiter(values, dtype=object, count=count)
 
 
 def numpy_chunks(column: pa.ChunkedArray) -> list[NDArray[Any]]:
-    """Views of the chunks of a numeric column without nulls; arrow's ``to_numpy`` would import pandas if it can."""
+    """Views of the chunks of a numeric column without nulls; arrow's ``to_numpy`` would import
+    pandas if it can.
+    """
     name = str(column.type)
-    dtype = np.dtype({"halffloat": "float16", "float": "float32", "double": "float64"}.get(name, name))
+    dtype = np.dtype(
+        {"halffloat": "float16", "float": "float32", "double": "float64"}.get(name, name)
+    )
     views = [
         np.frombuffer(chunk.buffers()[1], dtype)[chunk.offset : chunk.offset + len(chunk)]
         for chunk in column.chunks
@@ -293,8 +342,12 @@ def numpy_chunks(column: pa.ChunkedArray) -> list[NDArray[Any]]:
     return views or [np.empty(0, dtype)]
 
 
-def refuse_nulls(column: pa.Array | pa.ChunkedArray, what: str, advice: str = "") -> pa.ChunkedArray:
-    """The column in chunks, if no value is missing; else a :class:`RowError` with the first row that has none."""
+def refuse_nulls(
+    column: pa.Array | pa.ChunkedArray, what: str, advice: str = ""
+) -> pa.ChunkedArray:
+    """The column in chunks, if no value is missing; else a :class:`RowError` with the first row
+    that has none.
+    """
     import pyarrow as pa
 
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
@@ -309,7 +362,9 @@ def missing_value_error(row: int, what: str, advice: str = "") -> RowError:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a Python value stands for no value: None, NaN of any kind, and what pandas has for it."""
+    """Whether a Python value stands for no value: None, NaN of any kind, and what pandas has
+    for it.
+    """
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     try:
@@ -319,7 +374,9 @@ def is_missing(value: Any) -> bool:
 
 
 def stands_for_nothing(value: Any) -> bool:
-    """Whether an id is missing, or a word that programs write for a missing one: "nan" would be a person otherwise."""
+    """Whether an id is missing, or a word that programs write for a missing one: "nan" would be
+    a person otherwise.
+    """
     return value.strip() in _MISSING_WORDS if isinstance(value, str) else is_missing(value)
 
 
@@ -330,7 +387,9 @@ def refuse_surrogates(values: Iterable[Any], what: str) -> None:
             if isinstance(value, str) and not value.isascii():
                 value.encode()
     except UnicodeEncodeError:
-        raise DataError(f"the {what}s hold half of a surrogate pair, which is not text. Correct them.") from None
+        raise DataError(
+            f"the {what}s hold half of a surrogate pair, which is not text. Correct them."
+        ) from None
 
 
 def replace_surrogates(titles: NDArray[Any]) -> NDArray[Any]:
@@ -399,7 +458,11 @@ def _object_ids(values: Sequence[Any], what: str) -> NDArray[Any]:
 
 def _whole(value: Any) -> Any:
     """7 for 7.0, and anything else as it is."""
-    return int(value) if type(value) is float and abs(value) < _EXACT and value == int(value) else value
+    return (
+        int(value)
+        if type(value) is float and abs(value) < _EXACT and value == int(value)
+        else value
+    )
 
 
 def _blocks(array: NDArray[Any]) -> list[NDArray[Any]]:
@@ -409,7 +472,8 @@ def _blocks(array: NDArray[Any]) -> list[NDArray[Any]]:
 def _encode_integers(
     chunks: list[NDArray[Any]], out: NDArray[np.int32] | None = None
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Distinct integers by a table over their range where that is dense enough, by hashing otherwise.
+    """Distinct integers by a table over their range where that is dense enough, by hashing
+    otherwise.
 
     The indices may go where the integers came from.
     """
@@ -419,7 +483,9 @@ def _encode_integers(
     low = min(int(chunk.min()) for chunk in chunks if len(chunk))
     high = max(int(chunk.max()) for chunk in chunks if len(chunk))
     if high - low >= max(1 << 16, 4 * n):
-        return _encode_sparse([chunk.astype(np.int64, copy=False) for chunk in chunks if len(chunk)])
+        return _encode_sparse(
+            [chunk.astype(np.int64, copy=False) for chunk in chunks if len(chunk)]
+        )
     present = np.zeros(high - low + 1, dtype=bool)
     for chunk in chunks:
         present[chunk.astype(np.int64, copy=False) - low] = True
@@ -429,7 +495,9 @@ def _encode_integers(
     start = 0
     for chunk in chunks:
         end = start + len(chunk)
-        np.take(index_of, chunk.astype(np.int64, copy=False) - low, out=indices[start:end], mode="clip")
+        np.take(
+            index_of, chunk.astype(np.int64, copy=False) - low, out=indices[start:end], mode="clip"
+        )
         start = end
     return distinct, indices
 
@@ -438,11 +506,17 @@ def _encode_sparse(chunks: Sequence[NDArray[np.int64]]) -> tuple[NDArray[Any], N
     """Distinct integers by arrow's hashing, then sorted."""
     import pyarrow as pa
 
-    # views of the integers; pa.array would import pandas, where that is installed, to look for its types
+    # views of the integers; pa.array would import pandas, where that is installed, to look for its
+    # types
     buffers = [pa.py_buffer(np.ascontiguousarray(chunk)) for chunk in chunks]
-    parts = [pa.Array.from_buffers(pa.int64(), len(c), [None, b]) for c, b in zip(chunks, buffers, strict=True)]
+    parts = [
+        pa.Array.from_buffers(pa.int64(), len(c), [None, b])
+        for c, b in zip(chunks, buffers, strict=True)
+    ]
     encoded = pa.chunked_array(parts).dictionary_encode().unify_dictionaries()
-    codes = np.concatenate(numpy_chunks(pa.chunked_array([chunk.indices for chunk in encoded.chunks])))
+    codes = np.concatenate(
+        numpy_chunks(pa.chunked_array([chunk.indices for chunk in encoded.chunks]))
+    )
     values = np.concatenate(numpy_chunks(pa.chunked_array([encoded.chunk(0).dictionary])))
     order = np.argsort(values, kind="stable")
     rank = np.empty(len(values), np.int32)
@@ -450,13 +524,18 @@ def _encode_sparse(chunks: Sequence[NDArray[np.int64]]) -> tuple[NDArray[Any], N
     return values[order], rank[codes]
 
 
-def _encode_coded(values: Sequence[Any], codes: NDArray[Any], what: str) -> tuple[NDArray[Any], NDArray[np.int32]]:
+def _encode_coded(
+    values: Sequence[Any], codes: NDArray[Any], what: str
+) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Distinct values among those that some row has, in order, and the index of each row's."""
     used = np.zeros(len(values), dtype=bool)
     used[codes] = True  # a categorical column may list values that no row has
     table: dict[Any, int] = {}
     try:
-        among = [table.setdefault(value, len(table)) if here else -1 for value, here in zip(values, used, strict=True)]
+        among = [
+            table.setdefault(value, len(table)) if here else -1
+            for value, here in zip(values, used, strict=True)
+        ]
     except TypeError:
         raise unhashable(what) from None
     distinct = list(table)
@@ -480,7 +559,9 @@ def _store_ids(values: list[Any]) -> NDArray[Any]:
 
 
 def _natural_order(values: list[Any]) -> list[int]:
-    """Positions in the order that the module describes; any two values stand as they would without the others."""
+    """Positions in the order that the module describes; any two values stand as they would
+    without the others.
+    """
     if set(map(type, values)) == {int}:
         return sorted(range(len(values)), key=values.__getitem__)
     places = [_place(value) for value in values]
@@ -497,6 +578,7 @@ def _place(value: Any) -> tuple[Any, ...]:
     if isinstance(form, tuple):
         return 2, tuple(map(_place, form))
     if isinstance(form, _ORDERED) and form == form:
-        zone = getattr(form, "tzinfo", None) is not None  # times with and without a zone have no common order
+        # times with and without a zone have no common order
+        zone = getattr(form, "tzinfo", None) is not None
         return 3, type(form).__name__, zone, form
     return 4, type(form).__name__

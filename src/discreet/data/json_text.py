@@ -8,13 +8,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# what JSON may hold as it is and a terminal must not get: control characters, and turns of the direction of writing;
-# and halves of surrogate pairs, which JSON can escape and UTF-8 cannot hold
+# what JSON may hold as it is and a terminal must not get: control characters, and turns of the
+# direction of writing; and halves of surrogate pairs, which JSON can escape and UTF-8 cannot hold
 _STEERING = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def to_json(value: Any) -> str:
-    """JSON text; numpy values become plain ones, and what JSON has no number for (NaN, infinity) becomes null."""
+    """JSON text; numpy values become plain ones, and what JSON has no number for (NaN,
+    infinity) becomes null.
+    """
     text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

@@ -1,8 +1,8 @@
 """A Parquet file a row group at a time, on all cores, each made small as soon as it is there.
 
-A table as arrow reads it takes twice the memory of the ratings in it, and reading it whole takes half as much again.
-So ids are kept in 32 bits, text as positions among the distinct values of its row group, and all numbers are written
-where they belong.
+A table as arrow reads it takes twice the memory of the ratings in it, and reading it whole takes
+half as much again. So ids are kept in 32 bits, text as positions among the distinct values of its
+row group, and all numbers are written where they belong.
 """
 
 from __future__ import annotations
@@ -24,28 +24,35 @@ _KINDS = {"user": np.int32, "item": np.int32, "rating": np.float32, "timestamp":
 
 
 def read_row_groups(file: Path, names: Mapping[str, str]) -> Columns | None:
-    """The columns `names` (by role), or None where something is out of the ordinary and is to be looked at whole.
+    """The columns `names` (by role), or None where something is out of the ordinary and is to be
+    looked at whole.
 
-    Out of the ordinary are missing values, integers beyond 32 bits, ratings that are not finite, types that need a
-    conversion, and a file of one row group.
+    Out of the ordinary are missing values, integers beyond 32 bits, ratings that are not finite,
+    types that need a conversion, and a file of one row group.
     """
     from pyarrow import parquet
 
     about = parquet.read_metadata(file)
     schema = about.schema.to_arrow_schema()
-    if about.num_row_groups < 2 or not all(_plain(schema.field(name).type, role) for role, name in names.items()):
+    if about.num_row_groups < 2 or not all(
+        _plain(schema.field(name).type, role) for role, name in names.items()
+    ):
         return None
     ends = np.cumsum([0, *[about.row_group(at).num_rows for at in range(about.num_row_groups)]])
     if not ends[-1]:
         return None
     arrays = {
-        role: np.empty(ends[-1], _KINDS[role]) for role, name in names.items() if not is_text(schema.field(name).type)
+        role: np.empty(ends[-1], _KINDS[role])
+        for role, name in names.items()
+        if not is_text(schema.field(name).type)
     }
 
     coded = [name for role, name in names.items() if role not in arrays]
 
     def read(at: int) -> dict[str, pa.ChunkedArray] | None:
-        """Numbers to their place, and text as a dictionary; None where it is out of the ordinary."""
+        """Numbers to their place, and text as a dictionary; None where it is out of the
+        ordinary.
+        """
         source = parquet.ParquetFile(file, metadata=about, read_dictionary=coded)
         table = source.read_row_group(at, list(names.values()), use_threads=False)
         here = slice(ends[at], ends[at + 1])
@@ -55,7 +62,9 @@ def read_row_groups(file: Path, names: Mapping[str, str]) -> Columns | None:
             if column.null_count:
                 return None
             if role not in arrays:
-                texts[role] = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+                texts[role] = (
+                    column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+                )
             elif not _copy_column(column, role, arrays[role][here]):
                 return None
         return texts

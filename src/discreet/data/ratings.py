@@ -1,7 +1,7 @@
 """Ratings: who rated what, how, and (where known) when.
 
-Inside: compressed sparse rows, one row per user, item indices ascending and distinct within a row. Outside: the ids
-that came in. Every operation returns a new object; nothing changes in place.
+Inside: compressed sparse rows, one row per user, item indices ascending and distinct within a row.
+Outside: the ids that came in. Every operation returns a new object; nothing changes in place.
 """
 
 from __future__ import annotations
@@ -46,13 +46,15 @@ _FIELDS = (
 
 
 class Ratings:
-    """Immutable ratings of items by users: make one with `read`, `from_frame`, `from_csr` or `from_arrays`.
+    """Immutable ratings of items by users: make one with `read`, `from_frame`, `from_csr` or
+    `from_arrays`.
 
     Attributes
     ----------
     user_ids, item_ids : ndarray
-        int64 where all ids are integers, else an object array. Found in data, they are sorted: numbers, text, others
-        (see `discreet.data.ids`); given by the caller, they keep the order given.
+        int64 where all ids are integers, else an object array. Found in data, they are sorted:
+        numbers, text, others (see `discreet.data.ids`); given by the caller, they keep the order
+        given.
     indptr : (n_users + 1,) int64
     indices : (n_ratings,) int32
         Positions in ``item_ids``, ascending and distinct within each user's row.
@@ -62,16 +64,19 @@ class Ratings:
     titles : (n_items,) object or None
         What the items are called, for display.
     catalog : bool
-        Whether the items came from a public catalog given by the caller, and not from the ratings themselves.
+        Whether the items came from a public catalog given by the caller, and not from the ratings
+        themselves.
     merged : int
         How many rows were merged into others because they repeated a (user, item) pair.
     filtered : str
-        What exact counts over users decided, in words that private models put into their statement; empty if nothing.
+        What exact counts over users decided, in words that private models put into their statement;
+        empty if nothing.
     rated : bool
-        Whether ratings were given; False where a file or frame has no column of them, so that each counts as 1.
+        Whether ratings were given; False where a file or frame has no column of them, so that each
+        counts as 1.
     user_problem : str
-        Why the user column of a file or frame may not identify users (`discreet.data.user_column`); empty if nothing
-        speaks against it. Private models refuse such ratings.
+        Why the user column of a file or frame may not identify users (`discreet.data.user_column`);
+        empty if nothing speaks against it. Private models refuse such ratings.
     """
 
     __slots__ = (*_FIELDS, "_item_index", "_user_index")
@@ -114,30 +119,36 @@ class Ratings:
         trust_user_column: bool = False,
         normalize_ids: bool = False,
     ) -> Ratings:
-        """Ratings from a file: csv, tsv, ``::``-separated (each plain, gz or zst), parquet, feather or arrow.
+        """Ratings from a file: csv, tsv, ``::``-separated (each plain, gz or zst), parquet, feather
+        or arrow.
 
         Parameters
         ----------
         path : path of the file
         user, item, rating, timestamp : str or int, optional
-            Names (or positions from 0) of the columns; found by convention where not given. Without a rating column
-            every rating is 1. ``rating=False`` and ``timestamp=False`` ignore a column that is there.
+            Names (or positions from 0) of the columns; found by convention where not given. Without
+            a rating column every rating is 1. ``rating=False`` and ``timestamp=False`` ignore a
+            column that is there.
         items : optional
-            Public item catalog: a file, a frame, a list of ids or a mapping ``{id: title}``. Its items are the items
-            of the result, also those that nobody rated.
+            Public item catalog: a file, a frame, a list of ids or a mapping ``{id: title}``. Its
+            items are the items of the result, also those that nobody rated.
         duplicates : {"last", "mean", "error"}
-            What to do with several ratings of an item by a user: keep the newest (the last row, where there are no
-            timestamps or equal ones), their mean (with the newest timestamp), or refuse.
+            What to do with several ratings of an item by a user: keep the newest (the last row,
+            where there are no timestamps or equal ones), their mean (with the newest timestamp), or
+            refuse.
         separator, header : optional
-            Of text files; found out where not given. Without header the columns are user, item, rating, timestamp.
+            Of text files; found out where not given. Without header the columns are user, item,
+            rating, timestamp.
         unknown_items : {"error", "drop"}
             What to do with ratings of items that are not in the catalog.
         trust_user_column : bool
-            Let private models learn from these ratings although the user column does not look like one: fewer than 100
-            users, dates for ids, nearly all rows merged, or no ratings left for the rating range.
+            Let private models learn from these ratings although the user column does not look like
+            one: fewer than 100 users, dates for ids, nearly all rows merged, or no ratings left for
+            the rating range.
         normalize_ids : bool
-            Take user ids that differ only in case, in blanks around them or in the Unicode form of their letters for
-            one user. Each id is changed by itself: to lower case, without those blanks, composed (NFC).
+            Take user ids that differ only in case, in blanks around them or in the Unicode form of
+            their letters for one user. Each id is changed by itself: to lower case, without those
+            blanks, composed (NFC).
         """
         given = None if items is None else Catalog.from_any(items)
         chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
@@ -163,11 +174,18 @@ class Ratings:
         trust_user_column: bool = False,
         normalize_ids: bool = False,
     ) -> Ratings:
-        """Ratings from a pandas, polars or pyarrow frame with one row per rating; parameters as in :meth:`read`."""
+        """Ratings from a pandas, polars or pyarrow frame with one row per rating; parameters as
+        in :meth:`read`.
+        """
         given = None if items is None else Catalog.from_any(items)
-        columns = frame_columns(frame, {"user": user, "item": item, "rating": rating, "timestamp": timestamp})
+        columns = frame_columns(
+            frame, {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+        )
         if len(columns.users) == 0:
-            raise DataError(f"the {type(frame).__name__} holds no ratings: its columns are there and have no rows")
+            raise DataError(
+                f"the {type(frame).__name__} holds no ratings: its columns are there and have no"
+                " rows"
+            )
         fields = from_columns(columns, given, duplicates, unknown_items, normalize_ids)
         return cls.from_indices(**fields | _check_users(fields, trust_user_column))
 
@@ -194,7 +212,9 @@ class Ratings:
         values = None if ratings is None else as_ratings(ratings)
         times = None if timestamps is None else as_timestamps(timestamps)
         columns = Columns(users, items, values, times)
-        return cls.from_indices(**from_columns(columns, given, duplicates, unknown_items) | {"rated": True})
+        return cls.from_indices(
+            **from_columns(columns, given, duplicates, unknown_items) | {"rated": True}
+        )
 
     @classmethod
     def from_csr(
@@ -208,16 +228,20 @@ class Ratings:
         duplicates: Duplicates = "last",
         unknown_items: Unknown = "error",
     ) -> Ratings:
-        """Ratings from a scipy sparse matrix or array of any format: one row per user, one column per item.
+        """Ratings from a scipy sparse matrix or array of any format: one row per user, one column
+        per item.
 
-        Stored entries are ratings, also where the stored value is 0 (but bsr and dia pad with zeros, which are not).
-        A canonical float32 CSR matrix is shared, not copied, and no matrix is ever changed. Without ``user_ids`` and
-        ``item_ids`` the ids are 0, 1, 2 ..., so that a user who is left out must leave an empty row. ``items`` is the
-        public catalog, which names the columns where ``item_ids`` does not. Repeated entries follow ``duplicates``
-        and are never summed.
+        Stored entries are ratings, also where the stored value is 0 (but bsr and dia pad with
+        zeros, which are not). A canonical float32 CSR matrix is shared, not copied, and no matrix
+        is ever changed. Without ``user_ids`` and ``item_ids`` the ids are 0, 1, 2 ..., so that a
+        user who is left out must leave an empty row. ``items`` is the public catalog, which names
+        the columns where ``item_ids`` does not. Repeated entries follow ``duplicates`` and are
+        never summed.
         """
         given = None if items is None else Catalog.from_any(items)
-        made = cls.from_indices(**from_matrix(matrix, user_ids, item_ids, given, titles, duplicates))
+        made = cls.from_indices(
+            **from_matrix(matrix, user_ids, item_ids, given, titles, duplicates)
+        )
         return made if given is None or item_ids is None else made.with_items(given, unknown_items)
 
     @classmethod
@@ -236,7 +260,8 @@ class Ratings:
         rated: bool = True,
         user_problem: str = "",
     ) -> Ratings:
-        """Ratings over arrays that are already in the inner form; trusted, so only lengths are checked.
+        """Ratings over arrays that are already in the inner form; trusted, so only lengths are
+        checked.
 
         Arrays of the right type are shared, not copied: do not write to them afterwards.
         """
@@ -247,7 +272,9 @@ class Ratings:
             "timestamps": None if timestamps is None else np.asarray(timestamps, np.int64),
             "user_ids": _check_ids(user_ids, "user id"),
             "item_ids": _check_ids(item_ids, "item id"),
-            "titles": titles if titles is None or isinstance(titles, np.ndarray) else as_titles(titles),
+            "titles": (
+                titles if titles is None or isinstance(titles, np.ndarray) else as_titles(titles)
+            ),
         }
         self = object.__new__(cls)
         for name, array in arrays.items():
@@ -256,10 +283,20 @@ class Ratings:
                 array.flags.writeable = False
             object.__setattr__(self, name, array)
         assert len(self.indptr) == self.n_users + 1, "indptr must have one entry more than user_ids"
-        assert int(self.indptr[-1]) == len(self.indices) == len(self.values), "indptr, indices and values disagree"
-        assert self.timestamps is None or len(self.timestamps) == self.n_ratings, "one timestamp per rating is needed"
-        assert self.titles is None or len(self.titles) == self.n_items, "one title per item is needed"
-        facts: dict[str, Any] = {"catalog": bool(catalog), "merged": int(merged), "filtered": str(filtered)}
+        assert int(self.indptr[-1]) == len(self.indices) == len(self.values), (
+            "indptr, indices and values disagree"
+        )
+        assert self.timestamps is None or len(self.timestamps) == self.n_ratings, (
+            "one timestamp per rating is needed"
+        )
+        assert self.titles is None or len(self.titles) == self.n_items, (
+            "one title per item is needed"
+        )
+        facts: dict[str, Any] = {
+            "catalog": bool(catalog),
+            "merged": int(merged),
+            "filtered": str(filtered),
+        }
         facts |= {"rated": bool(rated), "user_problem": str(user_problem)}
         for name, value in facts.items():
             object.__setattr__(self, name, value)
@@ -290,14 +327,20 @@ class Ratings:
         return self._item_index.positions(ids, "item id")
 
     def to_csr(self) -> sparse.csr_array:
-        """Matrix (users × items) of float32 that shares memory with the ratings: copy it before writing to it."""
+        """Matrix (users × items) of float32 that shares memory with the ratings: copy it before
+        writing to it.
+        """
         # scipy wants one type for both index arrays and would widen the long one
         narrow = self.n_ratings <= np.iinfo(np.int32).max
         indptr = self.indptr.astype(np.int32) if narrow else self.indptr
-        return sparse.csr_array((self.values, self.indices, indptr), shape=(self.n_users, self.n_items))
+        return sparse.csr_array(
+            (self.values, self.indices, indptr), shape=(self.n_users, self.n_items)
+        )
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
-        """Frame with the columns user_id, item_id, rating and, where known, timestamp; one row per rating."""
+        """Frame with the columns user_id, item_id, rating and, where known, timestamp; one row
+        per rating.
+        """
         columns: dict[str, NDArray[Any]] = {
             "user_id": np.repeat(self.user_ids, np.diff(self.indptr)),
             "item_id": self.item_ids[self.indices],
@@ -310,7 +353,9 @@ class Ratings:
     # ---------------------------------------------------------------- choosing
 
     def keep(self, mask: ArrayLike) -> Ratings:
-        """The same users and items with only the ratings where ``mask`` (aligned with ``values``) is true."""
+        """The same users and items with only the ratings where ``mask`` (aligned with
+        ``values``) is true.
+        """
         mask = np.asarray(mask)
         if mask.dtype != bool or mask.shape != self.values.shape:
             raise DataError(
@@ -326,8 +371,8 @@ class Ratings:
         Parameters
         ----------
         users
-            A numpy array of booleans is a mask over the users, a numpy array of integers holds row indices, and
-            anything else (a list, say) holds user ids.
+            A numpy array of booleans is a mask over the users, a numpy array of integers holds row
+            indices, and anything else (a list, say) holds user ids.
         by : {"id", "index"}, optional
             Says which of the last two is meant.
         """
@@ -337,16 +382,20 @@ class Ratings:
         entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
         return self._replace(indptr=indptr, user_ids=self.user_ids[rows], **self._entries(entries))
 
-    def with_items(self, item_ids: Any, unknown: Unknown = "error", *, public: bool | None = None) -> Ratings:
-        """The same users over other items: a :class:`Catalog`, file, frame or mapping, or just a list of ids.
+    def with_items(
+        self, item_ids: Any, unknown: Unknown = "error", *, public: bool | None = None
+    ) -> Ratings:
+        """The same users over other items: a :class:`Catalog`, file, frame or mapping, or just a
+        list of ids.
 
         Ratings of items that are not among them are refused or, with ``unknown="drop"``, left out.
 
         Parameters
         ----------
         public : bool, optional
-            Whether these items are a public catalog. By default a file, a mapping or a `Catalog` is one, and a bare
-            list is not, because it may come from the ratings themselves: say ``public=True`` if it does not.
+            Whether these items are a public catalog. By default a file, a mapping or a `Catalog` is
+            one, and a bare list is not, because it may come from the ratings themselves: say
+            ``public=True`` if it does not.
         """
         given = Catalog.from_any(item_ids)
         if public is None:
@@ -356,11 +405,15 @@ class Ratings:
         entries = self._entries(slice(None) if known is None else known)
         rows = row_of_entry(self.indptr) if known is None else row_of_entry(self.indptr)[known]
         columns = columns if known is None else columns[known]
-        parts = compress(rows, columns, self.n_users, len(given), entries["values"], entries["timestamps"])
+        parts = compress(
+            rows, columns, self.n_users, len(given), entries["values"], entries["timestamps"]
+        )
         titles = given.titles
         if titles is None and self.titles is not None:
             at = self.item_index(given.ids)
-            titles = as_titles(self.titles[a] if a >= 0 else i for a, i in zip(at, given.ids.tolist(), strict=True))
+            titles = as_titles(
+                self.titles[a] if a >= 0 else i for a, i in zip(at, given.ids.tolist(), strict=True)
+            )
         return self._replace(
             **parts._replace(merged=self.merged + parts.merged)._asdict(),
             item_ids=given.ids,
@@ -369,23 +422,37 @@ class Ratings:
         )
 
     def filter(
-        self, *, min_user_ratings: int = 0, min_item_ratings: int = 0, items: Any = None, public: bool = False
+        self,
+        *,
+        min_user_ratings: int = 0,
+        min_item_ratings: int = 0,
+        items: Any = None,
+        public: bool = False,
     ) -> Ratings:
-        """Only the users and items with enough ratings among each other, and only the ``items`` listed.
+        """Only the users and items with enough ratings among each other, and only the ``items``
+        listed.
 
-        The minima hold in the result: users and items are dropped in turn until nobody has too few. With both at 0
-        nobody is dropped for want of ratings.
+        The minima hold in the result: users and items are dropped in turn until nobody has too few.
+        With both at 0 nobody is dropped for want of ratings.
 
-        Privacy: ``min_user_ratings`` alone is each user's own affair. With ``min_item_ratings`` exact counts over all
-        users decide whose ratings are left; `filtered` says so, and so does the statement of a private model. Neither
-        what is left then nor a list of ``items`` is a public catalog, unless the list is said to be ``public``.
+        Privacy: ``min_user_ratings`` alone is each user's own affair. With ``min_item_ratings``
+        exact counts over all users decide whose ratings are left; `filtered` says so, and so does
+        the statement of a private model. Neither what is left then nor a list of ``items`` is a
+        public catalog, unless the list is said to be ``public``.
         """
         keep_items = np.ones(self.n_items, dtype=bool)
         if items is not None:
             at = self.item_index(items)
             if bool((at < 0).any()):
-                missing = [value for value, where in zip(as_ids(items).tolist(), at, strict=True) if where < 0]
-                raise DataError(f"{len(missing):,} of the items to keep are not there, such as {examples(missing)}")
+                missing = [
+                    value
+                    for value, where in zip(as_ids(items).tolist(), at, strict=True)
+                    if where < 0
+                ]
+                raise DataError(
+                    f"{len(missing):,} of the items to keep are not there, such as"
+                    f" {examples(missing)}"
+                )
             keep_items = np.isin(np.arange(self.n_items), at)
         entries, users, kept = core(
             row_of_entry(self.indptr),
@@ -409,9 +476,13 @@ class Ratings:
         return (float(self.values.min()), float(self.values.max())) if self.n_ratings else None
 
     def binarize(self, threshold: float) -> Ratings:
-        """Only the ratings of at least ``threshold``, each as 1; users and items stay, also those left without any."""
+        """Only the ratings of at least ``threshold``, each as 1; users and items stay, also
+        those left without any.
+        """
         if isinstance(threshold, bool) or not isinstance(threshold, Real) or math.isnan(threshold):
-            raise ConfigError(f"threshold is {threshold!r}, but must be a number, the lowest rating to keep")
+            raise ConfigError(
+                f"threshold is {threshold!r}, but must be a number, the lowest rating to keep"
+            )
         kept = self.keep(self.values >= threshold)
         return kept._replace(values=np.ones(kept.n_ratings, np.float32))
 
@@ -426,7 +497,10 @@ class Ratings:
 
     def __repr__(self) -> str:
         when = "" if self.timestamps is None else ", with timestamps"
-        return f"Ratings({self.n_users:,} users × {self.n_items:,} items, {self.n_ratings:,} ratings{when})"
+        return (
+            f"Ratings({self.n_users:,} users × {self.n_items:,} items, {self.n_ratings:,}"
+            f" ratings{when})"
+        )
 
     def __eq__(self, other: object) -> bool:
         """Same ids in the same order, same ratings, same timestamps."""
@@ -445,7 +519,11 @@ class Ratings:
 
 
 def _check_ids(ids: Any, what: str) -> NDArray[Any]:
-    return ids if isinstance(ids, np.ndarray) and ids.dtype in (np.int64, object) else as_ids(ids, what)
+    return (
+        ids
+        if isinstance(ids, np.ndarray) and ids.dtype in (np.int64, object)
+        else as_ids(ids, what)
+    )
 
 
 def _check_users(fields: Mapping[str, Any], trusted: bool) -> dict[str, Any]:
@@ -453,7 +531,11 @@ def _check_users(fields: Mapping[str, Any], trusted: bool) -> dict[str, Any]:
     if trusted:
         return {"rated": True, "user_problem": ""}
     merged = fields["merged"]
-    return {"user_problem": find_user_problem(fields["user_ids"], len(fields["indices"]) + merged, merged)}
+    return {
+        "user_problem": find_user_problem(
+            fields["user_ids"], len(fields["indices"]) + merged, merged
+        )
+    }
 
 
 def _with_filter(before: str, min_user_ratings: int, min_item_ratings: int) -> str:
@@ -461,7 +543,10 @@ def _with_filter(before: str, min_user_ratings: int, min_item_ratings: int) -> s
     if min_item_ratings <= 0:
         return before
     users = f", among users with at least {min_user_ratings:,}" if min_user_ratings > 0 else ""
-    text = f"which items have at least {min_item_ratings:,} ratings{users}, by exact counts: the others were left out"
+    text = (
+        f"which items have at least {min_item_ratings:,} ratings{users}, by exact counts: the"
+        " others were left out"
+    )
     return f"{before}; {text}" if before else text
 
 

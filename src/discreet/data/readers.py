@@ -1,4 +1,5 @@
-"""Files of ratings: csv, tsv, ``::``-separated, plain or compressed (gz, zst, bz2), parquet, feather and arrow.
+"""Files of ratings: csv, tsv, ``::``-separated, plain or compressed (gz, zst, bz2), parquet,
+feather and arrow.
 
 What a file is, is judged by its first bytes; the name only matters where it contradicts them.
 """
@@ -35,17 +36,31 @@ from discreet.errors import ConfigError, DataError
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _SUFFIX = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
-_TABLES = {b"PAR1": "parquet", b"ARROW1": "feather", b"FEA1": "feather", b"\xff\xff\xff\xff": "stream"}
-_TABLE_SUFFIX = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
+_TABLES = {
+    b"PAR1": "parquet",
+    b"ARROW1": "feather",
+    b"FEA1": "feather",
+    b"\xff\xff\xff\xff": "stream",
+}
+_TABLE_SUFFIX = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".feather": "feather",
+    ".arrow": "feather",
+}
 _OTHER = {
-    b"PK\x03\x04": "a zip archive: unpack it and give the file inside, or use load_dataset for a known data set",
+    b"PK\x03\x04": (
+        "a zip archive: unpack it and give the file inside, or use load_dataset for a known"
+        " data set"
+    ),
     b"\xfd7zXZ": "an xz file: unpack it first",
     b"\x89HDF": "an HDF5 file: convert it to csv or parquet",
     b"SQLite": "an SQLite database: export the table to csv or parquet",
     b"\x80": "a pickle, which is never loaded: save the table as csv or parquet",
     b"%PDF": "a PDF document",
 }
-MOST_LIST = 1 << 28  # bytes of a list of items with titles or features, unpacked: some millions of items
+# bytes of a list of items with titles or features, unpacked: some millions of items
+MOST_LIST = 1 << 28
 
 
 def check_file(path: str | os.PathLike[str]) -> Path:
@@ -59,10 +74,17 @@ def check_file(path: str | os.PathLike[str]) -> Path:
         raise DataError(f"{path} is an address on the network: download the file and give its path")
     try:
         if file.exists() and not (file.is_dir() or file.is_file()):
-            raise DataError(f"{file} is a pipe or a device, which is read only once: write it to a file and give that")
+            raise DataError(
+                f"{file} is a pipe or a device, which is read only once: write it to a file and"
+                " give that"
+            )
         if file.is_dir():
             inside = sorted(entry.name for entry in file.iterdir() if entry.is_file())[:5]
-            hint = f"give one of the files inside, such as {', '.join(inside)}" if inside else "it holds no files"
+            hint = (
+                f"give one of the files inside, such as {', '.join(inside)}"
+                if inside
+                else "it holds no files"
+            )
             raise DataError(f"{file} is a folder: {hint}")
         if file.is_symlink() and not file.exists():
             raise DataError(f"{file} is a link that leads nowhere: check where it points")
@@ -80,7 +102,10 @@ def kind_of(file: Path) -> str:
     with file.open("rb") as stream:
         head = stream.read(8)
     if not head:
-        raise DataError(f"{file} is empty: it should hold one line per rating, with a user, an item and a rating")
+        raise DataError(
+            f"{file} is empty: it should hold one line per rating, with a user, an item and a"
+            " rating"
+        )
     for magic, meaning in _OTHER.items():
         if head.startswith(magic):
             raise DataError(f"{file} is {meaning}")
@@ -89,7 +114,9 @@ def kind_of(file: Path) -> str:
             return kind
     if file.suffix.lower() in _TABLE_SUFFIX:
         kind = _TABLE_SUFFIX[file.suffix.lower()]
-        raise DataError(f"{file} is named as {kind} and does not hold {kind} data: rename it or write it again")
+        raise DataError(
+            f"{file} is named as {kind} and does not hold {kind} data: rename it or write it again"
+        )
     return "text"
 
 
@@ -101,14 +128,17 @@ def open_text(file: Path) -> Any:
     found = next((codec for magic, codec in _COMPRESSED.items() if head.startswith(magic)), None)
     if named and named != found:
         raise DataError(
-            f"{file} is named as {named} and holds no {named} data: download it again, or rename it if it is plain text"
+            f"{file} is named as {named} and holds no {named} data: download it again, or rename it"
+            " if it is plain text"
         )
     plain = pa.OSFile(str(file), "rb")
     return pa.CompressedInputStream(plain, found) if found else plain
 
 
 def read_lines(file: Path) -> list[str]:
-    """Lines of a small text file, such as a list of items; UTF-8, or else Latin-1 as in older MovieLens archives."""
+    """Lines of a small text file, such as a list of items; UTF-8, or else Latin-1 as in older
+    MovieLens archives.
+    """
     with open_text(file) as stream:
         data = stream.read(MOST_LIST + 1)
     if len(data) > MOST_LIST:
@@ -144,10 +174,14 @@ def read_columns(
             return _read_text_file(file, chosen, separator, header)
         for name, value in (("separator", separator), ("header", header)):
             if value is not None:
-                raise ConfigError(f"{name}={value!r} is for text files, and {file} is a {kind} file")
+                raise ConfigError(
+                    f"{name}={value!r} is for text files, and {file} is a {kind} file"
+                )
         return _read_table_file(file, kind, chosen)
     except pa.ArrowInvalid as error:
-        raise DataError(f"{file} cannot be read: {_first_line(error)}; write the file again") from error
+        raise DataError(
+            f"{file} cannot be read: {_first_line(error)}; write the file again"
+        ) from error
     except OSError as error:
         raise DataError(damage(file, error)) from error
     except MemoryError as error:
@@ -182,14 +216,22 @@ def table_names(file: Path, kind: str) -> list[str]:
         return list(read_table(file, kind).schema.names)
 
 
-def _read_text_file(file: Path, chosen: Mapping[str, Column], separator: str | None, header: bool | None) -> Columns:
+def _read_text_file(
+    file: Path, chosen: Mapping[str, Column], separator: str | None, header: bool | None
+) -> Columns:
     with open_text(file) as stream:
         layout = find_layout(read_sample(stream, str(file)), chosen, separator, header, str(file))
-    as_text = {role for role, at in layout.columns.items() if role != "rating" and not looks_whole(layout.sample, at)}
+    as_text = {
+        role
+        for role, at in layout.columns.items()
+        if role != "rating" and not looks_whole(layout.sample, at)
+    }
     with open_text(file) as stream:
         seen = scan(stream, layout, str(file))
     as_text |= seen.as_text
-    narrow = {role for role in ("user", "item") if looks_narrow(layout.sample, layout.columns[role])}
+    narrow = {
+        role for role in ("user", "item") if looks_narrow(layout.sample, layout.columns[role])
+    }
     while True:
         try:
             with open_text(file) as stream:
@@ -197,7 +239,9 @@ def _read_text_file(file: Path, chosen: Mapping[str, Column], separator: str | N
             break
         except (pa.ArrowInvalid, RowError) as error:
             doubt = _doubt(str(error), layout)
-            if doubt in narrow - as_text and re.search(r"to int32: invalid value '-?\d+'", str(error)):
+            if doubt in narrow - as_text and re.search(
+                r"to int32: invalid value '-?\d+'", str(error)
+            ):
                 narrow.discard(doubt)
                 continue
             if doubt is None or doubt == "rating" or doubt in as_text:
@@ -212,13 +256,17 @@ def _read_text_file(file: Path, chosen: Mapping[str, Column], separator: str | N
 def _doubt(message: str, layout: CsvFormat) -> str | None:
     """What to take differently at the next attempt.
 
-    What looked like integers in the first lines may be text further down, and what looks like a row cut short may be a
-    quoted text (a review, say) with a line break in it.
+    What looked like integers in the first lines may be text further down, and what looks like a row
+    cut short may be a quoted text (a review, say) with a line break in it.
     """
-    if layout.has_quotes and message.startswith(("CSV parse error: Expected", "CSV parser got out of sync")):
+    if layout.has_quotes and message.startswith(
+        ("CSV parse error: Expected", "CSV parser got out of sync")
+    ):
         return "line"
     found = re.match(r"In CSV column #(\d+): CSV conversion error", message)
-    return next((role for role, at in layout.columns.items() if found and at == int(found[1])), None)
+    return next(
+        (role for role, at in layout.columns.items() if found and at == int(found[1])), None
+    )
 
 
 def _explain_error(error: Exception, file: Path, layout: CsvFormat) -> DataError:
@@ -233,9 +281,14 @@ def _explain_error(error: Exception, file: Path, layout: CsvFormat) -> DataError
 
 def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Columns:
     names = table_names(file, kind)
-    positions = find_columns(names, chosen, str(file), sample=lambda at: _first_values(file, kind, names[at]))
-    for role, at in positions.items():  # arrow takes columns by name, whatever position is asked for
-        only([other for other, name in enumerate(names) if name == names[at]], names, role, str(file))
+    positions = find_columns(
+        names, chosen, str(file), sample=lambda at: _first_values(file, kind, names[at])
+    )
+    # arrow takes columns by name, whatever position is asked for
+    for role, at in positions.items():
+        only(
+            [other for other, name in enumerate(names) if name == names[at]], names, role, str(file)
+        )
     if kind == "parquet":
         found = read_row_groups(file, {role: names[at] for role, at in positions.items()})
         if found is not None:

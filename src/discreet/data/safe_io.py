@@ -1,8 +1,10 @@
-"""Reading files that a stranger may have written: nothing but regular files, of sizes and shapes that can be meant.
+"""Reading files that a stranger may have written: nothing but regular files, of sizes and shapes
+that can be meant.
 
-Folders of models are exchanged between strangers. What is read here is checked before anything is built from it, so
-that no file, however it was made, can hang or end the process: no pipes and devices, no file without end, and no JSON
-that is nested without end or grows to many times its size. What is in the files, `models.storage.contents` judges.
+Folders of models are exchanged between strangers. What is read here is checked before anything is
+built from it, so that no file, however it was made, can hang or end the process: no pipes and
+devices, no file without end, and no JSON that is nested without end or grows to many times its
+size. What is in the files, `models.storage.contents` judges.
 """
 
 from __future__ import annotations
@@ -20,25 +22,33 @@ from discreet.errors import DataError, DiscreetError
 _Made = TypeVar("_Made")
 
 MOST_JSON = 1 << 28  # bytes: some millions of items with their titles
-MOST_CONTAINERS = 1 << 23  # lists and objects of a document, each of which takes twenty times its two brackets
+# lists and objects of a document, each of which takes twenty times its two brackets
+MOST_CONTAINERS = 1 << 23
 MOST_DEPTH = 32
 _ATTEMPTS = 1000  # every one of them means that another process has saved a whole model meanwhile
 _CAN_HOLD = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 
 
 class OpenFolder:
-    """A folder that stays the same one while it is read, though another may take its place meanwhile."""
+    """A folder that stays the same one while it is read, though another may take its place
+    meanwhile.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY) if _CAN_HOLD else None
-        self._identity = _identity(os.stat(path) if self._handle is None else os.fstat(self._handle))
+        self._identity = _identity(
+            os.stat(path) if self._handle is None else os.fstat(self._handle)
+        )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._handle is not None:
             os.close(self._handle)
@@ -85,9 +95,13 @@ def _identity(about: os.stat_result) -> tuple[int, int]:
 
 
 def consistently(
-    path: Path, read: Callable[[OpenFolder], _Made], opened: Callable[[Path], OpenFolder] = OpenFolder
+    path: Path,
+    read: Callable[[OpenFolder], _Made],
+    opened: Callable[[Path], OpenFolder] = OpenFolder,
 ) -> _Made:
-    """What `read` makes of a folder; once more, if it failed because another folder took the place of that one."""
+    """What `read` makes of a folder; once more, if it failed because another folder took the
+    place of that one.
+    """
     for last in (*[False] * _ATTEMPTS, True):
         with opened(path) as folder:
             try:
@@ -110,7 +124,9 @@ def read_document(path: Path) -> Any:
 
 
 def parse_json(content: bytes) -> Any:
-    """A JSON document; a `ValueError` for one that is nested too deeply, or holds too many parts."""
+    """A JSON document; a `ValueError` for one that is nested too deeply, or holds too many
+    parts.
+    """
     if len(content) > MOST_JSON or content.count(b"[") + content.count(b"{") > MOST_CONTAINERS:
         raise ValueError("the JSON document is too large")
     try:
@@ -130,4 +146,8 @@ def parse_json(content: bytes) -> Any:
 def _parts(container: Any) -> list[Any]:
     """The lists and objects in a list or object."""
     values = container.values() if isinstance(container, dict) else container
-    return [value for value in values if type(value) in (list, dict)] if isinstance(container, (list, dict)) else []
+    return (
+        [value for value in values if type(value) in (list, dict)]
+        if isinstance(container, (list, dict))
+        else []
+    )

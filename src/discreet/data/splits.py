@@ -1,17 +1,19 @@
-"""Splits as values: what a model may learn from, what it is told about a user afterwards, and what it must then guess.
+"""Splits as values: what a model may learn from, what it is told about a user afterwards, and what
+it must then guess.
 
-Every function below is deterministic: the same ratings, arguments and seed give the same split on every machine.
+Every function below is deterministic: the same ratings, arguments and seed give the same split on
+every machine.
 
-=========================  ==========================================  =====================================
+=========================  ==========================================  =============================
 split                      held out                                    what is known of a test user
-=========================  ==========================================  =====================================
+=========================  ==========================================  =============================
 ``random_ratings``         ratings, uniformly at random                the training ratings
 ``k_fold``                 each rating once in k splits                the training ratings
 ``leave_one_out``          one rating of every user                    the training ratings
 ``by_time``                everything from a moment on                 the training ratings
 ``by_person``              ratings, by coins of their own              the training ratings
-``strong_generalization``  whole users, never seen in training         a fold-in part of their own ratings
-=========================  ==========================================  =====================================
+``strong_generalization``  whole users, never seen in training   a fold-in part of their own ratings
+=========================  ==========================================  =============================
 """
 
 from __future__ import annotations
@@ -32,14 +34,20 @@ from discreet.errors import ConfigError, DataError
 
 @dataclass(frozen=True)
 class Holdout:
-    """What is known of some users, and what must be guessed: same users, same items, disjoint ratings."""
+    """What is known of some users, and what must be guessed: same users, same items, disjoint
+    ratings.
+    """
 
     known: Ratings
     target: Ratings
 
     def __post_init__(self) -> None:
-        assert len(self.known.indptr) == len(self.target.indptr), "known and target must have the same users"
-        assert self.known.n_items == self.target.n_items, "known and target must have the same items"
+        assert len(self.known.indptr) == len(self.target.indptr), (
+            "known and target must have the same users"
+        )
+        assert self.known.n_items == self.target.n_items, (
+            "known and target must have the same items"
+        )
 
 
 @dataclass(frozen=True)
@@ -53,11 +61,13 @@ class Split:
     seed : int
     train : Ratings
     test : Holdout
-        ``test.known`` is ``train`` where ratings are held out, and a part of their own ratings where users are.
+        ``test.known`` is ``train`` where ratings are held out, and a part of their own ratings
+        where users are.
     valid : Holdout or None
         For choosing parameters.
     apart : bool
-        Whether what is held out of one person's ratings depends on nobody else's, as priced scores assume.
+        Whether what is held out of one person's ratings depends on nobody else's, as priced scores
+        assume.
     """
 
     name: str
@@ -70,7 +80,9 @@ class Split:
     def part(self, name: str) -> Holdout:
         """The held-out part called ``"test"`` or ``"valid"``."""
         if name not in ("test", "valid"):
-            raise ConfigError(f'a split has the parts "test" and "valid", and {name!r} was asked for')
+            raise ConfigError(
+                f'a split has the parts "test" and "valid", and {name!r} was asked for'
+            )
         if name == "valid" and self.valid is None:
             raise ConfigError(f"the split {self.name!r} was made without a validation part")
         return self.test if name == "test" or self.valid is None else self.valid
@@ -83,7 +95,9 @@ class Split:
         )
 
 
-def random_ratings(ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
+def random_ratings(
+    ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1), seed: int = 0
+) -> Split:
     """Hold out ratings uniformly at random, whoever gave them.
 
     Parameters
@@ -97,17 +111,25 @@ def random_ratings(ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1
     n = ratings.n_ratings
     held_out = [round(f * n) for f in fractions[1:]]
     if min(held_out) == 0 or n <= sum(held_out):
-        raise DataError(f"{n:,} ratings are too few to split {_percent(fractions)}: every part must have one at least")
+        raise DataError(
+            f"{n:,} ratings are too few to split {_percent(fractions)}: every part must have one at"
+            " least"
+        )
     label = np.zeros(n, np.uint8)
     _rng(seed).shuffle(_assign_labels(label, held_out))
-    return _over_ratings(ratings, f"random {_percent(fractions)}", seed, label, parts=len(fractions))
+    return _over_ratings(
+        ratings, f"random {_percent(fractions)}", seed, label, parts=len(fractions)
+    )
 
 
-def by_person(ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
-    """Hold out every rating by a coin of its own, drawn from the seed and the ids of user and item alone.
+def by_person(
+    ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1), seed: int = 0
+) -> Split:
+    """Hold out every rating by a coin of its own, drawn from the seed and the ids of user and item
+    alone.
 
-    Nobody's ratings decide what is held out of anybody else's, and so shares are met on average only. That is what
-    priced scores and priced tuning ask for.
+    Nobody's ratings decide what is held out of anybody else's, and so shares are met on average
+    only. That is what priced scores and priced tuning ask for.
 
     Parameters
     ----------
@@ -119,7 +141,9 @@ def by_person(ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1), se
     _check_fractions(fractions)
     coin = _draw_per_rating(ratings, seed) / 2.0**64
     label = np.searchsorted(np.cumsum(fractions)[:-1], coin, side="right").astype(np.uint8)
-    split = _over_ratings(ratings, f"by person {_percent(fractions)}", seed, label, parts=len(fractions))
+    split = _over_ratings(
+        ratings, f"by person {_percent(fractions)}", seed, label, parts=len(fractions)
+    )
     return replace(split, apart=True)
 
 
@@ -178,11 +202,16 @@ def k_fold(ratings: Ratings, k: int = 5, seed: int = 0) -> list[Split]:
     fold = (np.arange(n) * k // n).astype(np.int32)
     _rng(seed).shuffle(fold)
     return [
-        _over_ratings(ratings, f"{k}-fold, fold {i + 1}", seed, (fold == i).astype(np.uint8), parts=2) for i in range(k)
+        _over_ratings(
+            ratings, f"{k}-fold, fold {i + 1}", seed, (fold == i).astype(np.uint8), parts=2
+        )
+        for i in range(k)
     ]
 
 
-def leave_one_out(ratings: Ratings, seed: int = 0, by_time: bool = False, *, valid: bool = False) -> Split:
+def leave_one_out(
+    ratings: Ratings, seed: int = 0, by_time: bool = False, *, valid: bool = False
+) -> Split:
     """Hold out one rating of every user who has at least two.
 
     What is held out of a user follows from the seed and from that user's own ratings alone. Where
@@ -210,7 +239,12 @@ def leave_one_out(ratings: Ratings, seed: int = 0, by_time: bool = False, *, val
 
 
 def by_time(
-    ratings: Ratings, fraction: float | None = None, *, at: int | None = None, valid: float = 0.0, seed: int = 0
+    ratings: Ratings,
+    fraction: float | None = None,
+    *,
+    at: int | None = None,
+    valid: float = 0.0,
+    seed: int = 0,
 ) -> Split:
     """Learn from the past, test on what came after; ratings of one moment stay on one side.
 
@@ -232,7 +266,8 @@ def by_time(
     share = 0.1 if fraction is None else fraction
     if not 0 < share < 1 or not 0 <= valid < 1 or (at is None and share + valid >= 1):
         raise ConfigError(
-            f"fraction and valid must lie in (0, 1) and leave something to train on; given: {share:g}, {valid:g}"
+            "fraction and valid must lie in (0, 1) and leave something to train on; given:"
+            f" {share:g}, {valid:g}"
         )
     if not len(times):
         raise DataError("by_time needs ratings, and there are none")
@@ -246,17 +281,22 @@ def by_time(
     sizes = np.bincount(label, minlength=3 if valid else 2)
     if sizes.min() == 0:
         raise DataError(
-            f"splitting at timestamp {start} leaves a part empty: the timestamps run from {int(ordered[0])} to "
-            f"{int(ordered[-1])}; choose at= inside, or another fraction"
+            f"splitting at timestamp {start} leaves a part empty: the timestamps run from"
+            f" {int(ordered[0])} to {int(ordered[-1])}; choose at= inside, or another fraction"
         )
     name = f"by time, newest {100 * share:g} %" if at is None else f"by time, from {start}"
     return _over_ratings(ratings, name, seed, label, parts=3 if valid else 2)
 
 
 def strong_generalization(
-    ratings: Ratings, n_valid: int = 10_000, n_test: int = 10_000, fold_in: float = 0.8, seed: int = 0
+    ratings: Ratings,
+    n_valid: int = 10_000,
+    n_test: int = 10_000,
+    fold_in: float = 0.8,
+    seed: int = 0,
 ) -> Split:
-    """Hold out whole users; of each, a random part is shown afterwards (fold-in) and the rest must be guessed.
+    """Hold out whole users; of each, a random part is shown afterwards (fold-in) and the rest must
+    be guessed.
 
     This is the protocol of the DPALS supplement, D.1: training never sees the held-out users.
 
@@ -266,18 +306,22 @@ def strong_generalization(
     n_valid, n_test : int
         Held-out users; ``n_valid`` may be 0.
     fold_in : float
-        Share of a held-out user's ratings that is shown. At least one rating is shown and, where the user has two or
-        more, at least one is not.
+        Share of a held-out user's ratings that is shown. At least one rating is shown and, where
+        the user has two or more, at least one is not.
     seed : int
     """
     if not 0 < fold_in < 1:
         raise ConfigError(f"fold_in must lie in (0, 1), and {fold_in:g} was given")
     if n_valid < 0 or n_test < 1:
-        raise ConfigError(f"n_test must be at least 1 and n_valid at least 0, and {n_test} and {n_valid} were given")
+        raise ConfigError(
+            f"n_test must be at least 1 and n_valid at least 0, and {n_test} and {n_valid} were"
+            " given"
+        )
     n = ratings.n_users
     if n_valid + n_test >= n:
         raise DataError(
-            f"{n_valid + n_test:,} held-out users of {n:,} leave nobody to train on: choose smaller n_valid and n_test"
+            f"{n_valid + n_test:,} held-out users of {n:,} leave nobody to train on: choose smaller"
+            " n_valid and n_test"
         )
     rng = _rng(seed)
     shuffled = rng.permutation(n)
@@ -288,26 +332,38 @@ def strong_generalization(
         counts = np.diff(chosen.indptr)
         # the small constant keeps 5 × (1 - 0.8) from being rounded down to 0
         hidden = np.minimum(np.maximum(np.floor((1 - fold_in) * counts + 1e-9), 1), counts - 1)
-        target = _rank_in_row(chosen.indptr, rng.random(chosen.n_ratings)) < np.repeat(hidden, counts)
+        target = _rank_in_row(chosen.indptr, rng.random(chosen.n_ratings)) < np.repeat(
+            hidden, counts
+        )
         return Holdout(known=chosen.keep(~target), target=chosen.keep(target))
 
     name = f"strong generalization, {n_valid:,} + {n_test:,} users, fold-in {100 * fold_in:g} %"
     tested = holdout(test)
-    return Split(name, seed, ratings.select_users(train), tested, holdout(valid) if n_valid else None)
+    return Split(
+        name, seed, ratings.select_users(train), tested, holdout(valid) if n_valid else None
+    )
 
 
-def _over_ratings(ratings: Ratings, name: str, seed: int, label: NDArray[np.uint8], parts: int) -> Split:
+def _over_ratings(
+    ratings: Ratings, name: str, seed: int, label: NDArray[np.uint8], parts: int
+) -> Split:
     """Split by a label per rating: 0 train, the last one test, the one between validation."""
     train = ratings.keep(label == 0)
-    held_out = [Holdout(known=train, target=ratings.keep(label == part)) for part in range(1, parts)]
+    held_out = [
+        Holdout(known=train, target=ratings.keep(label == part)) for part in range(1, parts)
+    ]
     return Split(name, seed, train, held_out[-1], held_out[0] if parts == 3 else None)
 
 
 def _check_fractions(fractions: Sequence[float]) -> None:
-    if len(fractions) not in (2, 3) or not all(0 < f < 1 for f in fractions) or abs(sum(fractions) - 1) > 1e-6:
+    if (
+        len(fractions) not in (2, 3)
+        or not all(0 < f < 1 for f in fractions)
+        or abs(sum(fractions) - 1) > 1e-6
+    ):
         raise ConfigError(
-            f"fractions must be (train, valid, test) or (train, test), each above 0 and all together 1, "
-            f"and {tuple(fractions)} was given"
+            "fractions must be (train, valid, test) or (train, test), each above 0 and all"
+            f" together 1, and {tuple(fractions)} was given"
         )
 
 
@@ -333,7 +389,10 @@ def _rank_in_row(
 
 def _timestamps(ratings: Ratings, what: str) -> NDArray[np.int64]:
     if ratings.timestamps is None:
-        raise DataError(f"{what} needs timestamps, and these ratings have none: read them with timestamp=<column name>")
+        raise DataError(
+            f"{what} needs timestamps, and these ratings have none: read them with"
+            " timestamp=<column name>"
+        )
     return ratings.timestamps
 
 

@@ -26,18 +26,35 @@ from discreet.errors import DataError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WHOLE = "^(0|-?[1-9][0-9]{0,17})$"  # what 64 bits can hold, and most times are
-_NUMBERS = ("float", "double", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_NUMBERS = (
+    "float",
+    "double",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+)
 _ADVICE = "fill it in, drop the row, or ignore the column with {}=False"
 
 
 def as_ratings(column: Any) -> NDArray[np.float32]:
-    """Finite float32 ratings; a :class:`RowError` names the first that is missing, infinite or no number."""
+    """Finite float32 ratings; a :class:`RowError` names the first that is missing, infinite or
+    no number.
+    """
     values = plain_ratings(column)
     if values is not None:
         return values
     array = _as_array(column, "rating")
     if array.dtype.kind not in "iufb":
-        array = np.fromiter((_number(value, row) for row, value in enumerate(array.tolist())), np.float64, len(array))
+        array = np.fromiter(
+            (_number(value, row) for row, value in enumerate(array.tolist())),
+            np.float64,
+            len(array),
+        )
     with np.errstate(over="ignore", invalid="ignore"):
         values = array.astype(np.float32, copy=False)
     bad = np.flatnonzero(~np.isfinite(values))
@@ -48,8 +65,14 @@ def as_ratings(column: Any) -> NDArray[np.float32]:
 
 
 def plain_ratings(column: Any) -> NDArray[np.float32] | None:
-    """Ratings of an arrow column of numbers, a chunk at a time; None where there are none, or one is not finite."""
-    if not isinstance(column, pa.ChunkedArray) or column.null_count or str(column.type) not in _NUMBERS:
+    """Ratings of an arrow column of numbers, a chunk at a time; None where there are none, or
+    one is not finite.
+    """
+    if (
+        not isinstance(column, pa.ChunkedArray)
+        or column.null_count
+        or str(column.type) not in _NUMBERS
+    ):
         return None
     values = np.empty(len(column), np.float32)
     start = 0
@@ -64,7 +87,9 @@ def plain_ratings(column: Any) -> NDArray[np.float32] | None:
 
 
 def as_timestamps(column: Any) -> NDArray[np.int64]:
-    """Integers as they are; dates, datetimes and ISO text as seconds since 1970 (UTC where no zone is given)."""
+    """Integers as they are; dates, datetimes and ISO text as seconds since 1970 (UTC where no
+    zone is given).
+    """
     array = _as_array(column, "timestamp")
     if array.dtype.kind == "i" or (array.dtype.kind == "u" and array.max(initial=0) < 2**63):
         return array.astype(np.int64, copy=False)
@@ -78,11 +103,15 @@ def as_timestamps(column: Any) -> NDArray[np.int64]:
         if len(bad):
             raise _missing_value_error(int(bad[0]), "timestamp")
         return np.floor(array).astype(np.int64)
-    return np.fromiter((seconds(value, row) for row, value in enumerate(array.tolist())), np.int64, len(array))
+    return np.fromiter(
+        (seconds(value, row) for row, value in enumerate(array.tolist())), np.int64, len(array)
+    )
 
 
 def text_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """What `seconds` says of every text: whole numbers at the speed of arrow, and the rest too where it is alike."""
+    """What `seconds` says of every text: whole numbers at the speed of arrow, and the rest too
+    where it is alike.
+    """
     parts = [_chunk_times(chunk) for chunk in refuse_nulls(column, "timestamp").chunks]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
@@ -92,7 +121,9 @@ def _chunk_times(texts: pa.Array) -> NDArray[np.int64]:
     rest = np.ones(len(texts), bool)
     rest[np.concatenate(numpy_chunks(pa.chunked_array([pc.indices_nonzero(whole)])))] = False
     times = np.empty(len(texts), np.int64)
-    times[~rest] = np.concatenate(numpy_chunks(pa.chunked_array([texts.filter(whole).cast(pa.int64())])))
+    times[~rest] = np.concatenate(
+        numpy_chunks(pa.chunked_array([texts.filter(whole).cast(pa.int64())]))
+    )
     times[rest] = _other_times(pa.chunked_array([texts.filter(pc.invert(whole))]))
     return times
 
@@ -101,7 +132,8 @@ def _other_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.float64()):
         with contextlib.suppress(pa.ArrowInvalid):
             array = _as_array(column.cast(kind), "timestamp")
-            if array.dtype.kind == "M" or bool((np.abs(array) < 2.0**53).all()):  # larger ones are no floats
+            # larger ones are no floats
+            if array.dtype.kind == "M" or bool((np.abs(array) < 2.0**53).all()):
                 return as_timestamps(array)
     coded = as_coded(column)
     found = np.fromiter((seconds(text) for text in coded.values), np.int64, len(coded.values))
@@ -126,7 +158,11 @@ def seconds(value: Any, row: int = 0) -> int:
     except (TypeError, ValueError, OverflowError):
         raise RowError(row, f"the timestamp {value!r} is neither a number nor a date") from None
     if not -(2**63) <= whole < 2**63:
-        raise RowError(row, "the timestamp is beyond 64 bits: correct it, or ignore the column with timestamp=False")
+        raise RowError(
+            row,
+            "the timestamp is beyond 64 bits: correct it, or ignore the column with"
+            " timestamp=False",
+        )
     return whole
 
 
@@ -140,8 +176,8 @@ def _from_text(text: str, row: int) -> int | float | datetime:
     except ValueError:
         raise RowError(
             row,
-            f"the timestamp {text[:40]!r} is neither a number nor an ISO date such as 2024-05-31T12:00:00: "
-            "correct it, or ignore the column with timestamp=False",
+            f"the timestamp {text[:40]!r} is neither a number nor an ISO date such as"
+            " 2024-05-31T12:00:00: correct it, or ignore the column with timestamp=False",
         ) from None
 
 
@@ -158,7 +194,9 @@ def _number(value: Any, row: int) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise RowError(row, f"the rating {value!r} is not a number: correct it or drop the row") from None
+        raise RowError(
+            row, f"the rating {value!r} is not a number: correct it or drop the row"
+        ) from None
 
 
 def _missing_value_error(row: int, what: str) -> RowError:
@@ -166,11 +204,15 @@ def _missing_value_error(row: int, what: str) -> RowError:
 
 
 def _as_array(column: Any, what: str) -> NDArray[Any]:
-    """One-dimensional numpy array of a column: numbers and dates as such, anything else as Python values."""
+    """One-dimensional numpy array of a column: numbers and dates as such, anything else as
+    Python values.
+    """
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
         column = refuse_nulls(column, what, _ADVICE.format(what))
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-            column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
+            column = column.cast(
+                pa.timestamp("us", getattr(column.type, "tz", None)), safe=False
+            ).cast(pa.int64())
             return np.concatenate(numpy_chunks(column)).view("datetime64[us]")
         if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
             return np.concatenate(numpy_chunks(column))
@@ -184,9 +226,14 @@ def _as_array(column: Any, what: str) -> NDArray[Any]:
 
 
 def _from_list(column: Any, what: str) -> NDArray[Any]:
-    """Numbers as numbers where all are of one type; numpy would make large integers floats beside a float."""
+    """Numbers as numbers where all are of one type; numpy would make large integers floats
+    beside a float.
+    """
     if isinstance(column, (str, bytes)) or not hasattr(column, "__iter__"):
-        raise DataError(f"a list of {what}s is needed, and the single value {column!r} was given: write [{column!r}]")
+        raise DataError(
+            f"a list of {what}s is needed, and the single value {column!r} was given: write"
+            f" [{column!r}]"
+        )
     values = list(column)
     kinds = set(map(type, values))
     alike = len(kinds) == 1 and not kinds & {str, int}

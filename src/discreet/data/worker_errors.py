@@ -1,4 +1,6 @@
-"""Errors on the workers of a cluster: their type leaves, and nothing else; their text may hold a rating or an id."""
+"""Errors on the workers of a cluster: their type leaves, and nothing else; their text may hold
+a rating or an id.
+"""
 
 from __future__ import annotations
 

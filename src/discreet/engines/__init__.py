@@ -1,8 +1,9 @@
-"""Where people live: an engine holds ratings in blocks, lets every user take a step, and adds up exact integers.
+"""Where people live: an engine holds ratings in blocks, lets every user take a step, and adds up
+exact integers.
 
-`People` is what `fit` of a private model accepts. `local` is one machine's memory, and what plain `Ratings` use;
-`blocks` is block files on one machine; `spark` is a Spark cluster. Sums are
-int64, so that every engine gives the same bits for any number of blocks, in any order.
+`People` is what `fit` of a private model accepts. `local` is one machine's memory, and what plain
+`Ratings` use; `blocks` is block files on one machine; `spark` is a Spark cluster. Sums are int64,
+so that every engine gives the same bits for any number of blocks, in any order.
 """
 
 from __future__ import annotations

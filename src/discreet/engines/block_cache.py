@@ -1,7 +1,8 @@
-"""Blocks that stay in memory between passes, with what their users have computed so far, up to a number of bytes.
+"""Blocks that stay in memory between passes, with what their users have computed so far, up to a
+number of bytes.
 
-It saves reading a block again, and taking the steps again that two passes have in common. A block that is not here is
-read and led through all its steps, to the same bits.
+It saves reading a block again, and taking the steps again that two passes have in common. A block
+that is not here is read and led through all its steps, to the same bits.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _NOTHING: States = {}
 class BlockCache:
     """Blocks by name, each at some points of its way.
 
-    Every pass comes by all blocks, so that the one which was used longest ago is needed next: where there is no room
-    for all, those that are there stay, and others are not taken in.
+    Every pass comes by all blocks, so that the one which was used longest ago is needed next: where
+    there is no room for all, those that are there stay, and others are not taken in.
 
     Parameters
     ----------
@@ -58,7 +59,11 @@ class BlockCache:
 
 def memory_of(blocks: Collection[Block]) -> int:
     """The memory that blocks take together, which share most of their arrays."""
-    owners = {id(owner): memoryview(owner).nbytes for block in blocks for owner in map(_owner, block.arrays())}
+    owners = {
+        id(owner): memoryview(owner).nbytes
+        for block in blocks
+        for owner in map(_owner, block.arrays())
+    }
     return sum(owners.values())
 
 
@@ -73,5 +78,7 @@ def _owner(array: np.ndarray) -> Any:
 def room_for(megabytes: object) -> int:
     """Bytes for the parameter `cache_megabytes`."""
     if isinstance(megabytes, bool) or not isinstance(megabytes, int) or megabytes < 0:
-        raise ConfigError(f"cache_megabytes is {megabytes!r}, but must be a whole number of at least 0")
+        raise ConfigError(
+            f"cache_megabytes is {megabytes!r}, but must be a whole number of at least 0"
+        )
     return megabytes << 20

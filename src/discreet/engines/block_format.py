@@ -1,14 +1,16 @@
-"""Some people's ratings as they lie in a file or travel between machines: six arrays, one after the other.
+"""Some people's ratings as they lie in a file or travel between machines: six arrays, one after the
+other.
 
     number of users, number of ratings      int64 each
     indptr                                  int64, one more than users
-    hashes of the users                     uint64: the first half of the keyed hash of the id (`user_hash`), ascending
-    numbers of the users                    uint64: what their random choices are drawn from, encrypted (`user_hash`)
+    hashes of the users  uint64: the first half of the keyed hash of the id (`user_hash`), ascending
+    numbers of the users   uint64: what their random choices are drawn from, encrypted (`user_hash`)
     items                                   int32, ascending and distinct within a user
     ratings                                 float32
 
-There is neither an id in it nor a hash that can be computed without the secret of the folder. With the secret, the
-number of a user is decrypted, and for an id that is a whole number it is the id: so the secret is in no portion.
+There is neither an id in it nor a hash that can be computed without the secret of the folder. With
+the secret, the number of a user is decrypted, and for an id that is a whole number it is the id: so
+the secret is in no portion.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class PackedBlock:
     @classmethod
     def of_nobody(cls) -> PackedBlock:
         none = np.zeros(0, np.uint64)
-        return cls(np.zeros(1, np.int64), none, none, np.zeros(0, np.int32), np.zeros(0, np.float32))
+        return cls(
+            np.zeros(1, np.int64), none, none, np.zeros(0, np.int32), np.zeros(0, np.float32)
+        )
 
     def sealed(self, bounds: Bounds, seed: int, secret: Secret) -> Block:
         """The block that users' steps begin with."""
@@ -58,7 +62,9 @@ class PackedBlock:
 
     @classmethod
     def from_bytes(cls, data: Any) -> PackedBlock:
-        """From a buffer, which is shared and not copied; raises a ValueError where it is cut or grown."""
+        """From a buffer, which is shared and not copied; raises a ValueError where it is cut or
+        grown.
+        """
         n, nnz = (int(x) for x in np.frombuffer(data, np.int64, 2))
         if n < 0 or nnz < 0 or len(data) != 16 + 8 * (n + 1) + 16 * n + 8 * nnz:
             raise ValueError("not a portion")
@@ -109,13 +115,16 @@ def portion_of(
         repeated = False
     if repeated:  # out here, so that no row number is chained to it
         raise DataError(
-            'a user rated an item twice: remove the repetitions, or merge them with duplicates="last" or "mean"'
+            "a user rated an item twice: remove the repetitions, or merge them with"
+            ' duplicates="last" or "mean"'
         )
     return PackedBlock(rows.indptr, hashes, numbers, rows.indices, rows.values)
 
 
 def _group(who: Identity) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return an order in which the rows of each user are together, as they came, and where in it a user begins."""
+    """Return an order in which the rows of each user are together, as they came, and where in
+    it a user begins.
+    """
     order = np.argsort(who[:, 0], kind="stable")
     first, second = who[order, 0], who[order, 1]
     same = first[1:] == first[:-1]

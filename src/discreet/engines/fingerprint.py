@@ -1,10 +1,12 @@
-"""Do two machines compute the same bits? They say what they are, and compute small sums that both can be judged by.
+"""Do two machines compute the same bits? They say what they are, and compute small sums that both
+can be judged by.
 
-Vector and plain kernels round differently in the last bits, and so may two versions of a library or two processors. A
-person whose contribution came out differently on another machine would be counted as two half-truths, and a retried
-task would change a released number. So all machines of a training have to give the same `fingerprint`. It holds a
-digest of what public, made-up users come to: the steps that users take and the sums that are released in DPMF, for
-ranking and for ratings, and in DPALS, so that every kernel that these use is compared.
+Vector and plain kernels round differently in the last bits, and so may two versions of a library or
+two processors. A person whose contribution came out differently on another machine would be counted
+as two half-truths, and a retried task would change a released number. So all machines of a training
+have to give the same `fingerprint`. It holds a digest of what public, made-up users come to: the
+steps that users take and the sums that are released in DPMF, for ranking and for ratings, and in
+DPALS, so that every kernel that these use is compared.
 """
 
 from __future__ import annotations
@@ -53,13 +55,15 @@ def _fingerprint(vector: bool) -> str:
 
     kernels = f"vectors of {VECTOR_BYTES} bytes" if vector else "plain kernels"
     return (
-        f"discreet {__version__}, {kernels}, {platform.machine()}, numpy {np.__version__}, numba {numba.__version__}, "
-        f"check {canary()}"
+        f"discreet {__version__}, {kernels}, {platform.machine()}, numpy {np.__version__}, numba"
+        f" {numba.__version__}, check {canary()}"
     )
 
 
 def fingerprint() -> str:
-    """Library, kernels, processor, and the digest of a small computation: nothing of it is about anybody's data."""
+    """Library, kernels, processor, and the digest of a small computation: nothing of it is
+    about anybody's data.
+    """
     return _fingerprint(enabled())
 
 
@@ -112,7 +116,9 @@ def _rating() -> Iterator[NDArray[Any]]:
 
 
 def _least_squares() -> Iterator[NDArray[Any]]:
-    """DPALS and descents from a solution: users' vectors, and sums over the items that they contribute."""
+    """DPALS and descents from a solution: users' vectors, and sums over the items that they
+    contribute.
+    """
     block, public = _users(Bounds(items=6, rating=2.0))
     V = np.random.default_rng(22).standard_normal((public.n_items, 8)).astype(np.float32)
     block, public = _after(block, public, Choose(), Solve(V, 2.0, unobserved=0.1))
@@ -127,7 +133,9 @@ def _users(bounds: Bounds) -> tuple[Block, Public]:
     m = 50
     counts = rng.integers(1, 30, n)
     indptr = np.concatenate([[0], np.cumsum(counts)])
-    indices = np.concatenate([np.sort(rng.permutation(m)[:count]) for count in counts]).astype(np.int32)
+    indices = np.concatenate([np.sort(rng.permutation(m)[:count]) for count in counts]).astype(
+        np.int32
+    )
     ratings = rng.integers(1, 6, len(indices)).astype(np.float32)
     keys = rng.integers(0, 2**63, n).astype(np.uint64)
     return sealed_block(indptr, indices, ratings, keys, bounds), Public(bounds, m)

@@ -18,7 +18,9 @@ from discreet.privacy.users.sealed_users import Users, sealed_block
 
 
 class RatingsSourceMixin:
-    """What everybody knows of people whose ratings are in memory: the catalog, and the range if it is asked for."""
+    """What everybody knows of people whose ratings are in memory: the catalog, and the range if
+    it is asked for.
+    """
 
     _ratings: Ratings
 
@@ -61,7 +63,8 @@ class LocalRatings(RatingsSourceMixin):
     ----------
     ratings : Ratings
     parts : int
-        How many blocks: a public number, which must not follow from the data. What is released does not depend on it.
+        How many blocks: a public number, which must not follow from the data. What is released does
+        not depend on it.
     """
 
     def __init__(self, ratings: Ratings, parts: int = 1) -> None:
@@ -80,7 +83,10 @@ class LocalRatings(RatingsSourceMixin):
         ratings = self._ratings
         check_rows(ratings)
         keys = user_keys(ratings.user_ids, seed)
-        blocks = [self._block(begin, end, keys, bounds) for begin, end in itertools.pairwise(self._cuts(len(keys)))]
+        blocks = [
+            self._block(begin, end, keys, bounds)
+            for begin, end in itertools.pairwise(self._cuts(len(keys)))
+        ]
         return Users(blocks, Public(bounds, ratings.n_items))
 
     def _cuts(self, n: int) -> list[int]:
@@ -91,7 +97,9 @@ class LocalRatings(RatingsSourceMixin):
         indptr = self._ratings.indptr[begin : end + 1]
         entries = slice(indptr[0], indptr[-1])
         values = self._ratings.values[entries]
-        return sealed_block(indptr - indptr[0], self._ratings.indices[entries], values, keys[begin:end], bounds)
+        return sealed_block(
+            indptr - indptr[0], self._ratings.indices[entries], values, keys[begin:end], bounds
+        )
 
     def __repr__(self) -> str:
         return f"<people with ratings of {self.n_items:,} items in {self.parts} blocks>"

@@ -1,22 +1,25 @@
 """Keyed 128-bit hashes of user ids, for data that are read piece by piece.
 
-A user's rows may come in any piece of the data, so that users cannot be numbered in the order in which they appear.
-Instead every id becomes one keyed 128-bit hash. The key is a random secret of the folder that the ratings are written
-to (`Secret`), so that neither the hash nor the place of a user in the folder says anything about the id to a reader
-without the secret, and so that two ids with the same hash cannot be searched for.
+A user's rows may come in any piece of the data, so that users cannot be numbered in the order in
+which they appear. Instead every id becomes one keyed 128-bit hash. The key is a random secret of
+the folder that the ratings are written to (`Secret`), so that neither the hash nor the place of a
+user in the folder says anything about the id to a reader without the secret, and so that two ids
+with the same hash cannot be searched for.
 
 - An id that is a whole number of 64 bits: SipHash-2-4 with 128 bits of output, compiled.
 - Any other id: BLAKE2b of its canonical form, with 128 bits of output.
 
-Among n users, two have the same hash with a probability of about n²/2¹²⁹: 2⁻⁶⁹ for a thousand million users. They would
-be taken for one person.
+Among n users, two have the same hash with a probability of about n²/2¹²⁹: 2⁻⁶⁹ for a thousand
+million users. They would be taken for one person.
 
-Text that is written as a whole number is that number ("7" and "7.0" are 7), whatever the type of its column: a person
-whose rows came as numbers in one file and as text in another must not count as two. "007" is text, and another person.
+Text that is written as a whole number is that number ("7" and "7.0" are 7), whatever the type of
+its column: a person whose rows came as numbers in one file and as text in another must not count as
+two. "007" is text, and another person.
 
-With the hash goes the number from which a user's random choices are drawn (`item_sampling.user_numbers`). It has to be
-the same as for ratings in memory, and for a whole number it is the id itself. So it is encrypted, by exclusive or with
-a keyed hash of the user's own hash (the construction of SIV), and decrypted when a block is sealed.
+With the hash goes the number from which a user's random choices are drawn
+(`item_sampling.user_numbers`). It has to be the same as for ratings in memory, and for a whole
+number it is the id itself. So it is encrypted, by exclusive or with a keyed hash of the user's own
+hash (the construction of SIV), and decrypted when a block is sealed.
 """
 
 from __future__ import annotations
@@ -86,7 +89,9 @@ class Secret:
         return "<secret of a folder>"
 
     def check_value(self) -> str:
-        """Return text by which a folder recognizes its own secret, and which says nothing about it."""
+        """Return text by which a folder recognizes its own secret, and which says nothing about
+        it.
+        """
         return self._derive(b"check", 16).hex()
 
     def hash_whole(self, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -94,11 +99,18 @@ class Secret:
         return siphash(ids.astype(np.uint64, copy=False), *self._whole_key)
 
     def hash_forms(self, forms: list[Any]) -> NDArray[np.uint64]:
-        """Return the (n, 2) hashes of ids in their canonical form, none of them a whole number of 64 bits."""
-        found = (hashlib.blake2b(repr(form).encode(), key=self._text_key, digest_size=16).digest() for form in forms)
+        """Return the (n, 2) hashes of ids in their canonical form, none of them a whole number
+        of 64 bits.
+        """
+        found = (
+            hashlib.blake2b(repr(form).encode(), key=self._text_key, digest_size=16).digest()
+            for form in forms
+        )
         return np.frombuffer(b"".join(found), "<u8").reshape(-1, 2)
 
-    def encrypt(self, hashes: NDArray[np.uint64], numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def encrypt(
+        self, hashes: NDArray[np.uint64], numbers: NDArray[np.uint64]
+    ) -> NDArray[np.uint64]:
         """Return the numbers encrypted, each by the first half of its own user's hash."""
         encrypted: NDArray[np.uint64] = numbers ^ siphash(hashes, *self._encryption_key)[:, 0]
         return encrypted
@@ -127,7 +139,9 @@ def identities(column: Any, secret: Secret) -> Identity:
     if ids.dtype == np.int64:
         return _whole(ids, secret)
     distinct: dict[Any, int] = {}
-    codes = np.fromiter((distinct.setdefault(one, len(distinct)) for one in ids.tolist()), np.int64, len(ids))
+    codes = np.fromiter(
+        (distinct.setdefault(one, len(distinct)) for one in ids.tolist()), np.int64, len(ids)
+    )
     return _others(list(distinct), secret)[codes]
 
 
@@ -140,7 +154,9 @@ def _whole(ids: NDArray[np.int64], secret: Secret) -> Identity:
     return _with_numbers(secret.hash_whole(ids), ids.astype(np.uint64), secret)
 
 
-def _with_numbers(hashes: NDArray[np.uint64], numbers: NDArray[np.uint64], secret: Secret) -> Identity:
+def _with_numbers(
+    hashes: NDArray[np.uint64], numbers: NDArray[np.uint64], secret: Secret
+) -> Identity:
     return np.column_stack([hashes, secret.encrypt(np.ascontiguousarray(hashes[:, 0]), numbers)])
 
 
@@ -159,28 +175,39 @@ def _of_values(texts: pa.Array, secret: Secret) -> Identity:
 def _others(values: list[Any], secret: Secret) -> Identity:
     forms = [canonical(value) for value in values]
     if any(map(stands_for_nothing, forms)):
-        raise DataError("a user id is missing, or is a word that stands for a missing one: fill it in or drop the row")
+        raise DataError(
+            "a user id is missing, or is a word that stands for a missing one: fill it in or drop"
+            " the row"
+        )
     forms = [form if isinstance(form, str) else _equal_form(form) for form in forms]
     whole = [isinstance(form, int) and -(2**63) <= form < 2**63 for form in forms]
     hashes = np.zeros((len(forms), 2), np.uint64)
     hashes[whole] = secret.hash_whole(np.array(list(compress(forms, whole)), np.int64))
-    hashes[np.logical_not(whole)] = secret.hash_forms([*map(_one_form, compress(forms, map(not_, whole)))])
+    hashes[np.logical_not(whole)] = secret.hash_forms(
+        [*map(_one_form, compress(forms, map(not_, whole)))]
+    )
     numbers = user_numbers(np.fromiter(forms, dtype=object, count=len(forms)))
     return _with_numbers(hashes, numbers, secret)
 
 
 def _equal_form(form: Any) -> Any:
-    """Return one form for whole numbers of any type, which are one id for `Ratings`: 2.0**60 and 2**60."""
+    """Return one form for whole numbers of any type, which are one id for `Ratings`: 2.0**60
+    and 2**60.
+    """
     if isinstance(form, tuple):
         return tuple(map(_equal_form, form))
-    number: Any = form if isinstance(form, (int, float, Decimal, Fraction)) and form == form else None
+    number: Any = (
+        form if isinstance(form, (int, float, Decimal, Fraction)) and form == form else None
+    )
     if number is not None and abs(number) < 2**1000 and number == int(number):
         return int(number)
     return form
 
 
 def _one_form(form: Any) -> Any:
-    """Return one form for ids that are equal, as they are one id for `Ratings`: 1.5 and Decimal("1.50")."""
+    """Return one form for ids that are equal, as they are one id for `Ratings`: 1.5 and
+    Decimal("1.50").
+    """
     if isinstance(form, tuple):
         return tuple(map(_one_form, form))
     if isinstance(form, (float, Decimal)) and math.isfinite(form):

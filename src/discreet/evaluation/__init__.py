@@ -1,7 +1,9 @@
-"""How good a model is: metrics are pure functions, protocols ask a model about ratings it has not seen.
+"""How good a model is: metrics are pure functions, protocols ask a model about ratings it has not
+seen.
 
-`metrics` has one function per metric, `protocols` has `evaluate`, `results` the tables that it returns, `priced` the
-same as a release, and `tuning` has `tune`. The names below are public, and imported on first use.
+`metrics` has one function per metric, `protocols` has `evaluate`, `results` the tables that it
+returns, `priced` the same as a release, and `tuning` has `tune`. The names below are public, and
+imported on first use.
 """
 
 from __future__ import annotations
@@ -15,7 +17,15 @@ if TYPE_CHECKING:
     from discreet.evaluation.results import Evaluation, Slice
     from discreet.evaluation.tuning import Between, TuningResult, tune
 
-__all__ = ["Between", "Evaluation", "PrivateEvaluation", "Slice", "TuningResult", "evaluate", "tune"]
+__all__ = [
+    "Between",
+    "Evaluation",
+    "PrivateEvaluation",
+    "Slice",
+    "TuningResult",
+    "evaluate",
+    "tune",
+]
 
 _HOME = {
     "Between": "tuning",

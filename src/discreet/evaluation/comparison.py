@@ -1,10 +1,12 @@
 """Models beside each other: the same splits, the same metrics, the same idea of what is relevant.
 
-    score of a model = mean over the runs,   one run = one split, with the seed of the split as the model's seed.
+    score of a model = mean over the runs, one run = one split, with the seed of the split as the
+    model's seed.
 
-Two kinds of uncertainty are kept apart. *Standard error*: what other people in the test part could have changed, from
-the evaluation of each run and averaged over the runs; it is not divided by their number, because the runs look at the
-same people. *Spread*: the standard deviation between the runs, what another seed could have changed.
+Two kinds of uncertainty are kept apart. *Standard error*: what other people in the test part could
+have changed, from the evaluation of each run and averaged over the runs; it is not divided by their
+number, because the runs look at the same people. *Spread*: the standard deviation between the runs,
+what another seed could have changed.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Score:
 
 @dataclass(frozen=True)
 class Row:
-    """One model: its scores, the same by popularity quintile (head first), and the mean seconds of training."""
+    """One model: its scores, the same by popularity quintile (head first), and the mean seconds
+    of training.
+    """
 
     name: str
     parameters: Mapping[str, Any]
@@ -86,7 +90,9 @@ class Comparison:
                     "parameters": dict(row.parameters),
                     "seconds": row.seconds,
                     "scores": {name: vars(score) for name, score in row.scores.items()},
-                    "quintiles": [{name: vars(s) for name, s in group.items()} for group in row.quintiles],
+                    "quintiles": [
+                        {name: vars(s) for name, s in group.items()} for group in row.quintiles
+                    ],
                 }
                 for row in self.rows
             ],
@@ -119,10 +125,14 @@ def compare(
     progress : callable(done, total, text), optional
     """
     blanks = {name: make(0) for name, make in models.items()}
-    wanted = {name: [m for m in metrics if _applies(m, blank.feedback)] for name, blank in blanks.items()}
+    wanted = {
+        name: [m for m in metrics if _applies(m, blank.feedback)] for name, blank in blanks.items()
+    }
     wanted = {name: some for name, some in wanted.items() if some}
     if not wanted:
-        raise ConfigError(f"none of the metrics {', '.join(metrics)} can be measured with these models")
+        raise ConfigError(
+            f"none of the metrics {', '.join(metrics)} can be measured with these models"
+        )
     found: dict[str, list[tuple[Evaluation, float]]] = {name: [] for name in wanted}
     names = []
     seeds = []
@@ -131,7 +141,9 @@ def compare(
         names.append(split.name)
         seeds.append(split.seed)
         for at, (name, some) in enumerate(wanted.items()):
-            tell = _tell(progress, run * len(wanted) + at, total, f"{name}, run {run + 1} of {n_splits}")
+            tell = _tell(
+                progress, run * len(wanted) + at, total, f"{name}, run {run + 1} of {n_splits}"
+            )
             model = models[name](split.seed)
             start = time.perf_counter()
             model.fit(split.train, progress=tell)
@@ -145,16 +157,21 @@ def compare(
 
 def _row(name: str, model: Any, runs: Sequence[tuple[Evaluation, float]]) -> Row:
     results = [result for result, _ in runs]
-    parameters = {k: v for k, v in model.get_params().items() if k != "random_state"}  # that is the run's seed
+    # that is the run's seed
+    parameters = {k: v for k, v in model.get_params().items() if k != "random_state"}
     scores = {
-        m: Score.from_values([r.values[m] for r in results], [r.stderr[m] for r in results]) for m in results[0].values
+        m: Score.from_values([r.values[m] for r in results], [r.stderr[m] for r in results])
+        for m in results[0].values
     }
     groups = N_QUINTILES if results[0].slices else 0
     quintiles = []
     for g in range(groups):
         parts = [r.slices[g] for r in results]
         quintiles.append(
-            {m: Score.from_values([p.values[m] for p in parts], [p.stderr[m] for p in parts]) for m in scores}
+            {
+                m: Score.from_values([p.values[m] for p in parts], [p.stderr[m] for p in parts])
+                for m in scores
+            }
         )
     seconds = statistics.fmean(seconds for _, seconds in runs)
     return Row(name, parameters, model.feedback, scores, tuple(quintiles), seconds)
@@ -165,7 +182,9 @@ def _applies(metric: str, feedback: str) -> bool:
 
 
 def _lowest(split: Split, part: str) -> float:
-    """A threshold under which nothing lies: evaluation would take the top quarter for models of explicit feedback."""
+    """A threshold under which nothing lies: evaluation would take the top quarter for models of
+    explicit feedback.
+    """
     values = split.part(part).target.values
     return float(values.min()) if len(values) else 0.0
 

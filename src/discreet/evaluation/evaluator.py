@@ -1,22 +1,27 @@
 """How it is measured: `evaluate` scores a fitted model on the held-out part of a split.
 
-1. Rating metrics: predict every held-out rating from the same user's known ones; errors are pooled over all rows.
-2. Ranking metrics: rank the whole catalog without the user's known items; relevant are the held-out items (with
-   explicit feedback: those rated at least ``relevant``); one value per user, averaged over users with a relevant item.
-3. Slices: the items are split into five groups by popularity in training. Rating metrics take the rows whose item is in
-   the group; ranking metrics keep the lists and call only the group's items relevant.
+1. Rating metrics: predict every held-out rating from the same user's known ones; errors are pooled
+   over all rows.
+2. Ranking metrics: rank the whole catalog without the user's known items; relevant are the held-out
+   items (with explicit feedback: those rated at least ``relevant``); one value per user, averaged
+   over users with a relevant item.
+3. Slices: the items are split into five groups by popularity in training. Rating metrics take the
+   rows whose item is in the group; ranking metrics keep the lists and call only the group's items
+   relevant.
 
-Why the groups have a fifth of the *ratings* each, not of the items: with a long tail the least popular fifth of the
-items has next to none of the ratings (ML-1M: 0.6 %), so its scores would rest on few rows, and the top fifth would
-hide two thirds of all there is. With equal shares every group has about as many held-out ratings, hence comparable
-standard errors, and stands for the same share of what people do. ``slices="items"`` gives the other reading.
+Why the groups have a fifth of the *ratings* each, not of the items: with a long tail the least
+popular fifth of the items has next to none of the ratings (ML-1M: 0.6 %), so its scores would rest
+on few rows, and the top fifth would hide two thirds of all there is. With equal shares every group
+has about as many held-out ratings, hence comparable standard errors, and stands for the same share
+of what people do. ``slices="items"`` gives the other reading.
 
 Memory: users are ranked in blocks, so it never grows with users × items.
 
-Privacy: without `epsilon` nothing here is noised. A score on people's held-out ratings is then a look at data that no
-model's ε pays for; standard errors and slices are more looks, and per-user values are statements about persons.
-Choosing a model or its parameters by such scores leaks some of the held-out data into the choice. Publish them where
-the data may be looked at (a public benchmark, with consent), or give an `epsilon`: then they are released with noise.
+Privacy: without `epsilon` nothing here is noised. A score on people's held-out ratings is then a
+look at data that no model's ε pays for; standard errors and slices are more looks, and per-user
+values are statements about persons. Choosing a model or its parameters by such scores leaks some of
+the held-out data into the choice. Publish them where the data may be looked at (a public benchmark,
+with consent), or give an `epsilon`: then they are released with noise.
 """
 
 from __future__ import annotations
@@ -55,10 +60,15 @@ if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
 
-DEFAULTS = {"explicit": ("rmse", "mae"), "implicit": ("recall@20", "recall@50", "ndcg@100", "coverage@20")}
+DEFAULTS = {
+    "explicit": ("rmse", "mae"),
+    "implicit": ("recall@20", "recall@50", "ndcg@100", "coverage@20"),
+}
 RELEVANT_SHARE = 0.75
 BLOCK = 2048
-"""Users ranked in one call: enough to keep all cores busy, few enough for a model that holds all their scores."""
+"""Users ranked in one call: enough to keep all cores busy, few enough for a model that holds
+all their scores.
+"""
 
 Part = Literal["test", "valid"]
 
@@ -129,21 +139,24 @@ def evaluate(
         Fitted on ``split.train``.
     split : Split
     metrics : names, optional
-        Of ``rmse``, ``mae``, ``recall@k``, ``recall_all@k``, ``ndcg@k``, ``precision@k``, ``map@k``, ``mrr``,
-        ``mrr@k``, ``coverage@k``. By default ``rmse, mae`` for explicit and
+        Of ``rmse``, ``mae``, ``recall@k``, ``recall_all@k``, ``ndcg@k``, ``precision@k``,
+        ``map@k``, ``mrr``, ``mrr@k``, ``coverage@k``. By default ``rmse, mae`` for explicit and
         ``recall@20, recall@50, ndcg@100, coverage@20`` for implicit feedback.
     part : {"test", "valid"}
     relevant : float, optional
-        For ranking metrics a held-out item counts as relevant if rated at least this. By default every one does with
-        implicit feedback, and with explicit feedback those in the top quarter of the scale, low + ¾ (high − low) of
-        the training ratings: 4 stars on 1–5, and the same idea on any scale. A model that ranks from ratings says
-        itself from which on an item is liked. The number used is in ``conditions``.
-        With epsilon it must be given, unless the model's range of ratings (or what it counts as
-        liked) is public and was not read from the data.
+        For ranking metrics a held-out item counts as relevant if rated at least this. By default
+        every one does with implicit feedback, and with explicit feedback those in the top quarter
+        of the scale, low + ¾ (high − low) of the training ratings: 4 stars on 1–5, and the same
+        idea on any scale. A model that ranks from ratings says itself from which on an item is
+        liked. The number used is in ``conditions``. With epsilon it must be given, unless the
+        model's range of ratings (or what it counts as liked) is public and was not read from the
+        data.
     slices : {"ratings", "items", None}
-        What each popularity quintile has a fifth of; None leaves slices out. Priced scores have none.
+        What each popularity quintile has a fifth of; None leaves slices out. Priced scores have
+        none.
     epsilon, delta, neighboring
-        Release the scores with noise at this price, with a ledger of their own, instead of looking at the data.
+        Release the scores with noise at this price, with a ledger of their own, instead of looking
+        at the data.
     budget : Account, optional
         With epsilon: the account of these people in a `discreet.BudgetStore`, which pays.
     most_ratings : int
@@ -151,24 +164,25 @@ def evaluate(
     confidence : float
         With epsilon: of the intervals.
     progress : function, bool or None
-        As for `fit` of a model. With epsilon it is never called: how many users are ranked is an exact number.
+        As for `fit` of a model. With epsilon it is never called: how many users are ranked is an
+        exact number.
 
     Returns
     -------
     Evaluation, or with epsilon a PrivateEvaluation
-        Standard errors are over users: for ranking metrics of the mean over users; for ``mae`` and ``rmse`` clustered
-        by user (see `metrics.mean_over_rows`), with the delta method for the root.
+        Standard errors are over users: for ranking metrics of the mean over users; for ``mae`` and
+        ``rmse`` clustered by user (see `metrics.mean_over_rows`), with the delta method for the
+        root.
 
     Notes
-    -----
-    Privacy: without `epsilon`, these are exact statistics of held-out people, not covered by the model's ε; see the top
-    of this module. With it, releases sums over people (`discreet.evaluation.private_scores` has them, and their
-    sensitivity).
+    ----- Privacy: without `epsilon`, these are exact statistics of held-out people, not covered by
+    the model's ε; see the top of this module. With it, releases sums over people
+    (`discreet.evaluation.private_scores` has them, and their sensitivity).
     """
     if not (hasattr(split, "train") and hasattr(split, "test")):
         raise DataError(
-            f"evaluate needs a split, and {type(split).__name__} were given: hold ratings out, such as "
-            "with discreet.data.splits.random_ratings(ratings), and fit on split.train"
+            f"evaluate needs a split, and {type(split).__name__} were given: hold ratings out, such"
+            " as with discreet.data.splits.random_ratings(ratings), and fit on split.train"
         )
     if epsilon is not None:
         price = ScorePrice(Budget(epsilon, delta, neighboring), budget, most_ratings, confidence)
@@ -178,10 +192,16 @@ def evaluate(
     wanted = _parse_all(metrics, model.feedback)
     holdout = _part(split, part)
     if getattr(model, "item_ids_", None) is None:
-        raise NotFittedError(f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it")
+        raise NotFittedError(
+            f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it"
+        )
     target = holdout.target
     counts = np.bincount(split.train.indices, minlength=target.n_items)
-    groups = _Groups(popularity_quintiles(counts, slices), N_QUINTILES) if slices else _Groups.empty(target.n_items)
+    groups = (
+        _Groups(popularity_quintiles(counts, slices), N_QUINTILES)
+        if slices
+        else _Groups.empty(target.n_items)
+    )
     if relevant is None:
         relevant = getattr(model, "like_threshold_", None)
     threshold = _threshold(relevant, model.feedback, split.train, target)
@@ -200,7 +220,9 @@ def evaluate(
     return Evaluation(
         values={m.name: found[m.name].scores[0][0] for m in wanted},
         stderr={m.name: found[m.name].scores[0][1] for m in wanted},
-        slices=tuple(_slice(g, groups, counts, target, n_users, n_ranked, found) for g in range(groups.n)),
+        slices=tuple(
+            _slice(g, groups, counts, target, n_users, n_ranked, found) for g in range(groups.n)
+        ),
         n_users=n_users[0],
         n_ranked=n_ranked[0] if n_ranked else None,
         n_targets=int(target.n_ratings),
@@ -229,7 +251,9 @@ def _evaluate_privately(
 ) -> PrivateEvaluation:
     """The same scores as a release; everything decided here is public."""
     if getattr(model, "item_ids_", None) is None:
-        raise NotFittedError(f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it")
+        raise NotFittedError(
+            f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it"
+        )
     usual = [name for name in DEFAULTS[model.feedback] if parse(name).kind != "coverage"]
     wanted = _parse_all(usual if metrics is None else metrics, model.feedback)
     scale: tuple[float, float] | None = getattr(model, "rating_range_", None)
@@ -331,15 +355,16 @@ def measure_users(
     found = _rate(model, keep_known_items(model, holdout), rating, groups) if rating else {}
     if ranking:
         keep = _find_relevant(holdout.target, relevant)
-        found |= _rank(model, holdout, keep, ranking, groups, no_progress)[0]  # progress would be exact
+        # progress would be exact
+        found |= _rank(model, holdout, keep, ranking, groups, no_progress)[0]
     return {name: one.per_user for name, one in found.items() if one.per_user is not None}
 
 
 def align_items(model: Model, holdout: Holdout) -> Holdout:
     """Name items as the model does, and put those that it does not know after its own.
 
-    Privacy: every id is looked up by itself. Were the model's ids looked up among those of the data,
-    one user who writes 7 for 7.0 would decide which ratings of all others count.
+    Privacy: every id is looked up by itself. Were the model's ids looked up among those of the
+    data, one user who writes 7 for 7.0 would decide which ratings of all others count.
     """
     ids = np.asarray(model.item_ids_)
     found = holdout.target.item_ids
@@ -359,12 +384,15 @@ def keep_known_items(model: Model, holdout: Holdout) -> Holdout:
     return Holdout(*(part.keep(np.isin(part.indices, relabel)) for part in parts))
 
 
-# --- The two protocols ------------------------------------------------------------------------------------------------
+# --- The two protocols
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """Popularity group of each item, and how many groups there are; without slices all items are in group 0 of none."""
+    """Popularity group of each item, and how many groups there are; without slices all items
+    are in group 0 of none.
+    """
 
     of_item: Array
     n: int
@@ -376,13 +404,17 @@ class _Groups:
 
 @dataclass(frozen=True)
 class _UserScores:
-    """(value, standard error) of the whole and then of each group; values by user, or None where there are none."""
+    """(value, standard error) of the whole and then of each group; values by user, or None
+    where there are none.
+    """
 
     scores: list[tuple[float, float]]
     per_user: Array | None
 
 
-def _rate(model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups) -> dict[str, _UserScores]:
+def _rate(
+    model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups
+) -> dict[str, _UserScores]:
     """Rating metrics: sums by (group, user), from which everything follows."""
     target = holdout.target
     known = clip_histories(holdout.known, getattr(model, "history_range", None))
@@ -390,7 +422,9 @@ def _rate(model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups
     if target.n_ratings:
         predicted = np.asarray(model.predict(known, target), np.float64)
     if predicted.shape != target.values.shape:
-        raise DataError(f"predict gave {predicted.shape} scores for {target.n_ratings:,} held-out ratings")
+        raise DataError(
+            f"predict gave {predicted.shape} scores for {target.n_ratings:,} held-out ratings"
+        )
     error = np.abs(predicted - target.values)
     cell = groups.of_item[target.indices].astype(np.int64) * target.n_users + _row_users(target)
     shape = (max(groups.n, 1), target.n_users)
@@ -400,20 +434,32 @@ def _rate(model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups
         squared = metric.base == "rmse"
         weights = error**2 if squared else error
         sums = np.bincount(cell, weights=weights, minlength=shape[0] * shape[1]).reshape(shape)
-        pairs = [(sums.sum(axis=0), counts.sum(axis=0)), *((sums[g], counts[g]) for g in range(groups.n))]
+        pairs = [
+            (sums.sum(axis=0), counts.sum(axis=0)),
+            *((sums[g], counts[g]) for g in range(groups.n)),
+        ]
         scores = [mean_over_rows(s, c) for s, c in pairs]
-        with np.errstate(invalid="ignore"):  # 0 / 0 for users without rows is the NaN they should get
+        # 0 / 0 for users without rows is the NaN they should get
+        with np.errstate(invalid="ignore"):
             per_user = pairs[0][0] / pairs[0][1]
         found[metric.name] = _UserScores(
-            [root(*score) for score in scores] if squared else scores, np.sqrt(per_user) if squared else per_user
+            [root(*score) for score in scores] if squared else scores,
+            np.sqrt(per_user) if squared else per_user,
         )
     return found
 
 
 def _rank(
-    model: Model, holdout: Holdout, keep: Array, metrics: list[Metric], groups: _Groups, progress: Progress
+    model: Model,
+    holdout: Holdout,
+    keep: Array,
+    metrics: list[Metric],
+    groups: _Groups,
+    progress: Progress,
 ) -> tuple[dict[str, _UserScores], list[int]]:
-    """Ranking metrics and coverage, block by block; also the number of users counted, as a whole and in each group."""
+    """Ranking metrics and coverage, block by block; also the number of users counted, as a
+    whole and in each group.
+    """
     target = holdout.target
     indices = target.indices[keep]
     n_relevant = np.diff(np.concatenate([[0], np.cumsum(keep)])[target.indptr])
@@ -421,14 +467,19 @@ def _rank(
     indptr = np.concatenate([[0], np.cumsum(n_relevant[users])])
     relabel = _relabel(model, target)
     depth = min(max(m.k for m in metrics), len(model.item_ids_))
-    values = {m.name: np.full((1 + groups.n, target.n_users), np.nan) for m in metrics if m.kind == "ranking"}
+    values = {
+        m.name: np.full((1 + groups.n, target.n_users), np.nan)
+        for m in metrics
+        if m.kind == "ranking"
+    }
     covered = {m.name: np.zeros(target.n_items, np.bool_) for m in metrics if m.kind == "coverage"}
     n_ranked = np.zeros(1 + groups.n, np.int64)
 
     for start in range(0, len(users), BLOCK):
         stop = min(start + BLOCK, len(users))
         known = holdout.known.select_users(users[start:stop], by="index")
-        if relabel is not None:  # a model of some of the items knows nothing of the others in a history
+        # a model of some of the items knows nothing of the others in a history
+        if relabel is not None:
             known = known.keep(np.isin(known.indices, relabel))
         lists = np.asarray(model.recommend_indices(known, n=depth)[0])
         if relabel is not None:
@@ -449,10 +500,14 @@ def _rank(
                 covered[metric.name] |= find_covered(lists, target.n_items, metric.k)
         progress(stop, len(users), "ranking")
 
-    found = {name: _UserScores([mean_over_users(row) for row in v], v[0]) for name, v in values.items()}
+    found = {
+        name: _UserScores([mean_over_users(row) for row in v], v[0]) for name, v in values.items()
+    }
     for name, items in covered.items():
         parts = [items, *(items[groups.of_item == g] for g in range(groups.n))]
-        found[name] = _UserScores([(float(p.mean()) if p.size else math.nan, math.nan) for p in parts], None)
+        found[name] = _UserScores(
+            [(float(p.mean()) if p.size else math.nan, math.nan) for p in parts], None
+        )
     return found, n_ranked.tolist()
 
 
@@ -478,17 +533,24 @@ def _slice(
     )
 
 
-# --- Helpers ----------------------------------------------------------------------------------------------------------
+# --- Helpers
+# --------------------------------------------------------------------------------------------------
 
 
 def _parse_all(metrics: str | Iterable[str] | None, feedback: str) -> list[Metric]:
     if metrics is None:
         if feedback not in DEFAULTS:
-            raise ConfigError(f"feedback of the model is {feedback!r}, not 'explicit' or 'implicit': name the metrics")
+            raise ConfigError(
+                f"feedback of the model is {feedback!r}, not 'explicit' or 'implicit': name the"
+                " metrics"
+            )
         metrics = DEFAULTS[feedback]
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     if not names:
-        raise ConfigError("metrics is empty: name at least one, such as 'ndcg@100', or leave it out for the usual ones")
+        raise ConfigError(
+            "metrics is empty: name at least one, such as 'ndcg@100', or leave it out for the usual"
+            " ones"
+        )
     return [parse(name) for name in dict.fromkeys(names)]
 
 
@@ -497,13 +559,20 @@ def _part(split: Split, part: str) -> Holdout:
         raise ConfigError(f"part is 'test' or 'valid', not {part!r}")
     holdout = split.test if part == "test" else split.valid
     if holdout is None:
-        raise ConfigError(f"the split {split.name!r} has no validation part: use part='test' or split with one")
+        raise ConfigError(
+            f"the split {split.name!r} has no validation part: use part='test' or split with one"
+        )
     if holdout.target.n_ratings == 0:
-        raise DataError(f"the {part} part of the split {split.name!r} has no ratings: hold out a larger fraction")
+        raise DataError(
+            f"the {part} part of the split {split.name!r} has no ratings: hold out a larger"
+            " fraction"
+        )
     return holdout
 
 
-def _threshold(relevant: float | None, feedback: str, train: Ratings, target: Ratings) -> float | None:
+def _threshold(
+    relevant: float | None, feedback: str, train: Ratings, target: Ratings
+) -> float | None:
     if relevant is not None:
         return _check_relevant(relevant)
     if feedback == "implicit" or train.n_ratings == 0:
@@ -513,7 +582,9 @@ def _threshold(relevant: float | None, feedback: str, train: Ratings, target: Ra
 
 def _check_relevant(relevant: Any) -> float:
     if isinstance(relevant, bool) or not isinstance(relevant, Real) or not math.isfinite(relevant):
-        raise ConfigError(f"relevant is the lowest rating that counts as relevant, a number, not {relevant!r}")
+        raise ConfigError(
+            f"relevant is the lowest rating that counts as relevant, a number, not {relevant!r}"
+        )
     return float(relevant)
 
 
@@ -525,14 +596,18 @@ def _find_relevant(target: Ratings, threshold: float | None) -> Array:
 
 
 def lowest_relevant(scale: tuple[float, float], *ratings: Ratings) -> float:
-    """The lowest of these ratings that counts as relevant on that scale: 4 of half stars, where the bound is 3.875."""
+    """The lowest of these ratings that counts as relevant on that scale: 4 of half stars, where
+    the bound is 3.875.
+    """
     least = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
     enough = [some.values[some.values >= np.float32(least)] for some in ratings]
     return min((float(values.min()) for values in enough if len(values)), default=least)
 
 
 def _relabel(model: Model, target: Ratings) -> Array | None:
-    """Model's item index to the split's (−1 for an item the split does not have), or None where they are the same."""
+    """Model's item index to the split's (−1 for an item the split does not have), or None where
+    they are the same.
+    """
     ids = np.asarray(model.item_ids_)
     if len(ids) == target.n_items and np.array_equal(ids, target.item_ids):
         return None
@@ -552,17 +627,35 @@ def _users_by_group(target: Ratings, groups: _Groups) -> list[int]:
 
 
 def _notes(
-    model: Model, rating: list[Metric], total: int, n_users: int, n_ranked: list[int] | None, threshold: float | None
+    model: Model,
+    rating: list[Metric],
+    total: int,
+    n_users: int,
+    n_ranked: list[int] | None,
+    threshold: float | None,
 ) -> tuple[str, ...]:
     notes = []
     if n_users < total:
-        notes.append(f"{total - n_users:,} of {total:,} users have no held-out rating and are left out")
+        notes.append(
+            f"{total - n_users:,} of {total:,} users have no held-out rating and are left out"
+        )
     if n_ranked is not None:
-        what = "all held-out items" if threshold is None else f"held-out items rated {threshold:g} or more"
+        what = (
+            "all held-out items"
+            if threshold is None
+            else f"held-out items rated {threshold:g} or more"
+        )
         out = total - n_ranked[0]
-        left = f"; {out:,} of {total:,} users have none and are left out of the ranking metrics" if out else ""
+        left = (
+            f"; {out:,} of {total:,} users have none and are left out of the ranking metrics"
+            if out
+            else ""
+        )
         notes.append(f"relevant: {what}{left}")
     if rating and model.feedback == "implicit":
         names = " and ".join(m.name for m in rating)
-        notes.append(f"{names}: this model was trained on implicit feedback, its scores are not predicted ratings")
+        notes.append(
+            f"{names}: this model was trained on implicit feedback, its scores are not predicted"
+            " ratings"
+        )
     return tuple(notes)

@@ -1,7 +1,7 @@
 """What is measured: pure functions on arrays that know neither models nor data sets.
 
-A ranking is judged through its *hits*: h_j says whether the item in place j (from 0) of a user's list is one of the R
-items that are relevant to that user. With m = min(k, R):
+A ranking is judged through its *hits*: h_j says whether the item in place j (from 0) of a user's
+list is one of the R items that are relevant to that user. With m = min(k, R):
 
 1. recall@k      = Σ_{j<k} h_j / m                      recall_all@k = Σ_{j<k} h_j / R
 2. precision@k   = Σ_{j<k} h_j / k
@@ -11,10 +11,10 @@ items that are relevant to that user. With m = min(k, R):
 6. coverage@k    = share of the catalog that is in at least one user's first k
 7. rmse, mae     = root mean square, mean absolute value of (predicted − actual) over all rows
 
-Each of 1–5 gives one number per user, NaN for a user to whom nothing is relevant; the score is the mean over the
-others. A list shorter than k, or padded with −1, has no hits in the missing places, and the denominators stay as they
-are: a model does not gain by recommending less. A list names no item twice. Ties are the model's business: the order
-given is the order judged.
+Each of 1–5 gives one number per user, NaN for a user to whom nothing is relevant; the score is the
+mean over the others. A list shorter than k, or padded with −1, has no hits in the missing places,
+and the denominators stay as they are: a model does not gain by recommending less. A list names no
+item twice. Ties are the model's business: the order given is the order judged.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ Floats = npt.NDArray[np.float64]
 
 N_QUINTILES = 5
 MRR_DEPTH = 100
-"""Places that ``mrr`` without a cut-off looks at; a first hit further down would add less than 1/100."""
+"""Places that ``mrr`` without a cut-off looks at; a first hit further down would add less than
+1/100.
+"""
 
 
-# --- Ratings ----------------------------------------------------------------------------------------------------------
+# --- Ratings
+# --------------------------------------------------------------------------------------------------
 
 
 def rmse(predicted: Array, actual: Array) -> float:
@@ -55,11 +58,14 @@ def mae(predicted: Array, actual: Array) -> float:
 
 def _errors(predicted: Array, actual: Array) -> Floats:
     predicted, actual = np.asarray(predicted, np.float64), np.asarray(actual, np.float64)
-    assert predicted.shape == actual.shape, f"{predicted.shape} predictions for {actual.shape} ratings"
+    assert predicted.shape == actual.shape, (
+        f"{predicted.shape} predictions for {actual.shape} ratings"
+    )
     return predicted - actual
 
 
-# --- Rankings ---------------------------------------------------------------------------------------------------------
+# --- Rankings
+# --------------------------------------------------------------------------------------------------
 
 
 def find_hits(ranked: Array, indptr: Array, indices: Array) -> npt.NDArray[np.bool_]:
@@ -78,8 +84,12 @@ def find_hits(ranked: Array, indptr: Array, indices: Array) -> npt.NDArray[np.bo
     """
     ranked = np.asarray(ranked)
     indptr, indices = np.asarray(indptr, np.int64), np.asarray(indices, np.int64)
-    assert ranked.ndim == 2, f"lists must be a matrix, one row per user, not {ranked.ndim}-dimensional"
-    assert len(indptr) == len(ranked) + 1, f"relevant items of {len(indptr) - 1} users for {len(ranked)} lists"
+    assert ranked.ndim == 2, (
+        f"lists must be a matrix, one row per user, not {ranked.ndim}-dimensional"
+    )
+    assert len(indptr) == len(ranked) + 1, (
+        f"relevant items of {len(indptr) - 1} users for {len(ranked)} lists"
+    )
     if not indices.size:
         return np.zeros(ranked.shape, np.bool_)
     # One sorted array of (user, item) keys turns the whole block into a single binary search.
@@ -92,7 +102,8 @@ def find_hits(ranked: Array, indptr: Array, indices: Array) -> npt.NDArray[np.bo
 
 
 def recall(hits: Array, n_relevant: Array, k: int) -> Floats:
-    """Share of what could be found in k places that was found: hits in the first k over min(k, n_relevant).
+    """Share of what could be found in k places that was found: hits in the first k over min(k,
+    n_relevant).
 
     Parameters
     ----------
@@ -111,7 +122,9 @@ def recall(hits: Array, n_relevant: Array, k: int) -> Floats:
 
 
 def recall_all(hits: Array, n_relevant: Array, k: int) -> Floats:
-    """Share of all relevant items that is in the first k; cannot reach 1 for a user with more than k of them."""
+    """Share of all relevant items that is in the first k; cannot reach 1 for a user with more
+    than k of them.
+    """
     return _ratio(hits[:, :k].sum(axis=1), n_relevant)
 
 
@@ -121,7 +134,9 @@ def precision(hits: Array, n_relevant: Array, k: int) -> Floats:
 
 
 def ndcg(hits: Array, n_relevant: Array, k: int) -> Floats:
-    """Discounted cumulative gain of the first k, binary gains, over that of the best possible list."""
+    """Discounted cumulative gain of the first k, binary gains, over that of the best possible
+    list.
+    """
     discount = 1 / np.log2(np.arange(k) + 2.0)
     best = np.concatenate([[0.0], np.cumsum(discount)])
     top = hits[:, :k]
@@ -130,14 +145,18 @@ def ndcg(hits: Array, n_relevant: Array, k: int) -> Floats:
 
 
 def average_precision(hits: Array, n_relevant: Array, k: int) -> Floats:
-    """Precision at the place of each hit in the first k, summed, over min(k, n_relevant); its mean is ``map@k``."""
+    """Precision at the place of each hit in the first k, summed, over min(k, n_relevant); its
+    mean is ``map@k``.
+    """
     top = hits[:, :k]
     precisions = np.cumsum(top, axis=1) / np.arange(1, top.shape[1] + 1)
     return _ratio((top * precisions).sum(axis=1), np.minimum(n_relevant, k))
 
 
 def reciprocal_rank(hits: Array, n_relevant: Array, k: int = MRR_DEPTH) -> Floats:
-    """One over the place (from 1) of the first hit in the first k, 0 without one; its mean is ``mrr``."""
+    """One over the place (from 1) of the first hit in the first k, 0 without one; its mean is
+    ``mrr``.
+    """
     top = hits[:, :k]
     found: Array = np.any(top, axis=1)
     return _ratio(found, np.where(np.asarray(n_relevant) > 0, top.argmax(axis=1) + 1, 0))
@@ -158,15 +177,20 @@ def find_covered(ranked: Array, n_items: int, k: int) -> npt.NDArray[np.bool_]:
 
 
 def coverage(ranked: Array, n_items: int, k: int) -> float:
-    """Share of the catalog that is in the first k of at least one list. Grows with the number of lists."""
+    """Share of the catalog that is in the first k of at least one list. Grows with the number
+    of lists.
+    """
     return float(find_covered(ranked, n_items, k).mean()) if n_items else float("nan")
 
 
-# --- Summaries --------------------------------------------------------------------------------------------------------
+# --- Summaries
+# --------------------------------------------------------------------------------------------------
 
 
 def mean_over_users(values: Array) -> tuple[float, float]:
-    """Mean of the values that are not NaN, and its standard error (sample deviation over √n; NaN below two users)."""
+    """Mean of the values that are not NaN, and its standard error (sample deviation over √n;
+    NaN below two users).
+    """
     known = values[~np.isnan(values)]
     n = len(known)
     mean = float(known.mean()) if n else float("nan")
@@ -176,9 +200,10 @@ def mean_over_users(values: Array) -> tuple[float, float]:
 def mean_over_rows(sums: Array, counts: Array) -> tuple[float, float]:
     """Mean over all rows, and its standard error clustered by user.
 
-    Rows of one person are not independent (a harsh critic is off on all of them), and an error bar that treats them as
-    such is too short. So users are the sampling unit: with s_u the sum and c_u the count of user u's rows, the mean is
-    the ratio θ = Σ s_u / Σ c_u, and linearizing the ratio gives  var θ ≈ n/(n−1) · Σ (s_u − θ c_u)² / (Σ c_u)².
+    Rows of one person are not independent (a harsh critic is off on all of them), and an error bar
+    that treats them as such is too short. So users are the sampling unit: with s_u the sum and c_u
+    the count of user u's rows, the mean is the ratio θ = Σ s_u / Σ c_u, and linearizing the ratio
+    gives var θ ≈ n/(n−1) · Σ (s_u − θ c_u)² / (Σ c_u)².
 
     Parameters
     ----------
@@ -198,12 +223,16 @@ def mean_over_rows(sums: Array, counts: Array) -> tuple[float, float]:
 
 
 def root(mean: float, stderr: float) -> tuple[float, float]:
-    """Square root of an estimate and, by the delta method (d√x = dx / 2√x), the standard error of the root."""
+    """Square root of an estimate and, by the delta method (d√x = dx / 2√x), the standard error
+    of the root.
+    """
     value = float(np.sqrt(mean))
     return value, stderr / (2 * value) if value > 0 else stderr
 
 
-def popularity_quintiles(counts: Array, by: Literal["ratings", "items"] = "ratings") -> npt.NDArray[np.int8]:
+def popularity_quintiles(
+    counts: Array, by: Literal["ratings", "items"] = "ratings"
+) -> npt.NDArray[np.int8]:
     """Sort items into five groups by how often they were rated in training: 0 the head, 4 the tail.
 
     Parameters
@@ -211,14 +240,15 @@ def popularity_quintiles(counts: Array, by: Literal["ratings", "items"] = "ratin
     counts : (n_items,)
         Training ratings of each item.
     by : {"ratings", "items"}
-        What each group has a fifth of. With ``"ratings"`` an item belongs where the middle of its ratings falls
-        when all ratings are laid out by item, most popular first; an item with more than a fifth of them can leave a
-        group empty.
+        What each group has a fifth of. With ``"ratings"`` an item belongs where the middle of its
+        ratings falls when all ratings are laid out by item, most popular first; an item with more
+        than a fifth of them can leave a group empty.
 
     Returns
     -------
     (n_items,) int8
-        Equally popular items are kept in index order. An item never rated in training is in the tail.
+        Equally popular items are kept in index order. An item never rated in training is in the
+        tail.
     """
     if by not in ("ratings", "items"):
         raise ConfigError(f"slices are by 'ratings' or by 'items', not {by!r}")
@@ -233,7 +263,8 @@ def popularity_quintiles(counts: Array, by: Literal["ratings", "items"] = "ratin
     return group
 
 
-# --- Names ------------------------------------------------------------------------------------------------------------
+# --- Names
+# --------------------------------------------------------------------------------------------------
 
 RATING: dict[str, Callable[[Array, Array], float]] = {"rmse": rmse, "mae": mae}
 RANKING: dict[str, Callable[[Array, Array, int], Floats]] = {
@@ -249,7 +280,9 @@ SPELLINGS = [*RATING, *(f"{name}@k" for name in RANKING), "mrr", "coverage@k"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric as asked for: ``parse("ndcg@100")`` is ``Metric("ndcg@100", "ndcg", 100)``; k is 0 for rmse and mae."""
+    """A metric as asked for: ``parse("ndcg@100")`` is ``Metric("ndcg@100", "ndcg", 100)``; k is
+    0 for rmse and mae.
+    """
 
     name: str
     base: str
@@ -293,7 +326,9 @@ def parse(name: str) -> Metric:
 
 
 def _suggest_name(base: str, cut: str, bases: list[str]) -> str:
-    close = difflib.get_close_matches(base.strip().lower().replace("-", "_"), bases, n=2, cutoff=0.5)
+    close = difflib.get_close_matches(
+        base.strip().lower().replace("-", "_"), bases, n=2, cutoff=0.5
+    )
     if close:
         names = [b if b in RATING else b + (cut.strip() or "@20") for b in close]
         return f"did you mean {' or '.join(map(repr, names))}?"

@@ -1,23 +1,27 @@
-r"""Scores of held-out people as a release: noise, a ledger entry, and intervals that count the noise.
+r"""Scores of held-out people as a release: noise, a ledger entry, and intervals that count the
+noise.
 
 Each person i adds to every metric a sum s_i and a weight c_i, and the score is θ = Σ s_i / Σ c_i:
 
-1. rankings (recall, ndcg, …):  s_i the person's own value, in [0, 1];  c_i = 1, or both 0 for who has nothing relevant;
-2. rmse, mae:  s_i = c_i · min(1, e_i / D^p), with e_i the person's mean squared (p = 2) or absolute (p = 1) error and
-   D = (high − low) / 2, which is as far off as the middle of the scale can be; larger errors are cut to it;
-   c_i = min(n_i, M) / M for a person with n_i held-out ratings, so that nobody counts as more than M;
-   then rmse = D √θ and mae = D θ.
+1. rankings (recall, ndcg, …): s_i the person's own value, in [0, 1]; c_i = 1, or both 0 for who has
+   nothing relevant;
+2. rmse, mae: s_i = c_i · min(1, e_i / D^p), with e_i the person's mean squared (p = 2) or absolute
+   (p = 1) error and D = (high − low) / 2, which is as far off as the middle of the scale can be;
+   larger errors are cut to it; c_i = min(n_i, M) / M for a person with n_i held-out ratings, so
+   that nobody counts as more than M; then rmse = D √θ and mae = D θ.
 
-All of them lie in [0, 1]. Released once, as one vector (`UserValues`), are Σ s and Σ c and, for the spread over people,
-Σ s², Σ s c and Σ c², the latter with a fourth of the weight, because they need fewer digits. With noise of deviation τ
-on each,
+All of them lie in [0, 1]. Released once, as one vector (`UserValues`), are Σ s and Σ c and, for the
+spread over people, Σ s², Σ s c and Σ c², the latter with a fourth of the weight, because they need
+fewer digits. With noise of deviation τ on each,
 
-3. V(θ) = τ² (1 + θ²) + max(0, Σs² − 2θ Σsc + θ² Σc²)     (the noise, and the people as a sample of a crowd)
-4. the interval is { θ : (Σs − θ Σc)² ≤ q² V(θ) } ∩ [0, 1], q the normal quantile (Fieller's, which stays honest where
-   Σc is small beside its noise).
+3. V(θ) = τ² (1 + θ²) + max(0, Σs² − 2θ Σsc + θ² Σc²) (the noise, and the people as a sample of a
+   crowd)
+4. the interval is { θ : (Σs − θ Σc)² ≤ q² V(θ) } ∩ [0, 1], q the normal quantile (Fieller's, which
+   stays honest where Σc is small beside its noise).
 
-Privacy: releases (Σ s, Σ c, …); sensitivity ‖m‖₂ of the box, because a person's numbers depend on the model and on that
-person's ratings alone. The model is taken as given: what it cost is in its own ledger, and the two add up.
+Privacy: releases (Σ s, Σ c, …); sensitivity ‖m‖₂ of the box, because a person's numbers depend on
+the model and on that person's ratings alone. The model is taken as given: what it cost is in its
+own ledger, and the two add up.
 """
 
 from __future__ import annotations
@@ -81,10 +85,19 @@ class ScorePrice:
     random_state: int | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.most_ratings, bool) or not isinstance(self.most_ratings, int) or self.most_ratings < 1:
-            raise ConfigError(f"most_ratings is {self.most_ratings!r}, but must be a whole number of at least 1")
+        if (
+            isinstance(self.most_ratings, bool)
+            or not isinstance(self.most_ratings, int)
+            or self.most_ratings < 1
+        ):
+            raise ConfigError(
+                f"most_ratings is {self.most_ratings!r}, but must be a whole number of at least 1"
+            )
         if not 0.5 <= self.confidence < 1:
-            raise ConfigError(f"confidence is {self.confidence!r}, but must be at least 0.5 and below 1, such as 0.95")
+            raise ConfigError(
+                f"confidence is {self.confidence!r}, but must be at least 0.5 and below 1, such as"
+                " 0.95"
+            )
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,10 +109,11 @@ class PrivateEvaluation:
     values : dict
         Metric name to score; NaN where the noise leaves nothing.
     intervals : dict
-        Metric name to (low, high): the score of the crowd that these people are a sample of, with the `confidence`
-        given; it counts the noise and the sampling of people.
+        Metric name to (low, high): the score of the crowd that these people are a sample of, with
+        the `confidence` given; it counts the noise and the sampling of people.
     people : dict
-        Metric name to about how many people it rests on (in rmse and mae a person counts in full from M ratings on).
+        Metric name to about how many people it rests on (in rmse and mae a person counts in full
+        from M ratings on).
     noise : float
         Standard deviation on every sum.
     confidence : float
@@ -120,10 +134,18 @@ class PrivateEvaluation:
 
     def __repr__(self) -> str:
         scores = ", ".join(f"{name}={value:.4f}" for name, value in self.values.items())
-        return f"<PrivateEvaluation of {self.conditions['model']}: {scores}; ε = {self.privacy.epsilon:.4g}>"
+        return (
+            f"<PrivateEvaluation of {self.conditions['model']}: {scores}; ε ="
+            f" {self.privacy.epsilon:.4g}>"
+        )
 
     def __str__(self) -> str:
-        lines = [self._head(), "", *(f"{name:12} {_format_score(self, name)}" for name in self.values), ""]
+        lines = [
+            self._head(),
+            "",
+            *(f"{name:12} {_format_score(self, name)}" for name in self.values),
+            "",
+        ]
         return "\n".join([*lines, *(f"- {note}" for note in self._notes())])
 
     def _repr_html_(self) -> str:
@@ -134,7 +156,10 @@ class PrivateEvaluation:
 
     def _head(self) -> str:
         c = self.conditions
-        return f"{c['model']} on {c['split']}, {c['part']}: released with noise, ε = {self.privacy.epsilon:.4g}"
+        return (
+            f"{c['model']} on {c['split']}, {c['part']}: released with noise, ε ="
+            f" {self.privacy.epsilon:.4g}"
+        )
 
     def _notes(self) -> list[str]:
         return [
@@ -145,7 +170,9 @@ class PrivateEvaluation:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return {
-            "values": {name: value if math.isfinite(value) else None for name, value in self.values.items()},
+            "values": {
+                name: value if math.isfinite(value) else None for name, value in self.values.items()
+            },
             "intervals": {name: list(ends) for name, ends in self.intervals.items()},
             "people": dict(self.people),
             "noise": self.noise,
@@ -178,8 +205,8 @@ def release_scores(
     ----------
     metrics : of ratings or of rankings
     measure : function of metric names
-        Gives one number for each person and metric, NaN for who is left out: the exact scores, of which nothing is
-        seen. Called after the account was charged.
+        Gives one number for each person and metric, NaN for who is left out: the exact scores, of
+        which nothing is seen. Called after the account was charged.
     holdout : Holdout
     half : float or None
         D, half the public width of the scale of ratings; only rating metrics need it.
@@ -195,19 +222,28 @@ def release_scores(
     session = Session(plan, price.noise, price.random_state)
     with charge_account(price.account, session, "scores", head):
         if "model" not in (cautions or {}):
-            session.record_assumption("model", "the model that is measured, which has a price of its own")
+            session.record_assumption(
+                "model", "the model that is measured, which has a price of its own"
+            )
         if conditions["apart"]:
-            session.record_assumption("held out", "what was held out, decided for each person apart from all others")
+            session.record_assumption(
+                "held out", "what was held out, decided for each person apart from all others"
+            )
         else:
-            session.record_assumption("held out", "what was held out, decided over all people together", inferred=True)
+            session.record_assumption(
+                "held out", "what was held out, decided over all people together", inferred=True
+            )
         for name, text in (cautions or {}).items():
             session.record_assumption(name, text, inferred=True)
         bounded = (
-            f"nobody counts as more than {price.most_ratings} ratings" if layout.rated else "everybody counts once"
+            f"nobody counts as more than {price.most_ratings} ratings"
+            if layout.rated
+            else "everybody counts once"
         )
         if layout.rated:
             session.record_assumption(
-                "errors", f"errors of more than {half:g} count as that, and {bounded} in rmse and mae"
+                "errors",
+                f"errors of more than {half:g} count as that, and {bounded} in rmse and mae",
             )
 
         def columns() -> NDArray[np.float64]:
@@ -223,7 +259,9 @@ def release_scores(
     scale = {m.name: _scale(m, half or 1.0) for m in metrics}
     return PrivateEvaluation(
         values={name: scale[name](one.value) for name, one in found.items()},
-        intervals={name: (scale[name](one.low), scale[name](one.high)) for name, one in found.items()},
+        intervals={
+            name: (scale[name](one.low), scale[name](one.high)) for name, one in found.items()
+        },
         people={name: one.people for name, one in found.items()},
         noise=deviation,
         confidence=price.confidence,
@@ -235,9 +273,13 @@ def release_scores(
 def _check(metrics: Sequence[Metric], half: float | None) -> None:
     for metric in metrics:
         if metric.kind == "coverage":
-            raise ConfigError(f"{metric.name} belongs to no single person, so it has no priced form: leave it out")
+            raise ConfigError(
+                f"{metric.name} belongs to no single person, so it has no priced form: leave it out"
+            )
         if metric.kind == "rating" and half is None:
-            raise ConfigError(f"{metric.name} needs the public range of ratings, and this model has none")
+            raise ConfigError(
+                f"{metric.name} needs the public range of ratings, and this model has none"
+            )
 
 
 def _scale(metric: Metric, half: float) -> Callable[[float], float]:
@@ -268,7 +310,10 @@ class ScoreLayout:
 
     @classmethod
     def from_metrics(cls, metrics: Sequence[Metric]) -> ScoreLayout:
-        return cls(tuple(m for m in metrics if m.kind == "rating"), tuple(m for m in metrics if m.kind == "ranking"))
+        return cls(
+            tuple(m for m in metrics if m.kind == "rating"),
+            tuple(m for m in metrics if m.kind == "ranking"),
+        )
 
     @property
     def most(self) -> tuple[float, ...]:
@@ -278,9 +323,15 @@ class ScoreLayout:
         return (*rated, *ranked)
 
     def columns(
-        self, exact: Mapping[str, NDArray[Any]], counts: NDArray[Any], half: float, most_ratings: int
+        self,
+        exact: Mapping[str, NDArray[Any]],
+        counts: NDArray[Any],
+        half: float,
+        most_ratings: int,
     ) -> NDArray[np.float64]:
-        """What each person adds: c, c², then s, s², s c of each rating metric; c, then s, s² of each ranking metric."""
+        """What each person adds: c, c², then s, s², s c of each rating metric; c, then s, s² of
+        each ranking metric.
+        """
         found = []
         if self.rated:
             c = np.minimum(counts, most_ratings) / most_ratings
@@ -297,7 +348,9 @@ class ScoreLayout:
                 found += [s, MOMENTS * s**2]
         return np.column_stack(found)
 
-    def read(self, noisy: NDArray[Any], deviation: float, confidence: float) -> dict[str, ScoreSums]:
+    def read(
+        self, noisy: NDArray[Any], deviation: float, confidence: float
+    ) -> dict[str, ScoreSums]:
         """Every score, from the released vector alone."""
         left = [float(x) for x in noisy]
         found = {}
@@ -318,8 +371,12 @@ class ScoreLayout:
         return found
 
 
-def ratio(s: float, c: float, moments: tuple[float, float, float], deviation: float, confidence: float) -> ScoreSums:
-    """θ = Σs / Σc with its interval (equations 3 and 4), from noisy sums; `moments` are Σs², Σsc, Σc²."""
+def ratio(
+    s: float, c: float, moments: tuple[float, float, float], deviation: float, confidence: float
+) -> ScoreSums:
+    """θ = Σs / Σc with its interval (equations 3 and 4), from noisy sums; `moments` are Σs²,
+    Σsc, Σc².
+    """
     q = float(ndtri(0.5 + confidence / 2))
     s2, sc, c2 = moments
 
@@ -331,7 +388,9 @@ def ratio(s: float, c: float, moments: tuple[float, float, float], deviation: fl
     inside = np.flatnonzero(excess(grid) <= 0)
     value = min(max(s / c, 0.0), 1.0) if c > 0 else math.nan
     if not len(inside):  # between two points of the grid, or, by bad luck, beyond an end
-        return ScoreSums(value, *_around(excess, value), c) if c > 0 else ScoreSums(value, 0.0, 1.0, c)
+        return (
+            ScoreSums(value, *_around(excess, value), c) if c > 0 else ScoreSums(value, 0.0, 1.0, c)
+        )
     first = int(inside[0])
     last = int(inside[-1])
     low = float(brentq(excess, grid[first - 1], grid[first])) if first > 0 else 0.0
@@ -343,6 +402,14 @@ def _around(excess: Callable[[float], Any], value: float) -> tuple[float, float]
     step = 1.0 / (_POINTS - 1)
     if not excess(value) < 0:
         return value, value
-    low = float(brentq(excess, max(value - step, 0.0), value)) if excess(max(value - step, 0.0)) > 0 else 0.0
-    high = float(brentq(excess, value, min(value + step, 1.0))) if excess(min(value + step, 1.0)) > 0 else 1.0
+    low = (
+        float(brentq(excess, max(value - step, 0.0), value))
+        if excess(max(value - step, 0.0)) > 0
+        else 0.0
+    )
+    high = (
+        float(brentq(excess, value, min(value + step, 1.0)))
+        if excess(min(value + step, 1.0)) > 0
+        else 1.0
+    )
     return low, high

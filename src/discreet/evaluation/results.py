@@ -12,7 +12,8 @@ from discreet.evaluation.metrics import Array
 from discreet.progress import html_notes, html_table
 
 LOOK = (
-    "exact scores of held-out people: a look at their data that no ε pays for; evaluate(..., epsilon=…) releases them"
+    "exact scores of held-out people: a look at their data that no ε pays for; evaluate(...,"
+    " epsilon=…) releases them"
 )
 
 
@@ -25,9 +26,11 @@ class Slice:
     quintile : int
         1 (the most popular items) to 5 (the tail).
     n_items, train_share
-        How many items it has, and their share of the training ratings (NaN for an empty training set).
+        How many items it has, and their share of the training ratings (NaN for an empty training
+        set).
     n_targets, n_users, n_ranked
-        Held-out ratings of its items, users who have one, and users who have a relevant one (as in `Evaluation`).
+        Held-out ratings of its items, users who have one, and users who have a relevant one (as in
+        `Evaluation`).
     values, stderr : dict
         As in `Evaluation`; NaN where there was nothing to measure.
     """
@@ -62,19 +65,21 @@ class Evaluation:
     Attributes
     ----------
     values, stderr : dict
-        Metric name to score, and to the standard error over users (NaN for coverage, which belongs to no user).
+        Metric name to score, and to the standard error over users (NaN for coverage, which belongs
+        to no user).
     slices : tuple of Slice
         The same by popularity quintile, head first; empty when slices were not asked for.
     n_users, n_ranked, n_targets : int
-        Users with a held-out rating, users with a *relevant* one (the ranking metrics are means over these; None when
-        no ranking metric was asked for), and held-out ratings.
+        Users with a held-out rating, users with a *relevant* one (the ranking metrics are means
+        over these; None when no ranking metric was asked for), and held-out ratings.
     conditions : dict
-        What the scores depend on: model class, feedback, split, seed, part, relevance threshold, kind of slices.
+        What the scores depend on: model class, feedback, split, seed, part, relevance threshold,
+        kind of slices.
     notes : tuple of str
         What a reader should know before comparing, such as how many users were left out.
     user_ids, per_user
-        Users of the part, and metric name to one value for each of them, NaN for who was left out. They say
-        something about named people: neither printed nor in `to_dict` unless asked for.
+        Users of the part, and metric name to one value for each of them, NaN for who was left out.
+        They say something about named people: neither printed nor in `to_dict` unless asked for.
     """
 
     values: Mapping[str, float]
@@ -109,11 +114,18 @@ class Evaluation:
         names = ["1 (head)", "2", "3", "4", "5 (tail)"] if self.slices else []
         rows = [["metric", "value", "± s.e.", *names]]
         for name, value in self.values.items():
-            rows.append([name, *map(_cell, [value, self.stderr[name], *(s.values[name] for s in self.slices)])])
+            rows.append(
+                [
+                    name,
+                    *map(_cell, [value, self.stderr[name], *(s.values[name] for s in self.slices)]),
+                ]
+            )
         notes = [*self.notes, LOOK]
         if self.slices:
             items = ", ".join(f"{s.n_items:,}" for s in self.slices)
-            fifth = f"a fifth of the {'training ratings' if c['slices'] == 'ratings' else 'items'} each"
+            fifth = (
+                f"a fifth of the {'training ratings' if c['slices'] == 'ratings' else 'items'} each"
+            )
             notes.insert(0, f"1 to 5: items by popularity in training, {fifth} ({items} items)")
         return head, rows, notes
 
@@ -123,7 +135,9 @@ class Evaluation:
         return f"<div><p>{escape(head)}</p>{html_table(rows[0], rows[1:])}{html_notes(notes)}</div>"
 
     def to_dict(self, per_user: bool = False) -> dict[str, Any]:
-        """Everything that is about the crowd, for JSON; ``per_user=True`` adds ``user_ids`` and ``per_user``."""
+        """Everything that is about the crowd, for JSON; ``per_user=True`` adds ``user_ids`` and
+        ``per_user``.
+        """
         out: dict[str, Any] = {
             "values": _numbers(self.values),
             "stderr": _numbers(self.stderr),
@@ -136,7 +150,9 @@ class Evaluation:
         }
         if per_user:
             out["user_ids"] = self.user_ids.tolist()
-            out["per_user"] = {name: [_number(x) for x in v.tolist()] for name, v in self.per_user.items()}
+            out["per_user"] = {
+                name: [_number(x) for x in v.tolist()] for name, v in self.per_user.items()
+            }
         return out
 
 
@@ -144,7 +160,10 @@ def _table(rows: list[list[str]]) -> list[str]:
     """Lines with the first column flush left and the others flush right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = [[cell.rjust(w) for cell, w in zip(row, widths, strict=True)] for row in rows]
-    return ["  ".join([row[0].ljust(widths[0]), *cells[1:]]) for row, cells in zip(rows, padded, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *cells[1:]])
+        for row, cells in zip(rows, padded, strict=True)
+    ]
 
 
 def _cell(x: float) -> str:

@@ -1,6 +1,8 @@
-"""Scores on people whose ratings are in Spark DataFrames: the same metrics as `evaluate`, added up over partitions.
+"""Scores on people whose ratings are in Spark DataFrames: the same metrics as `evaluate`, added up
+over partitions.
 
-Privacy: as for `evaluate`, these are exact statistics of held-out people, which no model's ε pays for.
+Privacy: as for `evaluate`, these are exact statistics of held-out people, which no model's ε pays
+for.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ def evaluate_frame(
     relevant: float | None = None,
     partitions: int | None = None,
 ) -> dict[str, tuple[float, float]]:
-    """Scores of a model on the held-out ratings of users, by name: (value, standard error over users).
+    """Scores of a model on the held-out ratings of users, by name: (value, standard error over
+    users).
 
     Parameters
     ----------
@@ -42,7 +45,8 @@ def evaluate_frame(
     metrics : names
         As for `evaluate`, without coverage. For rmse, the standard error is NaN.
     relevant : float, optional
-        For ranking metrics, from which rating on a held-out item counts; by default as the model says, or all.
+        For ranking metrics, from which rating on a held-out item counts; by default as the model
+        says, or all.
     partitions : int, optional
     """
     from pyspark.sql import functions as F
@@ -50,11 +54,17 @@ def evaluate_frame(
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     for name in names:
         if parse(name).kind == "coverage":
-            raise ConfigError(f"{name} is about all lists together: use evaluate on Ratings in memory for it")
+            raise ConfigError(
+                f"{name} is about all lists together: use evaluate on Ratings in memory for it"
+            )
     found = list(known.columns)
     if sorted(found) != sorted(held_out.columns):
-        raise DataError("the two frames need the same columns: histories, and what was held out of them")
-    columns = {role: found[at] for role, at in find_columns(found, {}, "the Spark DataFrame").items()}
+        raise DataError(
+            "the two frames need the same columns: histories, and what was held out of them"
+        )
+    columns = {
+        role: found[at] for role, at in find_columns(found, {}, "the Spark DataFrame").items()
+    }
     threshold = relevant if relevant is not None else getattr(model, "like_threshold_", None)
     task = scorer(pack_model(model), names, columns, threshold)
     both = known.select(*columns.values(), F.lit(False).alias("held")).union(
@@ -62,7 +72,9 @@ def evaluate_frame(
     )
     user = columns["user"]
     both = both.repartition(user) if partitions is None else both.repartition(partitions, user)
-    rows = both.mapInArrow(task, SCHEMA).groupBy("metric").sum("weight", "total", "squares").collect()
+    rows = (
+        both.mapInArrow(task, SCHEMA).groupBy("metric").sum("weight", "total", "squares").collect()
+    )
     return {row[0]: _score(row[0], row[1], row[2], row[3]) for row in rows}
 
 
@@ -76,7 +88,9 @@ def _score(name: str, weight: float, total: float, squares: float) -> tuple[floa
     return mean, math.sqrt(variance / weight)
 
 
-def scorer(files: Files, names: Sequence[str], columns: dict[str, str], relevant: float | None) -> Any:
+def scorer(
+    files: Files, names: Sequence[str], columns: dict[str, str], relevant: float | None
+) -> Any:
     """A task from the rows of whole users to sums over them."""
 
     def score(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -96,7 +110,9 @@ def scorer(files: Files, names: Sequence[str], columns: dict[str, str], relevant
             found = evaluate(model, split, name, relevant=relevant, slices=None)
             values = found.per_user[name]
             there = ~np.isnan(values)
-            weights = np.diff(target.indptr) if parse(name).kind == "rating" else np.ones(target.n_users)
+            weights = (
+                np.diff(target.indptr) if parse(name).kind == "rating" else np.ones(target.n_users)
+            )
             each = values**2 if parse(name).base == "rmse" else values
             w, x = weights[there], each[there]
             yield pa.RecordBatch.from_pydict(
@@ -117,13 +133,25 @@ def _same_users(table: pa.Table, columns: dict[str, str], model: Any, target: An
 
     if not table.num_rows:
         return Ratings.from_indices(
-            np.zeros(target.n_users + 1, np.int64), [], [], target.user_ids, target.item_ids, catalog=True
+            np.zeros(target.n_users + 1, np.int64),
+            [],
+            [],
+            target.user_ids,
+            target.item_ids,
+            catalog=True,
         )
     known = as_histories(table, columns, model)
     at = known.user_index(target.user_ids)
     counts = np.where(at >= 0, np.diff(known.indptr)[at], 0)
     indptr = np.concatenate([[0], np.cumsum(counts)])
-    entries = np.arange(indptr[-1]) + np.repeat(np.where(at >= 0, known.indptr[:-1][at], 0) - indptr[:-1], counts)
+    entries = np.arange(indptr[-1]) + np.repeat(
+        np.where(at >= 0, known.indptr[:-1][at], 0) - indptr[:-1], counts
+    )
     return Ratings.from_indices(
-        indptr, known.indices[entries], known.values[entries], target.user_ids, target.item_ids, catalog=True
+        indptr,
+        known.indices[entries],
+        known.values[entries],
+        target.user_ids,
+        target.item_ids,
+        catalog=True,
     )

@@ -1,18 +1,24 @@
 """Trying settings at a price: `tune` trains with several, and lets the best one out.
 
-1. A share of everybody's ratings is held out by coins of their own; what is held out is the same in all runs.
-2. K, the number of runs, is drawn at random and never told (``discreet.privacy.accounting.private_selection``).
-3. A run draws a setting from the declared space, trains on what is left, and measures itself: a sum over people of a
-   number in [0, 1] each, released with noise through a session. Training and score together are μ-GDP.
-4. The model of the run with the best score leaves, with its setting and score, and one ledger entry for all of it.
-   K, the other scores, settings, warnings and progress do not. Ties are decided by lot.
+1. A share of everybody's ratings is held out by coins of their own; what is held out is the same in
+   all runs.
+2. K, the number of runs, is drawn at random and never told
+   (``discreet.privacy.accounting.private_selection``).
+3. A run draws a setting from the declared space, trains on what is left, and measures itself: a sum
+   over people of a number in [0, 1] each, released with noise through a session. Training and score
+   together are μ-GDP.
+4. The model of the run with the best score leaves, with its setting and score, and one ledger entry
+   for all of it. K, the other scores, settings, warnings and progress do not. Ties are decided by
+   lot.
 
-With ``law="composed"`` nothing is secret: the number of runs is fixed, every score is shown, and settings may be chosen
-after looking at those before, by a function or by a library such as Optuna. Then all runs add up at their full price.
+With ``law="composed"`` nothing is secret: the number of runs is fixed, every score is shown, and
+settings may be chosen after looking at those before, by a function or by a library such as Optuna.
+Then all runs add up at their full price.
 
-Privacy: everything released in one run is in its μ, which is the largest for which the best of K runs costs the model's
-(ε, δ). A run that gives up, because what it released left nothing to learn from, is the worst there is. How long all of
-it takes depends on K, and whoever can watch the clock learns something about that: docs/tuning.md.
+Privacy: everything released in one run is in its μ, which is the largest for which the best of K
+runs costs the model's (ε, δ). A run that gives up, because what it released left nothing to learn
+from, is the worst there is. How long all of it takes depends on K, and whoever can watch the clock
+learns something about that: docs/tuning.md.
 """
 
 from __future__ import annotations
@@ -57,14 +63,19 @@ Setting = dict[str, Any]
 
 @dataclass(frozen=True)
 class Between:
-    """A parameter that is drawn log-uniformly from low to high, as a whole number where both ends are."""
+    """A parameter that is drawn log-uniformly from low to high, as a whole number where both
+    ends are.
+    """
 
     low: float
     high: float
 
     def __post_init__(self) -> None:
         if not 0 < self.low < self.high < math.inf:
-            raise ConfigError(f"a range goes from a positive number to a larger one, and not {self.low} to {self.high}")
+            raise ConfigError(
+                f"a range goes from a positive number to a larger one, and not {self.low} to"
+                f" {self.high}"
+            )
 
     def draw(self, rng: random.Random) -> float:
         found = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
@@ -92,8 +103,8 @@ class TuningResult:
     model : the trained winner; its ``privacy_`` covers all that was tried
     setting : dict
     score : float
-        About how well it did, on the scale of the metric where that has one: the noisy sum over people. It is the best
-        of several, so it flatters.
+        About how well it did, on the scale of the metric where that has one: the noisy sum over
+        people. It is the best of several, so it flatters.
     trials : tuple of Trial
         With ``law="composed"`` only; else what else was tried is secret.
     privacy : PrivacyStatement
@@ -124,17 +135,20 @@ def tune(
     Parameters
     ----------
     model : a private model, not fitted
-        Its ε and δ are the total price of tuning; its other parameters hold where a setting does not say otherwise.
+        Its ε and δ are the total price of tuning; its other parameters hold where a setting does
+        not say otherwise.
     ratings : Ratings
     space : mapping, or a function with ``law="composed"``
-        Parameter (of the model or of its algorithm) to a list of values or a `Between`. All of it is public. A function
-        is given the trials so far and returns the next setting.
+        Parameter (of the model or of its algorithm) to a list of values or a `Between`. All of it
+        is public. A function is given the trials so far and returns the next setting.
     runs : float
         How many runs on average; with ``law="composed"`` exactly so many.
     law : {"geometric", "logarithmic", "poisson", "negative-binomial:η", "composed"}
-        Of the secret number of runs; "composed" keeps nothing secret, at the full price of every run.
+        Of the secret number of runs; "composed" keeps nothing secret, at the full price of every
+        run.
     metric : str, optional
-        ``recall@20`` or another ranking metric, ``rmse`` or ``mae``; by default recall@20 or rmse, as the model learns.
+        ``recall@20`` or another ranking metric, ``rmse`` or ``mae``; by default recall@20 or rmse,
+        as the model learns.
     relevant : float, optional
         For ranking metrics, the lowest held-out rating that counts as relevant. It must be given
         unless the model has a public threshold, such as one from its ``rating_range``.
@@ -185,9 +199,13 @@ class Tuning:
         score_share: float = 0.1,
     ):
         if not isinstance(model, PrivateRecommender):
-            raise ConfigError(f"tuning is priced for private models, and {type(model).__name__} is not")
+            raise ConfigError(
+                f"tuning is priced for private models, and {type(model).__name__} is not"
+            )
         if model.noise != "secure":
-            raise ConfigError(f"noise={model.noise!r}: tuning hides what it tried, which takes secure noise")
+            raise ConfigError(
+                f"noise={model.noise!r}: tuning hides what it tried, which takes secure noise"
+            )
         _check_share("held_out", held_out)
         _check_share("score_share", score_share)
         model.check()
@@ -202,7 +220,8 @@ class Tuning:
         self._number = _fix_runs(runs) if law == COMPOSED else Runs(runs, law)
         if callable(space) and law != COMPOSED:
             raise ConfigError(
-                "settings that are chosen after looking at scores need law='composed', which pays for them"
+                "settings that are chosen after looking at scores need law='composed', which pays"
+                " for them"
             )
         delta = model.budget.delta - 2 * RESERVE * max(2.0, runs)
         if isinstance(self._number, Runs):
@@ -220,7 +239,9 @@ class Tuning:
     # ------------------------------------------------------------ before any data
 
     def plan(self) -> Plan:
-        """All of it, as one priced release, or as many as there are runs where they are composed."""
+        """All of it, as one priced release, or as many as there are runs where they are
+        composed.
+        """
         budget = self.model.budget
         if isinstance(self._number, Runs):
             release = Release(RELEASE, weight=1 / self.mu, shape=(), law=self.law, runs=self.runs)
@@ -257,10 +278,16 @@ class Tuning:
         check_user_column(ratings, self.model.rating_range)  # before anything is charged
         plan = self.plan()
         ledger = Ledger(plan, "secure")
-        self._check_price(self.candidate({} if callable(self.space) else self._setting(())), ratings.n_items)
+        self._check_price(
+            self.candidate({} if callable(self.space) else self._setting(())), ratings.n_items
+        )
         if budget is not None:
             budget.check_head(getattr(self.model, "account_head_", None))
-        held = None if budget is None else budget.reserve(plan, "secure", f"tuning of {type(self.model).__name__}")
+        held = (
+            None
+            if budget is None
+            else budget.reserve(plan, "secure", f"tuning of {type(self.model).__name__}")
+        )
         try:
             self.privacy_ = PrivacyStatement.from_ledger(ledger)
             found = self._run(ratings, ledger)
@@ -276,7 +303,8 @@ class Tuning:
         split = by_person(ratings, (1 - self.held_out, self.held_out), seed=secrets.randbits(62))
         if hidden:
             self._record(ledger)
-            ledger.noise_delta = 2 * RESERVE * self.runs  # training and score, as often as there are runs on average
+            # training and score, as often as there are runs on average
+            ledger.noise_delta = 2 * RESERVE * self.runs
         number = self._number.draw() if isinstance(self._number, Runs) else self._number
         best: tuple[float, int, Setting, Any] | None = None
         trials: tuple[Trial, ...] = ()
@@ -296,9 +324,8 @@ class Tuning:
         score, _, setting, model = best
         if model is None:
             raise ConfigError(
-                "no training that was tried learned anything: give a larger epsilon, fewer runs, or another space "
-                "(what "
-                "was spent is spent)"
+                "no training that was tried learned anything: give a larger epsilon, fewer runs, or"
+                " another space (what was spent is spent)"
             )
         return self._winner(model, setting, score, trials, ledger)
 
@@ -307,8 +334,13 @@ class Tuning:
     ) -> TuningResult:
         for a in model.privacy_.assumptions:
             ledger.assume(a.name, a.text, a.inferred)
-        ledger.assume("settings", f"the space of settings that were tried: {self._space_in_words()}")
-        ledger.assume("held out", "what scores were measured on, decided for each person apart from all others")
+        ledger.assume(
+            "settings", f"the space of settings that were tried: {self._space_in_words()}"
+        )
+        ledger.assume(
+            "held out",
+            "what scores were measured on, decided for each person apart from all others",
+        )
         model.privacy_ = replace(model.algorithm_.statement(ledger), learned=model.privacy_.learned)
         return TuningResult(model, setting, score, trials, model.privacy_)
 
@@ -339,7 +371,9 @@ class Tuning:
     def _score(self, model: PrivateRecommender, split: Split) -> float:
         share = self.mu * math.sqrt(self.score_share)
         plan = Plan.explicit(
-            [Release("score", weight=1 / share, shape=(1,))], self.model.budget.delta, self.model.neighboring
+            [Release("score", weight=1 / share, shape=(1,))],
+            self.model.budget.delta,
+            self.model.neighboring,
         )
         session = Session(plan)
         scale = getattr(model, "rating_range_", None)
@@ -361,8 +395,8 @@ class Tuning:
         allowed = self.mu * math.sqrt(1 - self.score_share)
         if accounting.total_mu(candidate.plan(n_items).events) > allowed * (1 + 1e-9):
             raise ConfigError(
-                f"{type(self.model).__name__} has releases that are not Gaussian sums over everybody, for which tuning "
-                "has no price: use another model, or accountant='gdp'"
+                f"{type(self.model).__name__} has releases that are not Gaussian sums over"
+                " everybody, for which tuning has no price: use another model, or accountant='gdp'"
             )
 
     def _space_in_words(self) -> str:
@@ -371,13 +405,17 @@ class Tuning:
         parts = []
         for name, values in self.space.items():
             several = (
-                f"{values.low:g} to {values.high:g}" if isinstance(values, Between) else ", ".join(map(str, values))
+                f"{values.low:g} to {values.high:g}"
+                if isinstance(values, Between)
+                else ", ".join(map(str, values))
             )
             parts.append(f"{name} of {several}")
         return "; ".join(parts)
 
 
-def goodness(per_user: NDArray[Any], metric: Metric, scale: tuple[float, float] | None) -> NDArray[np.float64]:
+def goodness(
+    per_user: NDArray[Any], metric: Metric, scale: tuple[float, float] | None
+) -> NDArray[np.float64]:
     """What a person adds to a score, in [0, 1] and more for better: 0 for who has nothing held out.
 
     Of rmse and mae, one minus the person's mean error over half the width of the scale, at least 0.
@@ -414,12 +452,16 @@ def _list_open(space: Space) -> Setting:
 
 def _check_space(space: Space) -> dict[str, Sequence[Any] | Between]:
     if not isinstance(space, Mapping) or not space:
-        raise ConfigError("space maps parameters to what they may be, such as {'factors': [16, 32, 64]}")
+        raise ConfigError(
+            "space maps parameters to what they may be, such as {'factors': [16, 32, 64]}"
+        )
     for name, values in space.items():
         if isinstance(values, Between):
             continue
         if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
-            raise ConfigError(f"space has {values!r} for {name!r}: give a list of values, or Between(low, high)")
+            raise ConfigError(
+                f"space has {values!r} for {name!r}: give a list of values, or Between(low, high)"
+            )
     return dict(space)
 
 
@@ -440,6 +482,7 @@ def _check_share(name: str, value: float) -> None:
 def _fix_runs(runs: float) -> int:
     if isinstance(runs, bool) or runs != int(runs) or not 1 <= runs <= private_selection.MOST_RUNS:
         raise ConfigError(
-            f"runs={runs!r}: with law='composed' it is a whole number, at most {private_selection.MOST_RUNS:g}"
+            f"runs={runs!r}: with law='composed' it is a whole number, at most"
+            f" {private_selection.MOST_RUNS:g}"
         )
     return int(runs)

@@ -1,7 +1,8 @@
-"""Compiled functions on plain arrays. They know neither people nor privacy; each has a numpy twin in the same file.
+"""Compiled functions on plain arrays. They know neither people nor privacy; each has a numpy twin
+in the same file.
 
-The names below are public and imported on first use: loading the compiler takes longer than answering one question,
-and `reference` answers it without.
+The names below are public and imported on first use: loading the compiler takes longer than
+answering one question, and `reference` answers it without.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Products of tall matrices with small ones, on our own threads.
 
-BLAS would use all cores for these as well, but its threads then wait in a busy loop for a while, in case there is more
-to do, and a kernel that starts meanwhile shares the cores with them: a sweep of rank 32 took a third longer.
+BLAS would use all cores for these as well, but its threads then wait in a busy loop for a while, in
+case there is more to do, and a kernel that starts meanwhile shares the cores with them: a sweep of
+rank 32 took a third longer.
 """
 
 from __future__ import annotations
@@ -24,5 +25,8 @@ def second_moment(Y: np.ndarray) -> np.ndarray:
 def tall_product(Y: np.ndarray, M: np.ndarray) -> np.ndarray:
     """``Y M`` of a tall matrix with a small one."""
     out = np.empty((len(Y), M.shape[1]), np.result_type(Y, M))
-    run(lambda start, stop: np.matmul(Y[start:stop], M, out=out[start:stop]), even_cuts(len(Y), pieces=PIECES))
+    run(
+        lambda start, stop: np.matmul(Y[start:stop], M, out=out[start:stop]),
+        even_cuts(len(Y), pieces=PIECES),
+    )
     return out

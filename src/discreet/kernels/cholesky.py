@@ -1,7 +1,8 @@
 """Cholesky solves of many small systems at once.
 
-W systems (the lanes of a vector register) are interleaved, so that every scalar step of an ordinary factorization works
-on W of them in one instruction. On processors without these vector kernels a plain loop solves them one by one.
+W systems (the lanes of a vector register) are interleaved, so that every scalar step of an ordinary
+factorization works on W of them in one instruction. On processors without these vector kernels a
+plain loop solves them one by one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from discreet.kernels.validation import floats
 
 
 def solve_spd_numpy(A: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Solutions of ``A[i] x = b[i]``: the specification of `solve_spd`, with S and ridge already added."""
+    """Solutions of ``A[i] x = b[i]``: the specification of `solve_spd`, with S and ridge
+    already added.
+    """
     return np.linalg.solve(A, b[..., None])[..., 0]
 
 
@@ -40,7 +43,8 @@ def solve_spd(
     x : (n, r)
         Solutions; meaningless where `definite` is false.
     definite : (n,) bool
-        Whether the factorization went through, that is, whether a matrix is positive definite to working precision.
+        Whether the factorization went through, that is, whether a matrix is positive definite to
+        working precision.
     """
     A, b = floats("A", A, 3), floats("b", b, 2)
     n, r = b.shape
@@ -55,9 +59,15 @@ def solve_spd(
     if simd.enabled():
         W = simd.VECTOR_BYTES // A.itemsize
         R = pad_rank(r, A.itemsize)
-        run(lambda start, stop: _solve_many(A, b, c, S, x, definite, R, start, stop), even_cuts(n, W))
+        run(
+            lambda start, stop: _solve_many(A, b, c, S, x, definite, R, start, stop),
+            even_cuts(n, W),
+        )
     else:
-        run(lambda start, stop: _solve_many_plain(A, b, c, S, x, definite, start, stop), even_cuts(n))
+        run(
+            lambda start, stop: _solve_many_plain(A, b, c, S, x, definite, start, stop),
+            even_cuts(n),
+        )
     return x, definite
 
 
@@ -76,7 +86,8 @@ def allocate_aligned(like: np.ndarray, n: int) -> np.ndarray:
     return buffer[skip : skip + n]
 
 
-PANEL_GAP = 192  # bytes between panels: at a distance of whole pages their rows would share cache sets
+# bytes between panels: at a distance of whole pages their rows would share cache sets
+PANEL_GAP = 192
 
 
 @njit(nogil=True, cache=True)
@@ -87,15 +98,19 @@ def panels_size(like: np.ndarray, R: int) -> int:
 
 @njit(nogil=True, cache=True)
 def matrix_gap(like: np.ndarray, R: int) -> int:
-    """Elements from one matrix of a group to the next: two cache lines to spare, else all would share cache sets."""
+    """Elements from one matrix of a group to the next: two cache lines to spare, else all would
+    share cache sets.
+    """
     return R * R + 128 // like.itemsize
 
 
 @njit(nogil=True, cache=True)
 def solve_interleaved(like: np.ndarray, A: int, b: int, T: int, B: int, R: int) -> None:
-    """Solve the W systems at address A ([W] of [R][R], `matrix_gap` apart) with the right-hand sides at b ([W][R]).
+    """Solve the W systems at address A ([W] of [R][R], `matrix_gap` apart) with the right-hand
+    sides at b ([W][R]).
 
-    The solutions overwrite b; T and B ([R][W]) are workspace. Afterwards T holds the factors, for more `substitute`.
+    The solutions overwrite b; T and B ([R][W]) are workspace. Afterwards T holds the factors, for
+    more `substitute`.
     """
     factor_interleaved(like, A, T, R)
     substitute(like, b, T, B, R)
@@ -129,7 +144,9 @@ def factor_turned(like: np.ndarray, A: int, T: int, R: int) -> None:
         for d in range(W // 2 + 1):
             source = A + ((i + d) * R + i) * s
             target = T + i // 4 * panel + i * 4 * E
-            transpose_to(like, source, matrix_gap(like, R) * s, target, offsets.ctypes.data + d * W * 8)
+            transpose_to(
+                like, source, matrix_gap(like, R) * s, target, offsets.ctypes.data + d * W * 8
+            )
     _factor(like, T, R)
 
 
@@ -137,8 +154,8 @@ def factor_turned(like: np.ndarray, A: int, T: int, R: int) -> None:
 def _interleave(like: np.ndarray, A: int, T: int, R: int, i: int, first: int) -> None:
     """Row i of the W systems at A to T, from one column on.
 
-    T holds panels of four columns, [R / 4][R][4][W]: a panel of the factor is contiguous and fits the
-    first-level cache.
+    T holds panels of four columns, [R / 4][R][4][W]: a panel of the factor is contiguous and fits
+    the first-level cache.
     """
     W = lanes(like)
     s = like.itemsize
@@ -146,7 +163,9 @@ def _interleave(like: np.ndarray, A: int, T: int, R: int, i: int, first: int) ->
     matrix = matrix_gap(like, R) * s
     panel = R * 4 * E + PANEL_GAP
     for j in range(first, R, W):
-        transpose(like, A + (i * R + j) * s, matrix, 4 * matrix, T + j // 4 * panel + i * 4 * E, E, panel)
+        transpose(
+            like, A + (i * R + j) * s, matrix, 4 * matrix, T + j // 4 * panel + i * 4 * E, E, panel
+        )
 
 
 @njit(nogil=True, cache=True)
@@ -221,7 +240,9 @@ def _solve_many(
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def solve_one(A: np.ndarray, x: np.ndarray) -> bool:
-    """Solve one system in place (A becomes its upper factor, x the solution); False where A is not definite."""
+    """Solve one system in place (A becomes its upper factor, x the solution); False where A is
+    not definite.
+    """
     r = len(x)
     good = True
     for k in range(r):

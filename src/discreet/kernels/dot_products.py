@@ -1,4 +1,6 @@
-"""Inner products of pairs of rows, each added up by itself: no bit of one depends on which others are asked for."""
+"""Inner products of pairs of rows, each added up by itself: no bit of one depends on which
+others are asked for.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,19 @@ def pair_products(U: np.ndarray, V: np.ndarray, i: np.ndarray, j: np.ndarray) ->
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
 def _products(
-    U: np.ndarray, V: np.ndarray, i: np.ndarray, j: np.ndarray, products: np.ndarray, start: int, stop: int
+    U: np.ndarray,
+    V: np.ndarray,
+    i: np.ndarray,
+    j: np.ndarray,
+    products: np.ndarray,
+    start: int,
+    stop: int,
 ) -> None:
     for at in range(start, stop):
         u = U[i[at]]
         v = V[j[at]]
         total = U.dtype.type(0)
-        for k in range(U.shape[1]):  # in the order that vector registers like, which the length alone decides
+        # in the order that vector registers like, which the length alone decides
+        for k in range(U.shape[1]):
             total += u[k] * v[k]
         products[at] = total

@@ -1,14 +1,17 @@
-"""Rows with few entries, solved in the dual: a K x K system for K entries instead of one of the rank.
+"""Rows with few entries, solved in the dual: a K x K system for K entries instead of one of the
+rank.
 
-With B = S + ridge · I and Z = W^(1/2) Y B^(-1/2) for the K entries of a row, the normal equations are also solved by
+With B = S + ridge · I and Z = W^(1/2) Y B^(-1/2) for the K entries of a row, the normal equations
+are also solved by
 
     x = (B + Yᵀ W Y)⁻¹ Yᵀ W v  =  B^(-1/2) Zᵀ (I + Z Zᵀ)⁻¹ W^(1/2) v,
 
-exactly, at the price of K² r + K³/3 instead of K r² + r³/3; from rank 96 on that is worth the trouble. An eigenbasis of
-S makes B diagonal for every row at once: the factors are rotated into it beforehand, and the solution is rotated back.
-Rows are taken in order of length, so that the rows of a vector group have systems of about the same size; smaller ones
-are padded with ones on the diagonal, which changes no bit of their solution. Which way a row is solved depends on its
-own length alone.
+exactly, at the price of K² r + K³/3 instead of K r² + r³/3; from rank 96 on that is worth the
+trouble. An eigenbasis of S makes B diagonal for every row at once: the factors are rotated into it
+beforehand, and the solution is rotated back. Rows are taken in order of length, so that the rows of
+a vector group have systems of about the same size; smaller ones are padded with ones on the
+diagonal, which changes no bit of their solution. Which way a row is solved depends on its own
+length alone.
 """
 
 from __future__ import annotations
@@ -22,8 +25,12 @@ from discreet.kernels.least_squares import Entries, read_targets
 from discreet.kernels.simd import gather_scaled, lanes, transpose
 
 
-def solve_dual_numpy(v: np.ndarray, Y: np.ndarray, ridge: float, S: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """x of one row with factors Y (K, r), values v and weights w: the specification of `solve_dual`."""
+def solve_dual_numpy(
+    v: np.ndarray, Y: np.ndarray, ridge: float, S: np.ndarray, w: np.ndarray
+) -> np.ndarray:
+    """x of one row with factors Y (K, r), values v and weights w: the specification of
+    `solve_dual`.
+    """
     D, Q = np.linalg.eigh(S)
     d = (D + ridge) ** -0.5
     Z = np.sqrt(w)[:, None] * (Y @ Q) * d
@@ -39,7 +46,10 @@ def dual_size(counts: np.ndarray, W: int) -> np.ndarray:
 def prefers_dual(counts: np.ndarray, r: int, W: int) -> np.ndarray:
     """Where the dual costs clearly less than the normal equations."""
     K = dual_size(counts, W).astype(np.float64)
-    return 1.15 * (K * K * r + K**3 / 3 + 6.0 * counts * r + 2.0 * r * r) < counts * float(r) ** 2 + r**3 / 3
+    return (
+        1.15 * (K * K * r + K**3 / 3 + 6.0 * counts * r + 2.0 * r * r)
+        < counts * float(r) ** 2 + r**3 / 3
+    )
 
 
 @njit(nogil=True, cache=True)
@@ -56,7 +66,8 @@ def solve_dual(
     start: int,
     stop: int,
 ) -> None:
-    """Solve the rows ``rows[start:stop]``, which are in order of length; Y is rotated, Qt is Qᵀ and D the spectrum.
+    """Solve the rows ``rows[start:stop]``, which are in order of length; Y is rotated, Qt is Qᵀ and
+    D the spectrum.
 
     A `constant` coordinate of every y adds constant² / ridge · √w √wᵀ to Z Zᵀ.
     """
@@ -91,7 +102,9 @@ def solve_dual(
             root = roots[lane]
             read_targets(entries, indptr[i], count, bp[lane * K :], root)
             index = indices.ctypes.data + indptr[i] * 4
-            gather_scaled(Y, Y.ctypes.data, index, root.ctypes.data, count, Z.ctypes.data + z * s, R)
+            gather_scaled(
+                Y, Y.ctypes.data, index, root.ctypes.data, count, Z.ctypes.data + z * s, R
+            )
             for c in range(R):
                 d[c] = 1 / np.sqrt(D[c] + ridge[i])
             for k in range(count):
@@ -114,7 +127,9 @@ def solve_dual(
             i = rows[first + lane]
             x[:] = 0
             z = Z.ctypes.data + lane * most * R * s
-            add_sum(Y, z, bp.ctypes.data + lane * K * s, indptr[i + 1] - indptr[i], x.ctypes.data, R)
+            add_sum(
+                Y, z, bp.ctypes.data + lane * K * s, indptr[i + 1] - indptr[i], x.ctypes.data, R
+            )
             for c in range(R):
                 x[c] /= np.sqrt(D[c] + ridge[i])
                 X[i, c] = 0

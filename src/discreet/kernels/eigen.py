@@ -1,18 +1,21 @@
-"""Negative parts of many small symmetric matrices: what a projection to positive semi-definite ones adds.
+"""Negative parts of many small symmetric matrices: what a projection to positive semi-definite ones
+adds.
 
-For A = Q Λ Qᵀ this is N = Σ_{λ<0} |λ| q qᵀ, so that A + N is the nearest positive semi-definite matrix. Half of the
-eigenvectors are enough (those of the sign that has fewer), and no matrix waits for another:
+For A = Q Λ Qᵀ this is N = Σ_{λ<0} |λ| q qᵀ, so that A + N is the nearest positive semi-definite
+matrix. Half of the eigenvectors are enough (those of the sign that has fewer), and no matrix waits
+for another:
 
-1. Householder reflections make W matrices tridiagonal at once, one per lane of a vector register. The update of a
-   step and the product A v that the next step needs are one pass over the matrix.
-2. The eigenvalues of that sign are bisected, all at once, by the signs of the pivots of T − λI (Sturm).
-3. Their eigenvectors come from twisted factorizations of T − λI (pivots from the top and from the bottom, joined where
-   they nearly cancel); the Rayleigh quotient of each sharpens its λ, and a second round is precise (a third
-   in float64).
+1. Householder reflections make W matrices tridiagonal at once, one per lane of a vector register.
+   The update of a step and the product A v that the next step needs are one pass over the matrix.
+2. The eigenvalues of that sign are bisected, all at once, by the signs of the pivots of T − λI
+   (Sturm).
+3. Their eigenvectors come from twisted factorizations of T − λI (pivots from the top and from the
+   bottom, joined where they nearly cancel); the Rayleigh quotient of each sharpens its λ, and a
+   second round is precise (a third in float64).
 4. The vectors go back through the reflections, and N is their Gram matrix.
 
-Nearly equal eigenvalues can share a vector in step 3. That shows as neighbors that are not orthogonal; such a matrix
-is reported and left to the caller.
+Nearly equal eigenvalues can share a vector in step 3. That shows as neighbors that are not
+orthogonal; such a matrix is reported and left to the caller.
 """
 
 from __future__ import annotations
@@ -24,19 +27,29 @@ from discreet.kernels import simd
 from discreet.kernels.cholesky import allocate_aligned, pad_rank
 from discreet.kernels.gather import add_gram
 from discreet.kernels.simd import lanes, transpose
-from discreet.kernels.simd_batched import dot, mix, reflect_columns_1, reflect_columns_4, reflect_first, reflect_rows
+from discreet.kernels.simd_batched import (
+    dot,
+    mix,
+    reflect_columns_1,
+    reflect_columns_4,
+    reflect_first,
+    reflect_rows,
+)
 from discreet.kernels.threads import even_cuts, run
 from discreet.kernels.tridiagonal import TINY, vectors
 
 
 def project_psd_numpy(A: np.ndarray) -> np.ndarray:
-    """Nearest positive semi-definite matrices in Frobenius norm: the specification of `add_negative_parts`."""
+    """Nearest positive semi-definite matrices in Frobenius norm: the specification of
+    `add_negative_parts`.
+    """
     values, Q = np.linalg.eigh(A)
     return (Q * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(Q, -1, -2)
 
 
 def add_negative_parts(A: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Replace the upper triangles of ``A[which]`` by those of the projections; returns what is left to do.
+    """Replace the upper triangles of ``A[which]`` by those of the projections; returns what is left
+    to do.
 
     Parameters
     ----------
@@ -52,7 +65,9 @@ def add_negative_parts(A: np.ndarray, which: np.ndarray) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start: int, stop: int) -> None:
+def _project(
+    A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start: int, stop: int
+) -> None:
     r = A.shape[1]
     W = lanes(A)
     s = A.itemsize
@@ -74,7 +89,8 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
     rows[:] = 0
     for first in range(start, stop, W):
         for lane in range(W):
-            size[lane] = _size(A[which[min(first + lane, stop - 1)]])  # empty lanes repeat the last matrix
+            # empty lanes repeat the last matrix
+            size[lane] = _size(A[which[min(first + lane, stop - 1)]])
         for i in range(r):
             for lane in range(W):
                 M = A[which[min(first + lane, stop - 1)]]
@@ -83,7 +99,13 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
                     rows[lane * R + j] = M[i, j] * f
             for j in range(i // W * W, r, W):  # columns beyond r are overwritten by the next row
                 transpose(
-                    A, rows.ctypes.data + j * s, R * s, 4 * R * s, T.ctypes.data + (i * r + j) * W * s, W * s, 4 * W * s
+                    A,
+                    rows.ctypes.data + j * s,
+                    R * s,
+                    4 * R * s,
+                    T.ctypes.data + (i * r + j) * W * s,
+                    W * s,
+                    4 * W * s,
                 )
         _tridiagonalize(T, d, e, beta, work, r)
         for i in range(r):
@@ -99,12 +121,24 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
                 )
         for lane in range(min(W, stop - first)):
             i = which[first + lane]
-            K, sign, wide, fine = vectors(d[:, lane] * size[lane], e[:, lane] * size[lane], z, scale, room, A)
+            K, sign, wide, fine = vectors(
+                d[:, lane] * size[lane], e[:, lane] * size[lane], z, scale, room, A
+            )
             good = fine and bool(np.isfinite(size[lane]))
             failed[first + lane] = not good
             if not good or (K == 0 and sign < 0):
                 continue
-            _back(H[lane * r * R : (lane + 1) * r * R], beta, lane, z[: r * wide].reshape((r, wide)), scale, Z, P, R, K)
+            _back(
+                H[lane * r * R : (lane + 1) * r * R],
+                beta,
+                lane,
+                z[: r * wide].reshape((r, wide)),
+                scale,
+                Z,
+                P,
+                R,
+                K,
+            )
             add_gram(A, P.ctypes.data, K, zero.ctypes.data, N.ctypes.data, R)
             M = A[i]
             for a in range(r):
@@ -114,7 +148,9 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
 def _size(M: np.ndarray) -> float:
-    """A power of two near the entries, so that squares neither overflow nor vanish; infinite where M is not finite."""
+    """A power of two near the entries, so that squares neither overflow nor vanish; infinite
+    where M is not finite.
+    """
     total = M[0, 0] * 0
     r = len(M)
     for i in range(r):
@@ -143,11 +179,20 @@ def mirror_some(A: np.ndarray, which: np.ndarray, start: int, stop: int) -> None
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _tridiagonalize(T: np.ndarray, d: np.ndarray, e: np.ndarray, beta: np.ndarray, work: np.ndarray, r: int) -> None:
-    """Step 1. T is [r][r][W], upper; afterwards row k holds the reflection H_k = I − β_k v vᵀ from column k + 1 on."""
+def _tridiagonalize(
+    T: np.ndarray, d: np.ndarray, e: np.ndarray, beta: np.ndarray, work: np.ndarray, r: int
+) -> None:
+    """Step 1. T is [r][r][W], upper; afterwards row k holds the reflection H_k = I − β_k v vᵀ
+    from column k + 1 on.
+    """
     W = lanes(T)
     E = lanes(T) * T.itemsize
-    p, q, none, own = work[: r * W], work[r * W : 2 * r * W], work[2 * r * W : 3 * r * W], work[3 * r * W :]
+    p, q, none, own = (
+        work[: r * W],
+        work[r * W : 2 * r * W],
+        work[2 * r * W : 3 * r * W],
+        work[3 * r * W :],
+    )
     q[:] = 0
     none[:] = 0
     base, at_p, at_q, at_own = T.ctypes.data, p.ctypes.data, q.ctypes.data, own.ctypes.data
@@ -214,7 +259,9 @@ def _back(
     R: int,
     K: int,
 ) -> None:
-    """Step 4: the vectors of T become those of A, one per row of P, [K][R]. H holds the reflections, [r][R]."""
+    """Step 4: the vectors of T become those of A, one per row of P, [K][R]. H holds the
+    reflections, [r][R].
+    """
     r = len(z)
     W = lanes(H)
     s = H.itemsize
@@ -226,7 +273,8 @@ def _back(
         for k in range(K):
             x[i, k] = z[i, k] * scale[k]
         x[i, K:] = 0
-    for step in range(r - 2, -1, -1):  # one pass takes out reflection `step` (none at first) and looks for the next
+    # one pass takes out reflection `step` (none at first) and looks for the next
+    for step in range(r - 2, -1, -1):
         old = step % 2 * wide
         new = (1 - step % 2) * wide
         this, other = t.ctypes.data + old * s, t.ctypes.data + new * s
@@ -241,10 +289,14 @@ def _back(
         k = 0
         while k < wide:
             if wide - k >= 4 * W:
-                reflect_columns_4(H, source + k * s, wide * s, n, c, this + k * s, c2, other + k * s)
+                reflect_columns_4(
+                    H, source + k * s, wide * s, n, c, this + k * s, c2, other + k * s
+                )
                 k += 4 * W
             else:
-                reflect_columns_1(H, source + k * s, wide * s, n, c, this + k * s, c2, other + k * s)
+                reflect_columns_1(
+                    H, source + k * s, wide * s, n, c, this + k * s, c2, other + k * s
+                )
                 k += W
         if step > 0:  # the next one reaches one row higher
             first = H[(step - 1) * R + step]

@@ -1,9 +1,10 @@
-"""Rows gathered into a packed buffer, and what is added up of them: the pieces that least squares is built from.
+"""Rows gathered into a packed buffer, and what is added up of them: the pieces that least squares
+is built from.
 
-A kernel reads the rows of Y that the entries of a sparse row name. It gathers up to `PACK` of them side by side into a
-buffer P, asks for the next ones meanwhile, and adds up PᵀP (`add_gram`), vᵀP (`add_sum`) or both (`add_turned`) in
-registers. Y lies on cache lines, in rows of whole vectors: `pad_columns` puts it there. `sum_rows` is the simplest use
-of all this.
+A kernel reads the rows of Y that the entries of a sparse row name. It gathers up to `PACK` of them
+side by side into a buffer P, asks for the next ones meanwhile, and adds up PᵀP (`add_gram`), vᵀP
+(`add_sum`) or both (`add_turned`) in registers. Y lies on cache lines, in rows of whole vectors:
+`pad_columns` puts it there. `sum_rows` is the simplest use of all this.
 """
 
 from __future__ import annotations
@@ -41,19 +42,24 @@ from discreet.kernels.simd import (
 from discreet.kernels.threads import cost_cuts, even_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
-PACK = 128  # entries gathered at a time: 128 rows of rank 128 are 64 kB, which stays in the second-level cache
+# entries gathered at a time: 128 rows of rank 128 are 64 kB, which stays in the second-level cache
+PACK = 128
 AHEAD = 128  # entries prefetched beyond those
 
 
 def frozen(x: np.ndarray) -> np.ndarray:
-    """A view that cannot be written to: numba compiles anew for every mixture of arrays that can and that cannot."""
+    """A view that cannot be written to: numba compiles anew for every mixture of arrays that
+    can and that cannot.
+    """
     x = x.view()
     x.flags.writeable = False
     return x
 
 
 def allocate_aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Memory on a cache-line boundary. It comes from numpy, which asks for large pages: factors are read at random."""
+    """Memory on a cache-line boundary. It comes from numpy, which asks for large pages: factors
+    are read at random.
+    """
     size = math.prod(shape) * dtype.itemsize
     buffer = np.empty(size + 64, np.uint8)
     skip = -buffer.ctypes.data % 64
@@ -61,7 +67,8 @@ def allocate_aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarra
 
 
 def on_cache_lines(Y: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
-    """Y (as `dtype`) where vector kernels want it, with columns of zeros up to whole vectors, in one copy if any.
+    """Y (as `dtype`) where vector kernels want it, with columns of zeros up to whole vectors, in
+    one copy if any.
 
     A kernel that takes it is told how many `columns` are Y's own.
     """
@@ -131,7 +138,8 @@ def _add_tiles(like: np.ndarray, P: int, K: int, S: int, A: int, R: int, i: int,
 
 
 def rotate_blocks(S: np.ndarray, W: int) -> np.ndarray:
-    """A symmetric matrix with its diagonal blocks as `add_turned` keeps them: ``S[i + a, i + (a + d) % W]`` in lane a.
+    """A symmetric matrix with its diagonal blocks as `add_turned` keeps them: ``S[i + a, i + (a +
+    d) % W]`` in lane a.
 
     Rows d > W / 2 of a block are not used.
     """
@@ -140,7 +148,9 @@ def rotate_blocks(S: np.ndarray, W: int) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _turns(R: int, W: int) -> np.ndarray:
-    """Where every entry of a turned matrix comes from; kept, because one history is solved in less time."""
+    """Where every entry of a turned matrix comes from; kept, because one history is solved in
+    less time.
+    """
     places = np.arange(R * R).reshape(R, R)
     found = places.copy()
     lane = np.arange(W)
@@ -152,7 +162,9 @@ def _turns(R: int, W: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def one_or_two_blocks(like: np.ndarray, R: int) -> bool:
-    """Whether `add_turned` reads rows so few times that gathering them beforehand would cost more."""
+    """Whether `add_turned` reads rows so few times that gathering them beforehand would cost
+    more.
+    """
     return 2 * lanes(like) >= R
 
 
@@ -172,15 +184,18 @@ def add_turned(
     Y: int,
     ahead: int,
 ) -> None:
-    """``A = S + XᵀX`` above the diagonal blocks, the blocks `turned`, ``b += vᵀX`` and, if there is one, ``h += wᵀX``.
+    """``A = S + XᵀX`` above the diagonal blocks, the blocks `turned`, ``b += vᵀX`` and, if there is
+    one, ``h += wᵀX``.
 
-    X are the K rows of P that `index` names. With more than `one_or_two_blocks` they have been gathered, `index` counts
-    from 0, and there is no h. The rows of Y that the K numbers at `ahead` name are asked for meanwhile.
+    X are the K rows of P that `index` names. With more than `one_or_two_blocks` they have been
+    gathered, `index` counts from 0, and there is no h. The rows of Y that the K numbers at `ahead`
+    name are asked for meanwhile.
     """
     W = lanes(like)
     s = like.itemsize
     line = R * s
-    half = TILE_ROWS if TILE_ROWS < W else 0  # the last rows of the last tile go with the last block
+    # the last rows of the last tile go with the last block
+    half = TILE_ROWS if TILE_ROWS < W else 0
     for i in range(0, R, W):
         left = (R - i) // W - 1
         x = i * s
@@ -201,22 +216,34 @@ def add_turned(
         a1 = A + at
         if left == 0 and (i == 0 or half == 0):
             if h:
-                corner_0_both(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx)
+                corner_0_both(
+                    like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx
+                )
             else:
-                corner_0(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx)
+                corner_0(
+                    like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx
+                )
         elif left <= 1:
             if h:
-                corner_1_both(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx)
+                corner_1_both(
+                    like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx
+                )
             else:
-                corner_1(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx)
+                corner_1(
+                    like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx
+                )
         elif CORNER_VECTORS == 2:
-            corner_2(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx)
+            corner_2(
+                like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx
+            )
             if half:
                 rest = half * line
                 tile_2(like, P + p + half * s, line, P + q, line, K, s1 + rest, a1 + rest, line)
             _add_tiles(like, P, K, S, A, R, i, i + 3 * W)
         else:
-            corner_0(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx)
+            corner_0(
+                like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx
+            )
             _add_tiles(like, P, K, S, A, R, i, i + W)
 
 
@@ -244,7 +271,9 @@ def add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
             j += W
 
 
-def sum_rows_numpy(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
+def sum_rows_numpy(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
+) -> np.ndarray:
     """``Σ_j c_ij y_j`` for each row: the specification of `sum_rows`."""
     return np.array([c[a:b] @ Y[indices[a:b]] for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1])
 
@@ -255,9 +284,16 @@ def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarr
 
 
 def sums(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, whole: bool, columns: int | None = None
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    Y: np.ndarray,
+    whole: bool,
+    columns: int | None = None,
 ) -> np.ndarray:
-    """``Σ_j c_ij y_j`` for each row, of terms rounded toward zero if `whole`; of the first `columns` of Y, or all."""
+    """``Σ_j c_ij y_j`` for each row, of terms rounded toward zero if `whole`; of the first
+    `columns` of Y, or all.
+    """
     Y = floats("Y", Y, 2)
     c = floats("c", c, 1)
     assert c.dtype == Y.dtype

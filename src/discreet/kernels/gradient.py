@@ -1,12 +1,14 @@
 """Residuals by row, cut to a length, and each row's own gradient, in one pass over the entries.
 
-For each row i of a sparse matrix with entries (j, y, w), row factors U, column factors V and biases b, o:
+For each row i of a sparse matrix with entries (j, y, w), row factors U, column factors V and biases
+b, o:
 
-    e_ij = u_i · v_j + b_j + o_i − y_ij,      g_i = Σ_j e_ij v_j,      x_i = (w_ij e_ij)_j, cut to ‖x_i‖ ≤ largest.
+    e_ij = u_i · v_j + b_j + o_i − y_ij, g_i = Σ_j e_ij v_j, x_i = (w_ij e_ij)_j, cut to ‖x_i‖ ≤
+    largest.
 
-`sum_columns` adds up Σ_i x_ij u_i for each column j, and `turn_rows` moves every row factor: u_i − a g_i − b u_iᵀR. No
-bit of a row depends on any other row, whatever the number of threads: each is added up by itself, in the order of its
-entries.
+`sum_columns` adds up Σ_i x_ij u_i for each column j, and `turn_rows` moves every row factor: u_i −
+a g_i − b u_iᵀR. No bit of a row depends on any other row, whatever the number of threads: each is
+added up by itself, in the order of its entries.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from discreet.kernels.validation import floats, same_length, sparse_rows
 _AHEAD = 6  # entries whose sums are asked for before their turn
 _SUMS = 1 << 28  # bytes of sums that are held for all pieces together
 
-#: Sums over coordinates may be taken in the order that vector registers like; what is not a number stays none.
+#: Sums over coordinates may be taken in the order that vector registers like; what is not a number
+#: stays none.
 _ORDER = {"reassoc", "contract", "nsz"}
 
 
@@ -61,17 +64,15 @@ def residual_rows(
     own: bool = True,
     lengths: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Residuals, weighted and cut, (nnz,), and the rows' own gradients (n, r), from residuals that are neither.
+    """Residuals, weighted and cut, (nnz,), and the rows' own gradients (n, r), from residuals that
+    are neither.
 
     Parameters
-    ----------
-    indptr, indices, y : CSR arrays of n rows; int64, int32 and the type of `U`
-    U, V : (n, r), (m, r) of one type, float32 or float64
-    largest : the length that a row of residuals is cut to
-    bias, offset : (m,), (n,)
-    weights : (nnz,), optional; 1 where not given
-    own : False leaves the gradients out, and they have no rows
-    lengths : (n,) float64, optional; filled with how long the weighted residuals of each row were before the cut
+    ---------- indptr, indices, y : CSR arrays of n rows; int64, int32 and the type of `U` U, V :
+    (n, r), (m, r) of one type, float32 or float64 largest : the length that a row of residuals is
+    cut to bias, offset : (m,), (n,) weights : (nnz,), optional; 1 where not given own : False
+    leaves the gradients out, and they have no rows lengths : (n,) float64, optional; filled with
+    how long the weighted residuals of each row were before the cut
     """
     U = floats("U", U, 2)
     kind = U.dtype
@@ -89,11 +90,18 @@ def residual_rows(
     long = np.empty(0) if lengths is None else lengths
     same_length("lengths and rows", len(U) if lengths is None else len(long), len(U))
     cuts = cost_cuts(np.diff(indptr) + 1.0)
-    run(lambda a, b: _residuals(indptr, indices, y, w, bias, offset, U, V, float(largest), x, g, long, a, b), cuts)
+    run(
+        lambda a, b: _residuals(
+            indptr, indices, y, w, bias, offset, U, V, float(largest), x, g, long, a, b
+        ),
+        cuts,
+    )
     return x, g
 
 
-def sum_columns_numpy(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, U: np.ndarray, m: int) -> np.ndarray:
+def sum_columns_numpy(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, U: np.ndarray, m: int
+) -> np.ndarray:
     """``Σ_i c_ij u_i`` for each column j < m: the specification of `sum_columns`."""
     sums = np.zeros((m, U.shape[1]))
     np.add.at(sums, indices, c[:, None] * U[np.repeat(np.arange(len(U)), np.diff(indptr))])
@@ -101,25 +109,34 @@ def sum_columns_numpy(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, U:
 
 
 def sum_columns(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, U: np.ndarray, m: int, unit: float | None = None
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    U: np.ndarray,
+    m: int,
+    unit: float | None = None,
 ) -> np.ndarray:
-    """``Σ_i c_ij u_i`` (m, r), read row by row: each row's vector is added to the sums of its columns.
+    """``Σ_i c_ij u_i`` (m, r), read row by row: each row's vector is added to the sums of its
+    columns.
 
-    The sums are far smaller than U and stay in the cache, so this is quicker than gathering U in the order of columns.
+    The sums are far smaller than U and stay in the cache, so this is quicker than gathering U in
+    the order of columns.
 
     Parameters
     ----------
     indptr, indices, c : CSR arrays of n rows
     U : (n, r) float32 or float64
     unit : float, optional
-        A power of two: terms are counted in this unit and rounded toward zero, and their sums, float64, are whole.
+        A power of two: terms are counted in this unit and rounded toward zero, and their sums,
+        float64, are whole.
     """
     U = floats("U", U, 2)
     indptr, indices = sparse_rows(indptr, indices, len(U), m)
     same_length("c and indices", len(c), len(indices))
     kind = U.dtype if unit is None else np.dtype(np.float64)
     size = m * U.shape[1] * kind.itemsize
-    pieces = int(np.clip(_SUMS // max(size, 1), 1, 8))  # whatever the threads, so that they do not change a bit
+    # whatever the threads, so that they do not change a bit
+    pieces = int(np.clip(_SUMS // max(size, 1), 1, 8))
     cuts = cost_cuts(np.diff(indptr) + 1.0, pieces=pieces)
     sums = {int(start): np.zeros((m, U.shape[1]), kind) for start in cuts[:-1]}
     c, factor = np.ascontiguousarray(c, kind), kind.type(1.0 if unit is None else 1.0 / unit)
@@ -130,7 +147,9 @@ def sum_columns(
     return total
 
 
-def share_rows_numpy(indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: float) -> np.ndarray:
+def share_rows_numpy(
+    indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: float
+) -> np.ndarray:
     """The specification of `share_rows`."""
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     own = q[indices]
@@ -139,7 +158,8 @@ def share_rows_numpy(indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, mos
 
 
 def share_rows(indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: float) -> np.ndarray:
-    """w_ij = most · √(q_j / Σ_j q_j) for each entry (nnz,) float32, the sum being over the entries of its row.
+    """w_ij = most · √(q_j / Σ_j q_j) for each entry (nnz,) float32, the sum being over the entries
+    of its row.
 
     Parameters
     ----------
@@ -147,13 +167,22 @@ def share_rows(indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: flo
     q : (m,) float64, not negative
     """
     w = np.empty(len(indices), np.float32)
-    run(lambda start, stop: _share(indptr, indices, q, most, w, start, stop), cost_cuts(np.diff(indptr) + 1.0))
+    run(
+        lambda start, stop: _share(indptr, indices, q, most, w, start, stop),
+        cost_cuts(np.diff(indptr) + 1.0),
+    )
     return w
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _share(
-    indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: float, w: np.ndarray, start: int, stop: int
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    q: np.ndarray,
+    most: float,
+    w: np.ndarray,
+    start: int,
+    stop: int,
 ) -> None:
     for i in range(start, stop):
         whole = 0.0
@@ -172,7 +201,10 @@ def turn_rows(U: np.ndarray, g: np.ndarray, R: np.ndarray, a: float, b: float) -
     assert g.shape == U.shape
     assert R.shape == (U.shape[1], U.shape[1])
     turned = np.empty_like(U)
-    run(lambda start, stop: _turn(U, g, R, U.dtype.type(a), U.dtype.type(b), turned, start, stop), even_cuts(len(U)))
+    run(
+        lambda start, stop: _turn(U, g, R, U.dtype.type(a), U.dtype.type(b), turned, start, stop),
+        even_cuts(len(U)),
+    )
     return turned
 
 
@@ -212,7 +244,8 @@ def _residuals(
             e = bias[j] + offset[i] - y[at]
             for k in range(r):
                 e += u[k] * v[k]
-            if not abs(e) <= 1e300:  # written so because isfinite does not survive this order of sums
+            # written so because isfinite does not survive this order of sums
+            if not abs(e) <= 1e300:
                 e = U.dtype.type(0)
             if own:
                 for k in range(r):
@@ -222,7 +255,8 @@ def _residuals(
             x[at] = e
             square += np.float64(e) * np.float64(e)
         if own:
-            for k in range(r):  # one by one: numba compiles string formatting for arrays that are assigned whole
+            # one by one: numba compiles string formatting for arrays that are assigned whole
+            for k in range(r):
                 g[i, k] = mine[k]
         length = np.sqrt(square)
         if len(long) > 0:
@@ -267,7 +301,14 @@ def _scatter(
 
 @njit(nogil=True, cache=True, fastmath=_ORDER)
 def _turn(
-    U: np.ndarray, g: np.ndarray, R: np.ndarray, a: float, b: float, turned: np.ndarray, start: int, stop: int
+    U: np.ndarray,
+    g: np.ndarray,
+    R: np.ndarray,
+    a: float,
+    b: float,
+    turned: np.ndarray,
+    start: int,
+    stop: int,
 ) -> None:
     r = U.shape[1]
     new = np.empty(U.shape[1], U.dtype)

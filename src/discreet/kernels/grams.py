@@ -1,11 +1,13 @@
 """Sums over rows of a sparse matrix that need a small matrix or a triangle of their own per row.
 
-`inverse_diagonals` says, for each row, how well its own ridge regression knows each coefficient. `add_pair_products`
-adds up normalized products of pairs of entries, which is what a row says about which columns go together:
+`inverse_diagonals` says, for each row, how well its own ridge regression knows each coefficient.
+`add_pair_products` adds up normalized products of pairs of entries, which is what a row says about
+which columns go together:
 
     p_jk = √2 x_j x_k / q,   j < k,      q² = (Σ x²)² − Σ x⁴ = 2 Σ_{j<k} x_j² x_k².
 
-Every row is computed by itself, in the order of its entries, so that no bit depends on the number of threads.
+Every row is computed by itself, in the order of its entries, so that no bit depends on the number
+of threads.
 """
 
 from __future__ import annotations
@@ -29,13 +31,16 @@ def inverse_diagonals_numpy(
     F = np.column_stack([V, np.ones(len(V))]).astype(np.float64)
     prior = np.diag([*[ridge] * V.shape[1], constant])
     own = [F[indices[a:b]] for a, b in pairwise(indptr)]
-    return np.array([np.diag(np.linalg.inv(f.T @ f + prior)) for f in own]).reshape(len(own), F.shape[1])
+    return np.array([np.diag(np.linalg.inv(f.T @ f + prior)) for f in own]).reshape(
+        len(own), F.shape[1]
+    )
 
 
 def inverse_diagonals(
     indptr: np.ndarray, indices: np.ndarray, V: np.ndarray, ridge: float, constant: float
 ) -> np.ndarray:
-    """The diagonal of (Σ_j f_j f_jᵀ + P)⁻¹ of each row, (n, r + 1): f_j = (v_j, 1), P = diag(ridge, …, constant).
+    """The diagonal of (Σ_j f_j f_jᵀ + P)⁻¹ of each row, (n, r + 1): f_j = (v_j, 1), P = diag(ridge,
+    …, constant).
 
     Parameters
     ----------
@@ -47,12 +52,21 @@ def inverse_diagonals(
     indptr, indices = sparse_rows(indptr, indices, len(indptr) - 1, len(V))
     found = np.empty((len(indptr) - 1, V.shape[1] + 1))
     cuts = cost_cuts(np.diff(indptr) + 1.0)
-    run(lambda a, b: _inverse_diagonals(indptr, indices, V, float(ridge), float(constant), found, a, b), cuts)
+    run(
+        lambda a, b: _inverse_diagonals(
+            indptr, indices, V, float(ridge), float(constant), found, a, b
+        ),
+        cuts,
+    )
     return found
 
 
-def pair_products_numpy(indptr: np.ndarray, indices: np.ndarray, x: np.ndarray, m: int) -> np.ndarray:
-    """Σ p_jk over the rows as a strict upper triangle, (m(m − 1)/2,): the specification of `add_pair_products`."""
+def pair_products_numpy(
+    indptr: np.ndarray, indices: np.ndarray, x: np.ndarray, m: int
+) -> np.ndarray:
+    """Σ p_jk over the rows as a strict upper triangle, (m(m − 1)/2,): the specification of
+    `add_pair_products`.
+    """
     total = np.zeros((m, m))
     for a, b in pairwise(indptr):
         dense = np.zeros(m)
@@ -63,7 +77,12 @@ def pair_products_numpy(indptr: np.ndarray, indices: np.ndarray, x: np.ndarray, 
 
 
 def add_pair_products(
-    indptr: np.ndarray, indices: np.ndarray, x: np.ndarray, m: int, length: float = 1.0, unit: float | None = None
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    x: np.ndarray,
+    m: int,
+    length: float = 1.0,
+    unit: float | None = None,
 ) -> np.ndarray:
     """Σ p_jk over the rows as a strict upper triangle, row by row, (m(m − 1)/2,).
 
@@ -81,7 +100,10 @@ def add_pair_products(
     factor = length if unit is None else length / unit
     cuts = cost_cuts(np.diff(indptr) ** 2 + 1.0, pieces=_PIECES)
     sums = {int(start): np.zeros(m * (m - 1) // 2) for start in cuts[:-1]}
-    run(lambda a, b: _pair_products(indptr, indices, x, m, factor, unit is not None, sums[a], a, b), cuts)
+    run(
+        lambda a, b: _pair_products(indptr, indices, x, m, factor, unit is not None, sums[a], a, b),
+        cuts,
+    )
     total = sums.pop(0, np.zeros(m * (m - 1) // 2))
     for start in sorted(sums):
         total += sums[start]

@@ -1,14 +1,16 @@
 """Sums that are the same to the last bit in any order: every contribution is a whole number.
 
-Noise on a floating-point sum does not hide it: the sum itself depends on the order of its terms by more than one person
-contributes. So each contribution is first rounded *toward zero* to a whole number of grid units (which never makes it
-larger), and whole numbers are added exactly: float64 holds them without error below 2⁵³. For row i with entries (j, c):
+Noise on a floating-point sum does not hide it: the sum itself depends on the order of its terms by
+more than one person contributes. So each contribution is first rounded *toward zero* to a whole
+number of grid units (which never makes it larger), and whole numbers are added exactly: float64
+holds them without error below 2⁵³. For row i with entries (j, c):
 
     grams   G_i = Σ_j p pᵀ  with p = trunc(c_ij · y_j)
     sums    s_i = Σ_j trunc(c_ij · y_j)
 
-The coefficients c carry weights and the grid: √w / grid for Gram matrices, w · value / grid for sums. `packed_grams`
-gives the upper triangles only, row after row, and also sums that are not rounded (`whole=False`).
+The coefficients c carry weights and the grid: √w / grid for Gram matrices, w · value / grid for
+sums. `packed_grams` gives the upper triangles only, row after row, and also sums that are not
+rounded (`whole=False`).
 """
 
 from __future__ import annotations
@@ -28,26 +30,32 @@ from discreet.kernels.validation import floats, same_length, sparse_rows
 LARGEST = 2.0**53
 
 
-def exact_grams_numpy(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
+def exact_grams_numpy(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
+) -> np.ndarray:
     """G as above: the specification of `exact_grams`."""
     P = np.trunc(c[:, None] * Y[indices])
-    return np.array([P[a:b].T @ P[a:b] for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1], Y.shape[1])
+    return np.array([P[a:b].T @ P[a:b] for a, b in pairwise(indptr)]).reshape(
+        -1, Y.shape[1], Y.shape[1]
+    )
 
 
-def exact_sums_numpy(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
+def exact_sums_numpy(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
+) -> np.ndarray:
     """s as above: the specification of `exact_sums`."""
     P = np.trunc(c[:, None] * Y[indices])
     return np.array([P[a:b].sum(axis=0) for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1])
 
 
-def exact_grams(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
+def exact_grams(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
+) -> np.ndarray:
     """Gram matrices (n, r, r) of rounded contributions, whole numbers in float64.
 
     Parameters
-    ----------
-    indptr, indices : CSR of n rows, int64 and int32; a block of rows may be passed as ``indptr[a : b + 1]``
-    c : (nnz,) float64
-    Y : (m, r) float64
+    ---------- indptr, indices : CSR of n rows, int64 and int32; a block of rows may be passed as
+    ``indptr[a : b + 1]`` c : (nnz,) float64 Y : (m, r) float64
     """
     assert c.dtype == Y.dtype == np.float64
     a, b = np.triu_indices(Y.shape[1])
@@ -66,8 +74,8 @@ def pack_grams(
 ) -> np.ndarray:
     """Upper triangles (n, r(r+1)/2) of Σ_j p pᵀ, p = c_ij y_j, rounded toward zero if `whole`.
 
-    Parameters as for `exact_grams`; without `whole` also float32. r is the number of columns of Y, or `columns` if Y is
-    padded (`on_cache_lines`).
+    Parameters as for `exact_grams`; without `whole` also float32. r is the number of columns of Y,
+    or `columns` if Y is padded (`on_cache_lines`).
     """
     Y = floats("Y", Y, 2)
     c = floats("c", c, 1)
@@ -87,9 +95,15 @@ def pack_grams(
 
 
 def exact_sums(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, columns: int | None = None
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    Y: np.ndarray,
+    columns: int | None = None,
 ) -> np.ndarray:
-    """Sums (n, r) of rounded contributions, whole numbers in float64; parameters as for `packed_grams`."""
+    """Sums (n, r) of rounded contributions, whole numbers in float64; parameters as for
+    `packed_grams`.
+    """
     assert c.dtype == Y.dtype == np.float64
     return sums(indptr, indices, c, Y, whole=True, columns=columns)
 

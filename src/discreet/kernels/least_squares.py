@@ -5,9 +5,10 @@ For each row i of a sparse matrix with entries (j, value, weight) and fixed fact
     A_i = Σ_j w_ij · y_j y_jᵀ,      b_i = Σ_j w_ij · value_ij · y_j,
     x_i = (A_i + S + ridge_i · I)⁻¹ b_i.
 
-`solve_rows` gives the x_i without keeping the A_i, and `solve_rows_constant` where every y_j has one more coordinate
-that is the same for all; `discreet.kernels.gather` has sums of b_i alone, and `discreet.kernels.integer_sums` the A_i.
-The vector path gathers the factors of a row, adds up PᵀP and vᵀP (see `gather`), and solves W rows at a time.
+`solve_rows` gives the x_i without keeping the A_i, and `solve_rows_constant` where every y_j has
+one more coordinate that is the same for all; `discreet.kernels.gather` has sums of b_i alone, and
+`discreet.kernels.integer_sums` the A_i. The vector path gathers the factors of a row, adds up PᵀP
+and vᵀP (see `gather`), and solves W rows at a time.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ DUAL_RANK = 96  # from this rank on, rows with few entries are solved in the dua
 
 
 class Entries(NamedTuple):
-    """What a sparse matrix holds, row by row; arrays without elements stand for what is not given."""
+    """What a sparse matrix holds, row by row; arrays without elements stand for what is not
+    given.
+    """
 
     indptr: np.ndarray
     indices: np.ndarray
@@ -57,7 +60,11 @@ class Entries(NamedTuple):
 
 
 def gram_rows_numpy(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, Y: np.ndarray, weights: np.ndarray | None = None
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    Y: np.ndarray,
+    weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """A and b as above: the first half of `solve_rows_numpy`."""
     w = np.ones_like(values) if weights is None else weights
@@ -100,7 +107,8 @@ def solve_rows(
         Values are 1 where not given.
     Y : (m, r) float32 or float64
     ridge : (n,)
-        Added to the diagonal, row by row. With no entries, no `shared` and a ridge of 0, a row's solution is 0.
+        Added to the diagonal, row by row. With no entries, no `shared` and a ridge of 0, a row's
+        solution is 0.
     shared : (r, r), optional
         S, the same for every row.
     weights : (nnz,), optional
@@ -126,10 +134,12 @@ def solve_rows_constant(
     weights: np.ndarray | None = None,
     offset: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`solve_rows` with one more coordinate, `constant` in every y: the factors (n, r) and its own (n,).
+    """`solve_rows` with one more coordinate, `constant` in every y: the factors (n, r) and its own
+    (n,).
 
-    S does not touch that coordinate. It is eliminated last, by a second right-hand side Σ w y, so that the matrices
-    keep their size: one coordinate more would cost as much as a whole vector of them.
+    S does not touch that coordinate. It is eliminated last, by a second right-hand side Σ w y, so
+    that the matrices keep their size: one coordinate more would cost as much as a whole vector of
+    them.
     """
     return _solve_rows(indptr, indices, values, Y, ridge, shared, weights, offset, constant)
 
@@ -158,7 +168,9 @@ def _solve_rows(
     ):
         if x is not None:
             same_length(what, len(x), length)
-    entries = Entries(frozen(indptr), frozen(indices), *(_ready(x, Y) for x in (values, weights, offset)))
+    entries = Entries(
+        frozen(indptr), frozen(indices), *(_ready(x, Y) for x in (values, weights, offset))
+    )
     ridge, c, x0 = _ready(ridge, Y), Y.dtype.type(constant), np.zeros(n, Y.dtype)
     S = np.zeros((r, r), Y.dtype) if shared is None else _ready(shared, Y)
     assert ridge.shape == (n,)
@@ -182,17 +194,26 @@ def _solve_rows(
     if n == 1:  # one row is solved sooner without asking for threads
         _solve(entries, P, ridge, S, c, X, x0, rows, r, 0, len(rows))
     else:
-        run(lambda a, b: _solve(entries, P, ridge, S, c, X, x0, rows, r, a, b), cost_cuts(cost[rows], W))
+        run(
+            lambda a, b: _solve(entries, P, ridge, S, c, X, x0, rows, r, a, b),
+            cost_cuts(cost[rows], W),
+        )
     return X if r == R else np.ascontiguousarray(X[:, :r]), x0
 
 
 def _solve_few(
-    entries: Entries, Y: np.ndarray, ridge: np.ndarray, S: np.ndarray, constant: float, X: np.ndarray, x0: np.ndarray
+    entries: Entries,
+    Y: np.ndarray,
+    ridge: np.ndarray,
+    S: np.ndarray,
+    constant: float,
+    X: np.ndarray,
+    x0: np.ndarray,
 ) -> np.ndarray:
     """Solve the rows with few entries in the dual (see there), and say which they were."""
     from discreet.kernels.dual import prefers_dual, solve_dual
 
-    (r, R) = (Y.shape[1], X.shape[1])
+    r, R = (Y.shape[1], X.shape[1])
     W = simd.VECTOR_BYTES // Y.itemsize
     counts = np.diff(entries.indptr)
     few = prefers_dual(counts, r, W)
@@ -201,14 +222,18 @@ def _solve_few(
     D, Q = np.linalg.eigh(S.astype(np.float64)) if S.any() else (np.zeros(r), np.eye(r))
     D = np.maximum(D, 0)
     least = 0.0 if constant else D[0]
-    few &= least + ridge > 1e-6 * (D[-1] + ridge)  # an almost singular B has no inverse root to speak of
+    # an almost singular B has no inverse root to speak of
+    few &= least + ridge > 1e-6 * (D[-1] + ridge)
     rows = np.flatnonzero(few)
     rows = rows[np.argsort(counts[rows], kind="stable")]
     P = frozen(pad_columns(tall_product(Y, Q.astype(Y.dtype)) if S.any() else Y, R))
     Qt = pad_columns(np.pad(Q.T, ((0, R - r), (0, 0))).astype(Y.dtype), R)
     D = np.append(D, np.ones(R - r)).astype(Y.dtype)
     cost = counts[rows] * 1.0 * (counts[rows] + 64) * r
-    run(lambda a, b: solve_dual(entries, P, ridge, D, Qt, constant, rows, X, x0, a, b), cost_cuts(cost, W))
+    run(
+        lambda a, b: solve_dual(entries, P, ridge, D, Qt, constant, rows, X, x0, a, b),
+        cost_cuts(cost, W),
+    )
     return few
 
 
@@ -218,12 +243,16 @@ def _ready(x: np.ndarray | None, like: np.ndarray) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def read_targets(entries: Entries, first: int, K: int, v: np.ndarray, root: np.ndarray) -> None:
-    """``√w (value − offset)`` of K entries to v, and ``√w`` to root, which holds ones where nothing has weights."""
+    """``√w (value − offset)`` of K entries to v, and ``√w`` to root, which holds ones where
+    nothing has weights.
+    """
     _, indices, values, weights, offset = entries
     here = slice(first, first + K)
     if len(values) and len(offset):
-        for k, (value, j) in enumerate(zip(values[here], indices[here])):  # noqa: B905 (numba's zip has no strict)
-            v[k] = value - offset[np.uint32(j)]  # unsigned, or numba would ask whether it counts from the end
+        # numba's zip has no `strict`.
+        for k, (value, j) in enumerate(zip(values[here], indices[here])):  # noqa: B905
+            # unsigned, or numba would ask whether it counts from the end
+            v[k] = value - offset[np.uint32(j)]
     elif len(values):
         for k, value in enumerate(values[here]):
             v[k] = value
@@ -254,9 +283,11 @@ def _add_row(
     b: int,
     h: int,
 ) -> tuple[float, float]:
-    """``A = S + Σ w y yᵀ`` and ``b += Σ w value y`` over row i; with a place for it, ``h += Σ w y``, Σ w, Σ w value.
+    """``A = S + Σ w y yᵀ`` and ``b += Σ w value y`` over row i; with a place for it, ``h += Σ w
+    y``, Σ w, Σ w value.
 
-    The diagonal blocks of S and A are turned (see `gather`). The row `after` this one is prepared meanwhile.
+    The diagonal blocks of S and A are turned (see `gather`). The row `after` this one is prepared
+    meanwhile.
     """
     indptr, indices, values, weights, offset = entries
     R = Y.shape[1]
@@ -350,7 +381,8 @@ def _solve(
         if constant:
             h[:] = 0
         for lane in range(W):
-            i = rows[min(first + lane, stop - 1)]  # empty lanes of the last group repeat its last row
+            # empty lanes of the last group repeat its last row
+            i = rows[min(first + lane, stop - 1)]
             after = rows[min(first + lane + 1, stop - 1)]
             at = lane * R * s
             weight[lane], value[lane] = _add_row(
@@ -372,7 +404,8 @@ def _solve(
         factor_turned(Y, Ap.ctypes.data, Tp.ctypes.data, R)
         substitute(Y, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
         if constant:
-            for lane in range(W):  # in a loop: numba compiles string formatting for arrays that are assigned whole
+            # in a loop: numba compiles string formatting for arrays that are assigned whole
+            for lane in range(W):
                 for k in range(R):
                     sums[lane, k] = h[lane, k]
             substitute(Y, hp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
@@ -395,14 +428,18 @@ def _solve(
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _add_row_plain(entries: Entries, Y: np.ndarray, start: int, stop: int, A: np.ndarray, b: np.ndarray) -> None:
+def _add_row_plain(
+    entries: Entries, Y: np.ndarray, start: int, stop: int, A: np.ndarray, b: np.ndarray
+) -> None:
     r = Y.shape[1]
     one = Y.dtype.type(1)
     _, indices, values, weights, offset = entries
     for e in range(start, stop):
         y = Y[indices[e]]
         w = weights[e] if len(weights) else one
-        value = (values[e] if len(values) else one) - (offset[indices[e]] if len(offset) else one * 0)
+        value = (values[e] if len(values) else one) - (
+            offset[indices[e]] if len(offset) else one * 0
+        )
         for k in range(r):
             f = w * y[k]
             b[k] += f * value
@@ -412,7 +449,13 @@ def _add_row_plain(entries: Entries, Y: np.ndarray, start: int, stop: int, A: np
 
 @njit(nogil=True, cache=True)
 def _solve_plain(
-    entries: Entries, Y: np.ndarray, ridge: np.ndarray, S: np.ndarray, X: np.ndarray, start: int, stop: int
+    entries: Entries,
+    Y: np.ndarray,
+    ridge: np.ndarray,
+    S: np.ndarray,
+    X: np.ndarray,
+    start: int,
+    stop: int,
 ) -> None:
     A = np.empty_like(S)
     for i in range(start, stop):

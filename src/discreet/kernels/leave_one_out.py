@@ -1,11 +1,15 @@
-"""How well ridge regressions predict what they have not seen: each entry of a row by all others, for nested models.
+"""How well ridge regressions predict what they have not seen: each entry of a row by all others,
+for nested models.
 
-For a row with the columns f_j of its entries, A = Σ_j f_j f_jᵀ + P = L Lᵀ and t = L⁻¹ Σ_j y_j f_j. As the leading block
-of L belongs to the leading columns alone, with w_j = L⁻¹ f_j the model of the first k columns says
+For a row with the columns f_j of its entries, A = Σ_j f_j f_jᵀ + P = L Lᵀ and t = L⁻¹ Σ_j y_j f_j.
+As the leading block of L belongs to the leading columns alone, with w_j = L⁻¹ f_j the model of the
+first k columns says
 
-    ŷ_j = Σ_{l ≤ k} w_jl t_l,    h_j = Σ_{l ≤ k} w_jl²,    and without entry j its error would be (y_j − ŷ_j)/(1 − h_j),
+    ŷ_j = Σ_{l ≤ k} w_jl t_l, h_j = Σ_{l ≤ k} w_jl², and without entry j its error would be (y_j −
+    ŷ_j)/(1 − h_j),
 
-so that one factorization serves all k. Every row is computed by itself, in the order of its entries.
+so that one factorization serves all k. Every row is computed by itself, in the order of its
+entries.
 """
 
 from __future__ import annotations
@@ -21,7 +25,12 @@ from discreet.kernels.validation import floats, same_length, sparse_rows
 
 
 def leave_one_out_errors_numpy(
-    indptr: np.ndarray, indices: np.ndarray, y: np.ndarray, F: np.ndarray, prior: np.ndarray, lengths: np.ndarray
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    y: np.ndarray,
+    F: np.ndarray,
+    prior: np.ndarray,
+    lengths: np.ndarray,
 ) -> np.ndarray:
     """The specification of `left_out_errors`."""
     found = np.zeros((len(indptr) - 1, len(lengths)))
@@ -30,15 +39,23 @@ def leave_one_out_errors_numpy(
             f = F[indices[a:b], :k].astype(np.float64)
             for j in range(b - a):
                 others = np.arange(b - a) != j
-                x = np.linalg.solve(f[others].T @ f[others] + np.diag(prior[:k]), f[others].T @ y[a:b][others])
+                x = np.linalg.solve(
+                    f[others].T @ f[others] + np.diag(prior[:k]), f[others].T @ y[a:b][others]
+                )
                 found[i, at] += (y[a + j] - f[j] @ x) ** 2 / (b - a)
     return found
 
 
 def leave_one_out_errors(
-    indptr: np.ndarray, indices: np.ndarray, y: np.ndarray, F: np.ndarray, prior: np.ndarray, lengths: np.ndarray
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    y: np.ndarray,
+    F: np.ndarray,
+    prior: np.ndarray,
+    lengths: np.ndarray,
 ) -> np.ndarray:
-    """Mean square errors of each row, (n, len(lengths)), with the first `lengths` columns; 0 for rows without entries.
+    """Mean square errors of each row, (n, len(lengths)), with the first `lengths` columns; 0 for
+    rows without entries.
 
     Parameters
     ----------
@@ -56,7 +73,9 @@ def leave_one_out_errors(
     lengths = np.ascontiguousarray(lengths, np.int64)
     found = np.zeros((len(indptr) - 1, len(lengths)))
     cuts = cost_cuts(np.diff(indptr) + 1.0)
-    run(lambda a, b: _leave_one_out_errors(indptr, indices, y, F, prior, lengths, found, a, b), cuts)
+    run(
+        lambda a, b: _leave_one_out_errors(indptr, indices, y, F, prior, lengths, found, a, b), cuts
+    )
     return found
 
 

@@ -1,10 +1,12 @@
 """Solves with matrices that should be positive semi-definite but, after noise, may not be.
 
-    x_i = (Π(A_i) + S + ridge_i · I)⁻¹ b_i,      Π: nearest positive semi-definite matrix (negative eigenvalues to 0).
+    x_i = (Π(A_i) + S + ridge_i · I)⁻¹ b_i, Π: nearest positive semi-definite matrix (negative
+    eigenvalues to 0).
 
-A Cholesky factorization that goes through proves that a matrix needs no projection, and costs a tenth of an
-eigen-decomposition; only the matrices where it fails are decomposed, by `discreet.kernels.eigen`. Where it fails for
-nearly all of the first ones, as with much noise, it is not tried on the others.
+A Cholesky factorization that goes through proves that a matrix needs no projection, and costs a
+tenth of an eigen-decomposition; only the matrices where it fails are decomposed, by
+`discreet.kernels.eigen`. Where it fails for nearly all of the first ones, as with much noise, it is
+not tried on the others.
 """
 
 from __future__ import annotations
@@ -19,10 +21,14 @@ from discreet.kernels.threads import even_cuts, run
 PROBE = 64  # matrices that say whether Cholesky is worth trying on the others
 
 
-def solve_psd_numpy(A: np.ndarray, b: np.ndarray, ridge: np.ndarray, shared: np.ndarray | None = None) -> np.ndarray:
+def solve_psd_numpy(
+    A: np.ndarray, b: np.ndarray, ridge: np.ndarray, shared: np.ndarray | None = None
+) -> np.ndarray:
     """x as above: the specification of `solve_psd`."""
     S = 0 if shared is None else shared
-    return np.linalg.solve(project_psd_numpy(A) + S + ridge[:, None, None] * np.eye(A.shape[-1]), b[..., None])[..., 0]
+    return np.linalg.solve(
+        project_psd_numpy(A) + S + ridge[:, None, None] * np.eye(A.shape[-1]), b[..., None]
+    )[..., 0]
 
 
 def project_psd(A: np.ndarray) -> None:
@@ -32,12 +38,15 @@ def project_psd(A: np.ndarray) -> None:
 
 
 def _project_upper(A: np.ndarray) -> np.ndarray:
-    """The upper triangles of the projections, from upper triangles; and the positions where something may differ."""
+    """The upper triangles of the projections, from upper triangles; and the positions where
+    something may differ.
+    """
     wrong = _indefinite(A)
     left = add_negative_parts(A, wrong) if simd.enabled() and A.shape[1] >= 3 else wrong
 
     def work(start: int, stop: int) -> None:
-        for first in range(start, stop, 64):  # small groups: the decompositions of a group are held at once
+        # small groups: the decompositions of a group are held at once
+        for first in range(start, stop, 64):
             some = left[first : min(first + 64, stop)]
             A[some] = project_psd_numpy(_whole(A[some]))
 
@@ -52,18 +61,25 @@ def _whole(A: np.ndarray) -> np.ndarray:
 
 
 def _indefinite(A: np.ndarray) -> np.ndarray:
-    """Positions of the matrices to decompose: those that Cholesky refuses, or all, if it refuses most of the first."""
+    """Positions of the matrices to decompose: those that Cholesky refuses, or all, if it
+    refuses most of the first.
+    """
     sample = A[:PROBE]
     definite = solve_spd(sample, np.zeros(sample.shape[:2], A.dtype))[1]
     if simd.enabled() and A.shape[1] >= 3 and definite.sum() < 0.1 * len(sample):
-        return np.arange(len(A))  # where the decomposition finds nothing negative, it leaves a matrix as it is
+        # where the decomposition finds nothing negative, it leaves a matrix as it is
+        return np.arange(len(A))
     rest = A[PROBE:]
     more = solve_spd(rest, np.zeros(rest.shape[:2], A.dtype))[1]
     return np.flatnonzero(~np.append(definite, more))
 
 
 def solve_psd(
-    A: np.ndarray, b: np.ndarray, ridge: np.ndarray, shared: np.ndarray | None = None, project: bool = True
+    A: np.ndarray,
+    b: np.ndarray,
+    ridge: np.ndarray,
+    shared: np.ndarray | None = None,
+    project: bool = True,
 ) -> np.ndarray:
     """Solutions (n, r) of the projected systems; `A` is overwritten.
 
@@ -76,7 +92,8 @@ def solve_psd(
     shared : (r, r), optional
         S, positive semi-definite, the same for every system.
     project : bool
-        False solves without the projection (for the papers' ablation): an indefinite system is solved as it stands.
+        False solves without the projection (for the papers' ablation): an indefinite system is
+        solved as it stands.
     """
     n, r = b.shape
     assert A.shape == (n, r, r)
@@ -86,7 +103,11 @@ def solve_psd(
     x, definite = solve_spd(A, b, ridge, shared)
     wrong = np.flatnonzero(~definite)
     if len(wrong):  # only without projection, or where ridge and shared are both zero
-        whole = _whole(A[wrong]) + ridge[wrong, None, None] * np.eye(r) + (0 if shared is None else shared)
+        whole = (
+            _whole(A[wrong])
+            + ridge[wrong, None, None] * np.eye(r)
+            + (0 if shared is None else shared)
+        )
         x[wrong] = _pseudo_solve(whole.astype(A.dtype), b[wrong])
     return x
 

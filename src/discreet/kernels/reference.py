@@ -1,8 +1,10 @@
-"""The kernels that read-outs need, by numpy alone and in double precision: for a single question from the shell.
+"""The kernels that read-outs need, by numpy alone and in double precision: for a single question
+from the shell.
 
-Loading the compiler and its cached code takes half a second, which pays from the second question on. The functions here
-have the names, arguments and results of the compiled ones, whose specification their twins are; results are rounded to
-the type of the factors, so they agree to single precision, not to the bit.
+Loading the compiler and its cached code takes half a second, which pays from the second question
+on. The functions here have the names, arguments and results of the compiled ones, whose
+specification their twins are; results are rounded to the type of the factors, so they agree to
+single precision, not to the bit.
 """
 
 from __future__ import annotations
@@ -68,14 +70,23 @@ def solve_rows_constant(
     """`solve_rows` with one more coordinate, `constant` in every y, which S does not touch."""
     wide = np.column_stack([Y, np.full(len(Y), constant, Y.dtype)])
     X = solve_rows(
-        indptr, indices, values, wide, ridge, None if shared is None else np.pad(shared, (0, 1)), weights, offset
+        indptr,
+        indices,
+        values,
+        wide,
+        ridge,
+        None if shared is None else np.pad(shared, (0, 1)),
+        weights,
+        offset,
     )
     return X[:, :-1], X[:, -1]
 
 
 def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """``Σ_j c_ij y_j`` for each row."""
-    sums = [c[a:b].astype(np.float64) @ Y[indices[a:b]].astype(np.float64) for a, b in pairwise(indptr)]
+    sums = [
+        c[a:b].astype(np.float64) @ Y[indices[a:b]].astype(np.float64) for a, b in pairwise(indptr)
+    ]
     return np.array(sums).reshape(-1, Y.shape[1]).astype(Y.dtype)
 
 
@@ -112,7 +123,9 @@ def top_k(
     k: int,
     seen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Best `k` items of each user by ``u · v_j + bias_j``, best first, equal scores by index, padded with −1."""
+    """Best `k` items of each user by ``u · v_j + bias_j``, best first, equal scores by index,
+    padded with −1.
+    """
     factors = V.V if isinstance(V, ReferencePanels) else V
     items = np.full((len(U), k), -1, np.int32)
     best = np.full((len(U), k), -np.inf, np.float32)

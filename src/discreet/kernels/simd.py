@@ -1,27 +1,31 @@
-"""Vector micro-kernels: the few inner loops that decide the speed of least squares, written as LLVM vector code.
+"""Vector micro-kernels: the few inner loops that decide the speed of least squares, written as LLVM
+vector code.
 
-numba compiles them on the user's machine, so no C compiler is needed. Each is an ``@intrinsic``: a Python function
-that emits the instructions of one inner loop. Its first argument, `like`, is any array of the element type to work on
-(float32 or float64); the others are byte addresses and sizes. What they compute (W = lanes of a vector register):
+numba compiles them on the user's machine, so no C compiler is needed. Each is an ``@intrinsic``: a
+Python function that emits the instructions of one inner loop. Its first argument, `like`, is any
+array of the element type to work on (float32 or float64); the others are byte addresses and sizes.
+What they compute (W = lanes of a vector register):
 
 ``tile_3``, ``tile_2``, ``tile_1``, ``row_8``, ``row_4``, ``row_2``, ``row_1``
-    ``C = S + Pᵀ Q`` on a small tile that stays in registers over the whole loop of K rows. The heart of a Gram matrix.
+    ``C = S + Pᵀ Q`` on a small tile that stays in registers over the whole loop of K rows. The
+    heart of a Gram matrix.
 ``score_tile``
     the same with one row S for every row of the tile.
 ``corner_0``, ``corner_1``, ``corner_2``, ``corner_0_both``, ``corner_1_both``
-    a diagonal block of a Gram matrix, which is symmetric, by half its products ("turned", see `_emit_corner`); and
-    beside it a right-hand side or two, a tile of the blocks to its right, and a look ahead.
+    a diagonal block of a Gram matrix, which is symmetric, by half its products ("turned", see
+    `_emit_corner`); and beside it a right-hand side or two, a tile of the blocks to its right, and
+    a look ahead.
 ``gather``, ``gather_scaled``, ``gather_truncated``
-    copy the rows of Y that an index names into a packed buffer: as they are, times a factor each, and that rounded
-    toward zero to whole numbers.
+    copy the rows of Y that an index names into a packed buffer: as they are, times a factor each,
+    and that rounded toward zero to whole numbers.
 ``transpose``, ``transpose_to``
     W x W elements, to turn W matrices side by side into one matrix of W-vectors ("interleaved").
 ``prefetch``
     asks for a cache line ahead of its use.
 
 `discreet.kernels.gather` and `least_squares` hold the numpy twins of what is built from these;
-`discreet.kernels.simd_batched`
-has the inner loops that work on W interleaved matrices at once, `simd_tridiagonal` those for tridiagonal matrices.
+`discreet.kernels.simd_batched` has the inner loops that work on W interleaved matrices at once,
+`simd_tridiagonal` those for tridiagonal matrices.
 """
 
 from __future__ import annotations
@@ -40,7 +44,8 @@ from discreet.errors import ConfigError
 
 I64, I32 = ir.IntType(64), ir.IntType(32)
 ADDRESS = types.intp
-intrinsic: Any = numba_intrinsic  # its call signature differs inside compiled code, which no type checker can know
+# its call signature differs inside compiled code, which no type checker can know
+intrinsic: Any = numba_intrinsic
 
 
 def _vector_bytes() -> int:
@@ -57,17 +62,23 @@ VECTOR_BYTES = _vector_bytes()
 
 
 def enabled() -> bool:
-    """Whether to use vector code: where the processor has it and ``DISCREET_KERNELS=plain`` does not forbid it."""
+    """Whether to use vector code: where the processor has it and ``DISCREET_KERNELS=plain``
+    does not forbid it.
+    """
     wanted = os.environ.get("DISCREET_KERNELS", "")
     if wanted not in ("", "vector", "plain"):
-        raise ConfigError(f"DISCREET_KERNELS is {wanted!r}, but must be 'vector' (as it is without) or 'plain'")
+        raise ConfigError(
+            f"DISCREET_KERNELS is {wanted!r}, but must be 'vector' (as it is without) or 'plain'"
+        )
     return VECTOR_BYTES > 0 and wanted != "plain"
 
 
-# Rows of a register tile: 4 x 3 sums and 4 operands fill AVX2's sixteen registers; 8 x 3 suit AVX-512's thirty-two.
+# Rows of a register tile: 4 x 3 sums and 4 operands fill AVX2's sixteen registers; 8 x 3 suit
+# AVX-512's thirty-two.
 TILE_ROWS = 8 if VECTOR_BYTES == 64 else 4
 PANEL_COLUMNS = 4 if VECTOR_BYTES == 64 else 2
-CORNER_VECTORS = 2 if VECTOR_BYTES == 64 else 0  # right of a diagonal block: what registers are left for
+# right of a diagonal block: what registers are left for
+CORNER_VECTORS = 2 if VECTOR_BYTES == 64 else 0
 SCORE_VECTORS = 3  # a tile of scores is as wide as the largest tile of a Gram matrix
 _WIDTH = VECTOR_BYTES or 32
 
@@ -111,7 +122,9 @@ class Emit:
     def _everywhere(self, scalar: Any) -> Any:
         undefined = ir.Constant(self.vector, ir.Undefined)
         first = self.b.insert_element(undefined, scalar, I32(0))
-        return self.b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, self.lanes), [0] * self.lanes))
+        return self.b.shuffle_vector(
+            first, undefined, ir.Constant(ir.VectorType(I32, self.lanes), [0] * self.lanes)
+        )
 
     def call(self, name: str, *args: Any) -> Any:
         full = f"llvm.{name}.{self.tag}"
@@ -125,7 +138,11 @@ class Emit:
     def turn(self, x: Any, d: int) -> Any:
         """Lane a + d (modulo W) of x in lane a."""
         lanes = [(a + d) % self.lanes for a in range(self.lanes)]
-        return self.b.shuffle_vector(x, x, ir.Constant(ir.VectorType(I32, self.lanes), lanes)) if d else x
+        return (
+            self.b.shuffle_vector(x, x, ir.Constant(ir.VectorType(I32, self.lanes), lanes))
+            if d
+            else x
+        )
 
     def prefetch(self, address: Any) -> None:
         _emit_prefetch(self.b, address)
@@ -137,10 +154,14 @@ class Emit:
             found.append(self.b.add(found[-1], stride))
         return found
 
-    def loop(self, count: Any, carried: Sequence[Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    def loop(
+        self, count: Any, carried: Sequence[Any], body: Callable[[list[Any]], list[Any]]
+    ) -> list[Any]:
         """``for _ in range(count): carried = body(carried)``, everything carried in registers."""
         before, function = self.b.block, self.b.function
-        head, inside, after = (function.append_basic_block(name) for name in ("head", "inside", "after"))
+        head, inside, after = (
+            function.append_basic_block(name) for name in ("head", "inside", "after")
+        )
         self.b.branch(head)
         self.b.position_at_end(head)
         k = self.b.phi(I64)
@@ -175,7 +196,9 @@ def void(n_addresses: int, like: Any, emit: Callable[..., None]) -> Any:
 def lanes(typingctx: Any, like: Any) -> Any:
     """Elements in a vector register, as a constant."""
     n = _WIDTH // (4 if like.dtype == types.float32 else 8)
-    return types.intp(like), lambda context, builder, signature, args: context.get_constant(types.intp, n)
+    return types.intp(like), lambda context, builder, signature, args: context.get_constant(
+        types.intp, n
+    )
 
 
 def _emit_prefetch(builder: ir.IRBuilder, address: Any) -> None:
@@ -209,7 +232,8 @@ def _emit_tile(
     ldc: Any,
     lds: Any = None,
 ) -> None:
-    """``C[a, v] = S[a, v] + Σ_k P[k, a] · Q[k, v]`` for scalars a and vectors v; ld* are strides in bytes.
+    """``C[a, v] = S[a, v] + Σ_k P[k, a] · Q[k, v]`` for scalars a and vectors v; ld* are strides in
+    bytes.
 
     S has the stride of C where it is given none of its own.
     """
@@ -234,7 +258,18 @@ def _emit_tile(
 
 def _tile(rows: int | None, vectors: int) -> Any:
     @intrinsic
-    def tile(typingctx: Any, like: Any, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any) -> Any:
+    def tile(
+        typingctx: Any,
+        like: Any,
+        P: Any,
+        ldp: Any,
+        Q: Any,
+        ldq: Any,
+        K: Any,
+        S: Any,
+        C: Any,
+        ldc: Any,
+    ) -> Any:
         def emit(e: Emit, *args: Any) -> None:
             _emit_tile(e, rows or e.lanes, vectors, *args)
 
@@ -270,13 +305,14 @@ def _emit_corner(
 ) -> None:
     """``C = S + XᵀX`` of W columns, turned, and ``b += vᵀX``; and a tile to the right of it.
 
-    X are the columns from byte x on of the K rows of P that `index` names (int32, a line is `ldp` bytes); the tile is
-    ``C_right = S_right +`` the products of those from p on with those from q on. A second pair (v, b) may be given
-    `also`. On the way, the row of Y that each of the K numbers at `ahead` names is asked for.
+    X are the columns from byte x on of the K rows of P that `index` names (int32, a line is `ldp`
+    bytes); the tile is ``C_right = S_right +`` the products of those from p on with those from q
+    on. A second pair (v, b) may be given `also`. On the way, the row of Y that each of the K
+    numbers at `ahead` names is asked for.
 
-    Row d of a turned block has the product of the columns a and a + d (modulo W) in lane a. The rows 0 to W / 2 have
-    every product, so that the others need not be made. They come from one x by moves between registers, and the tile
-    fills the time with reading.
+    Row d of a turned block has the product of the columns a and a + d (modulo W) in lane a. The
+    rows 0 to W / 2 have every product, so that the others need not be made. They come from one x by
+    moves between registers, and the tile fills the time with reading.
     """
     half = e.lanes // 2
     sides = 2 if also else 1
@@ -284,7 +320,9 @@ def _emit_corner(
     right = e.rows(C_right, ldc, TILE_ROWS)
     totals = [e.load(at) for at in [b, *also[1:]]]
     start = [e.load(at) for at in e.rows(S, ldc, half + 1)]
-    start += [e.load(at, e.width * k) for at in e.rows(S_right, ldc, TILE_ROWS) for k in range(vectors)]
+    start += [
+        e.load(at, e.width * k) for at in e.rows(S_right, ldc, TILE_ROWS) for k in range(vectors)
+    ]
 
     def line(of: Any, number: Any) -> Any:
         j = e.b.load(e.b.inttoptr(number, I32.as_pointer()), typ=I32)
@@ -299,8 +337,12 @@ def _emit_corner(
         row = line(P, index)
         block = e.load(e.b.add(row, x))
         beside = [e.load(e.b.add(row, q), e.width * k) for k in range(vectors)]
-        totals = [e.fma(e.splat(factor), block, total) for factor, total in zip(factors, totals, strict=True)]
-        for a in range(max(TILE_ROWS, half + 1)):  # in turn, so that neither moves nor reads wait for each other
+        totals = [
+            e.fma(e.splat(factor), block, total)
+            for factor, total in zip(factors, totals, strict=True)
+        ]
+        # in turn, so that neither moves nor reads wait for each other
+        for a in range(max(TILE_ROWS, half + 1)):
             if a <= half:
                 sums[a] = e.fma(block, e.turn(block, a), sums[a])
             if a < TILE_ROWS and vectors:
@@ -352,7 +394,11 @@ def _corner(vectors: int, both: bool = False) -> Any:
         w: Any,
         h: Any,
     ) -> Any:
-        return void(18, like, lambda e, *args: _emit_corner(e, vectors, args[-2:] if both else (), *args[:-2]))
+        return void(
+            18,
+            like,
+            lambda e, *args: _emit_corner(e, vectors, args[-2:] if both else (), *args[:-2]),
+        )
 
     return corner
 
@@ -362,7 +408,9 @@ corner_0_both, corner_1_both = _corner(0, both=True), _corner(1, both=True)
 
 
 @intrinsic
-def score_tile(typingctx: Any, like: Any, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any) -> Any:
+def score_tile(
+    typingctx: Any, like: Any, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any
+) -> Any:
     def emit(e: Emit, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any) -> None:
         _emit_tile(e, TILE_ROWS, SCORE_VECTORS, P, ldp, Q, ldq, K, S, C, ldc, I64(0))
 
@@ -372,7 +420,9 @@ def score_tile(typingctx: Any, like: Any, P: Any, ldp: Any, Q: Any, ldq: Any, K:
 def _emit_gather(
     e: Emit, Y: Any, index: Any, scale: Any | None, K: Any, P: Any, R: Any, truncate: bool = False
 ) -> None:
-    """``P[k] = scale[k] · Y[index[k]]`` for K rows of R elements, R a multiple of W; `index` is int32."""
+    """``P[k] = scale[k] · Y[index[k]]`` for K rows of R elements, R a multiple of W; `index` is
+    int32.
+    """
     line = e.b.mul(R, I64(e.size))
 
     def emit_copy(vectors: int) -> Callable[[list[Any]], list[Any]]:
@@ -387,7 +437,12 @@ def _emit_gather(
                 x = e.load(source, e.width * v)
                 x = e.b.fmul(x, factor) if rest else x
                 e.store(e.call("trunc", x) if truncate else x, p, e.width * v)
-            return [e.address_at(index, 4), e.b.add(p, line), y, *[e.address_at(x, e.size) for x in rest]]
+            return [
+                e.address_at(index, 4),
+                e.b.add(p, line),
+                y,
+                *[e.address_at(x, e.size) for x in rest],
+            ]
 
         def columns(carried: list[Any]) -> list[Any]:
             y, p = carried
@@ -409,13 +464,19 @@ def gather(typingctx: Any, like: Any, Y: Any, index: Any, K: Any, P: Any, R: Any
 
 
 @intrinsic
-def gather_scaled(typingctx: Any, like: Any, Y: Any, index: Any, scale: Any, K: Any, P: Any, R: Any) -> Any:
+def gather_scaled(
+    typingctx: Any, like: Any, Y: Any, index: Any, scale: Any, K: Any, P: Any, R: Any
+) -> Any:
     return void(6, like, _emit_gather)
 
 
 @intrinsic
-def gather_truncated(typingctx: Any, like: Any, Y: Any, index: Any, scale: Any, K: Any, P: Any, R: Any) -> Any:
-    return void(6, like, lambda e, Y, index, scale, K, P, R: _emit_gather(e, Y, index, scale, K, P, R, True))
+def gather_truncated(
+    typingctx: Any, like: Any, Y: Any, index: Any, scale: Any, K: Any, P: Any, R: Any
+) -> Any:
+    return void(
+        6, like, lambda e, Y, index, scale, K, P, R: _emit_gather(e, Y, index, scale, K, P, R, True)
+    )
 
 
 def _emit_transpose(e: Emit, sources: list[Any], targets: list[Any]) -> None:
@@ -437,11 +498,16 @@ def _emit_transpose(e: Emit, sources: list[Any], targets: list[Any]) -> None:
 
 
 def _in_fours(e: Emit, base: Any, ld: Any, ld4: Any) -> list[Any]:
-    return [e.b.add(base, e.b.add(e.b.mul(ld, I64(v % 4)), e.b.mul(ld4, I64(v // 4)))) for v in range(e.lanes)]
+    return [
+        e.b.add(base, e.b.add(e.b.mul(ld, I64(v % 4)), e.b.mul(ld4, I64(v // 4))))
+        for v in range(e.lanes)
+    ]
 
 
 @intrinsic
-def transpose(typingctx: Any, like: Any, source: Any, lds: Any, lds4: Any, target: Any, ldt: Any, ldt4: Any) -> Any:
+def transpose(
+    typingctx: Any, like: Any, source: Any, lds: Any, lds4: Any, target: Any, ldt: Any, ldt4: Any
+) -> Any:
     """W x W transpose; row v lies at ``(v % 4) * ld + (v // 4) * ld4``."""
 
     def emit(e: Emit, source: Any, lds: Any, lds4: Any, target: Any, ldt: Any, ldt4: Any) -> None:
@@ -451,11 +517,17 @@ def transpose(typingctx: Any, like: Any, source: Any, lds: Any, lds4: Any, targe
 
 
 @intrinsic
-def transpose_to(typingctx: Any, like: Any, source: Any, lds: Any, target: Any, offsets: Any) -> Any:
-    """W x W transpose of rows at a distance of `lds`; row v of the result goes to ``target + offsets[v]``, in bytes."""
+def transpose_to(
+    typingctx: Any, like: Any, source: Any, lds: Any, target: Any, offsets: Any
+) -> Any:
+    """W x W transpose of rows at a distance of `lds`; row v of the result goes to ``target +
+    offsets[v]``, in bytes.
+    """
 
     def emit(e: Emit, source: Any, lds: Any, target: Any, offsets: Any) -> None:
-        pointers = [e.b.inttoptr(e.address_at(offsets, 8 * v), I64.as_pointer()) for v in range(e.lanes)]
+        pointers = [
+            e.b.inttoptr(e.address_at(offsets, 8 * v), I64.as_pointer()) for v in range(e.lanes)
+        ]
         targets = [e.b.add(target, e.b.load(pointer, typ=I64)) for pointer in pointers]
         _emit_transpose(e, e.rows(source, lds, e.lanes), targets)
 

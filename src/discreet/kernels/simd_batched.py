@@ -1,11 +1,13 @@
-"""Vector micro-kernels that work on W small matrices at once, one in each lane of a vector register.
+"""Vector micro-kernels that work on W small matrices at once, one in each lane of a vector
+register.
 
 ``chol_diagonal``, ``chol_panel``
     steps of a Cholesky factorization UᵀU; reciprocals are kept on the diagonal.
 ``forward_panel``, ``backward_panel``
     one step of the triangular solves with that factor.
 ``reflect_rows``, ``reflect_first``, ``dot``, ``mix``
-    two rows of a step that makes a symmetric matrix tridiagonal; its first row; and what else it needs of vectors.
+    two rows of a step that makes a symmetric matrix tridiagonal; its first row; and what else it
+    needs of vectors.
 ``reflect_columns_4``, ``reflect_columns_1``
     a reflection of the rows of a matrix, and what the next one needs to know, in one pass.
 
@@ -19,16 +21,22 @@ from typing import Any
 from discreet.kernels.simd import I64, PANEL_COLUMNS, Emit, intrinsic, void
 
 
-def _emit_cholesky(e: Emit, first: int, columns: int, diagonal: bool, Ti: Any, Tj: Any, i: Any) -> None:
-    """Rows i..i+3 of some columns of panel Tj: subtract what rows < i explain, then solve with the 4 x 4 corner in Ti.
+def _emit_cholesky(
+    e: Emit, first: int, columns: int, diagonal: bool, Ti: Any, Tj: Any, i: Any
+) -> None:
+    """Rows i..i+3 of some columns of panel Tj: subtract what rows < i explain, then solve with the
+    4 x 4 corner in Ti.
 
-    A panel holds four columns as [row][4][lane], so the loop over rows walks straight through memory. Where a pivot is
-    not positive its reciprocal becomes 0: that coordinate drops out of the solution, and the caller can see the zero.
+    A panel holds four columns as [row][4][lane], so the loop over rows walks straight through
+    memory. Where a pivot is not positive its reciprocal becomes 0: that coordinate drops out of the
+    solution, and the caller can see the zero.
     """
     E = e.width
     row = 4 * e.width
     here, corner = (e.b.add(T, e.b.mul(i, I64(row))) for T in (Tj, Ti))
-    cells = [(a, c) for a in range(4) for c in range(first, first + columns) if not diagonal or c >= a]
+    cells = [
+        (a, c) for a in range(4) for c in range(first, first + columns) if not diagonal or c >= a
+    ]
     start = [e.load(here, row * a + E * c) for a, c in cells]
 
     def body(carried: list[Any]) -> list[Any]:
@@ -72,7 +80,9 @@ def chol_panel(typingctx: Any, like: Any, Ti: Any, Tj: Any, i: Any) -> Any:
 
 @intrinsic
 def forward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
-    """``B[i..i+3] ← U[≤ i+3, i..i+3]⁻ᵀ`` step of the forward solve: what lies above first, then the 4 x 4 corner."""
+    """``B[i..i+3] ← U[≤ i+3, i..i+3]⁻ᵀ`` step of the forward solve: what lies above first, then
+    the 4 x 4 corner.
+    """
 
     def emit(e: Emit, T: Any, B: Any, i: Any) -> None:
         E = e.width
@@ -127,10 +137,14 @@ def backward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
 
 
 @intrinsic
-def reflect_rows(typingctx: Any, like: Any, a: Any, b: Any, v: Any, q: Any, n: Any, p: Any, n_cols: Any) -> Any:
-    """Two rows of a symmetric matrix from the diagonal on: take out v qᵀ + q vᵀ, and add what they give to p = A n.
+def reflect_rows(
+    typingctx: Any, like: Any, a: Any, b: Any, v: Any, q: Any, n: Any, p: Any, n_cols: Any
+) -> Any:
+    """Two rows of a symmetric matrix from the diagonal on: take out v qᵀ + q vᵀ, and add what they
+    give to p = A n.
 
-    The diagonal entries lie at a and b; v, q, n and p begin at the first of the two rows; n_cols are to the right.
+    The diagonal entries lie at a and b; v, q, n and p begin at the first of the two rows; n_cols
+    are to the right.
     """
 
     def emit(e: Emit, a: Any, b: Any, v: Any, q: Any, n: Any, p: Any, n_cols: Any) -> None:
@@ -151,10 +165,18 @@ def reflect_rows(typingctx: Any, like: Any, a: Any, b: Any, v: Any, q: Any, n: A
             vj, qj, nj = e.load(v), e.load(q), e.load(n)
             x, y = less(a, 0, 0, vj, qj), less(b, 0, 2, vj, qj)
             e.store(e.fma(y, nb, e.fma(x, na, e.load(p))), p)
-            return [*[e.address_at(address, E) for address in at], e.fma(x, nj, sa), e.fma(y, nj, sb)]
+            return [
+                *[e.address_at(address, E) for address in at],
+                e.fma(x, nj, sa),
+                e.fma(y, nj, sb),
+            ]
 
         sums = [e.fma(ab, nb, e.b.fmul(aa, na)), e.fma(bb, nb, e.b.fmul(ab, na))]
-        ahead = [e.address_at(a, 2 * E), e.address_at(b, E), *[e.address_at(x, 2 * E) for x in (v, q, n, p)]]
+        ahead = [
+            e.address_at(a, 2 * E),
+            e.address_at(b, E),
+            *[e.address_at(x, 2 * E) for x in (v, q, n, p)],
+        ]
         sums = e.loop(n_cols, [*ahead, *sums], body)[6:]
         for k in range(2):
             e.store(e.b.fadd(e.load(p, k * E), sums[k]), p, k * E)
@@ -164,7 +186,9 @@ def reflect_rows(typingctx: Any, like: Any, a: Any, b: Any, v: Any, q: Any, n: A
 
 @intrinsic
 def reflect_first(typingctx: Any, like: Any, row: Any, v: Any, q: Any, own: Any, n: Any) -> Any:
-    """``row_j -= v_k q_j + q_k v_j``, and the sum of the squares; v_k, q_k and then the sum lie at `own`."""
+    """``row_j -= v_k q_j + q_k v_j``, and the sum of the squares; v_k, q_k and then the sum lie
+    at `own`.
+    """
 
     def emit(e: Emit, row: Any, v: Any, q: Any, own: Any, n: Any) -> None:
         vk = e.b.fneg(e.load(own))
@@ -174,7 +198,12 @@ def reflect_first(typingctx: Any, like: Any, row: Any, v: Any, q: Any, own: Any,
             row, v, q, total = carried
             x = e.fma(qk, e.load(v), e.fma(vk, e.load(q), e.load(row)))
             e.store(x, row)
-            return [e.address_at(row, e.width), e.address_at(v, e.width), e.address_at(q, e.width), e.fma(x, x, total)]
+            return [
+                e.address_at(row, e.width),
+                e.address_at(v, e.width),
+                e.address_at(q, e.width),
+                e.fma(x, x, total),
+            ]
 
         e.store(e.loop(n, [row, v, q, e.constant(0.0)], body)[3], own, 2 * e.width)
 
@@ -188,7 +217,11 @@ def dot(typingctx: Any, like: Any, x: Any, y: Any, total: Any, n: Any) -> Any:
     def emit(e: Emit, x: Any, y: Any, total: Any, n: Any) -> None:
         def body(carried: list[Any]) -> list[Any]:
             x, y, s = carried
-            return [e.address_at(x, e.width), e.address_at(y, e.width), e.fma(e.load(x), e.load(y), s)]
+            return [
+                e.address_at(x, e.width),
+                e.address_at(y, e.width),
+                e.fma(e.load(x), e.load(y), s),
+            ]
 
         e.store(e.loop(n, [x, y, e.constant(0.0)], body)[2], total)
 
@@ -215,8 +248,12 @@ def mix(typingctx: Any, like: Any, x: Any, y: Any, own: Any, z: Any, n: Any) -> 
 
 def _reflect_columns(vectors: int) -> Any:
     @intrinsic
-    def reflect(typingctx: Any, like: Any, X: Any, ldx: Any, n_rows: Any, c: Any, t: Any, c2: Any, t2: Any) -> Any:
-        """``X[j] -= c_j t`` for each row j, and then ``t2 += c2_j X[j]``, on some vectors of columns."""
+    def reflect(
+        typingctx: Any, like: Any, X: Any, ldx: Any, n_rows: Any, c: Any, t: Any, c2: Any, t2: Any
+    ) -> Any:
+        """``X[j] -= c_j t`` for each row j, and then ``t2 += c2_j X[j]``, on some vectors of
+        columns.
+        """
 
         def emit(e: Emit, X: Any, ldx: Any, n_rows: Any, c: Any, t: Any, c2: Any, t2: Any) -> None:
             minus = [e.b.fneg(e.load(t, e.width * k)) for k in range(vectors)]
@@ -230,7 +267,9 @@ def _reflect_columns(vectors: int) -> Any:
                     sums[k] = e.fma(into, y, sums[k])
                 return [e.b.add(x, ldx), e.address_at(c, e.size), e.address_at(c2, e.size), *sums]
 
-            sums = e.loop(n_rows, [X, c, c2, *[e.load(t2, e.width * k) for k in range(vectors)]], body)[3:]
+            sums = e.loop(
+                n_rows, [X, c, c2, *[e.load(t2, e.width * k) for k in range(vectors)]], body
+            )[3:]
             for k in range(vectors):
                 e.store(sums[k], t2, e.width * k)
 

@@ -1,12 +1,13 @@
-"""Vector micro-kernels for symmetric tridiagonal matrices T, with several shifts λ side by side in vector registers.
+"""Vector micro-kernels for symmetric tridiagonal matrices T, with several shifts λ side by side in
+vector registers.
 
 ``sturm``
     how many eigenvalues of T lie below each of some shifts.
 ``pivots``, ``joins``, ``chains``, ``combine``
     the four passes of a twisted factorization: an eigenvector for each of some shifts.
 
-T has the diagonal d_0 … d_{r−1}; beside it, e_i joins rows i − 1 and i, and e_0 = e_r = 0 (e² in `squares`).
-How kernels are written, and what `like` is: see `discreet.kernels.simd`.
+T has the diagonal d_0 … d_{r−1}; beside it, e_i joins rows i − 1 and i, and e_0 = e_r = 0 (e² in
+`squares`). How kernels are written, and what `like` is: see `discreet.kernels.simd`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ SHIFT_VECTORS = 2
 
 
 def _away_from_zero(e: Emit, y: Any) -> Any:
-    return e.b.select(e.b.fcmp_ordered("<", e.call("fabs", y), e.constant(1e-30)), e.constant(-1e-30), y)
+    return e.b.select(
+        e.b.fcmp_ordered("<", e.call("fabs", y), e.constant(1e-30)), e.constant(-1e-30), y
+    )
 
 
 @intrinsic
@@ -50,8 +53,12 @@ def sturm(typingctx: Any, like: Any, d: Any, squares: Any, shifts: Any, counts: 
 
 
 @intrinsic
-def pivots(typingctx: Any, like: Any, d: Any, squares: Any, shifts: Any, top: Any, bottom: Any, r: Any) -> Any:
-    """Inverse pivots of T − λ from the top (row i in row i + 1 of `top`) and, at the same time, from the bottom."""
+def pivots(
+    typingctx: Any, like: Any, d: Any, squares: Any, shifts: Any, top: Any, bottom: Any, r: Any
+) -> Any:
+    """Inverse pivots of T − λ from the top (row i in row i + 1 of `top`) and, at the same time,
+    from the bottom.
+    """
 
     def emit(e: Emit, d: Any, squares: Any, shifts: Any, top: Any, bottom: Any, r: Any) -> None:
         some = range(SHIFT_VECTORS)
@@ -62,7 +69,9 @@ def pivots(typingctx: Any, like: Any, d: Any, squares: Any, shifts: Any, top: An
 
         def body(carried: list[Any]) -> list[Any]:
             d1, s1, t, d2, s2, u, *inverse = carried
-            for at, (a, b, out) in enumerate(((e.splat(d1), e.splat(s1), t), (e.splat(d2), e.splat(s2), u))):
+            for at, (a, b, out) in enumerate(
+                ((e.splat(d1), e.splat(s1), t), (e.splat(d2), e.splat(s2), u))
+            ):
                 for v in some:
                     k = at * SHIFT_VECTORS + v
                     y = _away_from_zero(e, e.fma(e.b.fneg(b), inverse[k], e.b.fsub(a, x[v])))
@@ -79,7 +88,11 @@ def pivots(typingctx: Any, like: Any, d: Any, squares: Any, shifts: Any, top: An
             ]
 
         first = [d, squares, e.address_at(top, line)]
-        last = [e.address_at(e.b.add(d, elements), -size), e.b.add(squares, elements), e.b.add(bottom, lines)]
+        last = [
+            e.address_at(e.b.add(d, elements), -size),
+            e.b.add(squares, elements),
+            e.b.add(bottom, lines),
+        ]
         e.loop(r, [*first, *last, *[e.constant(0.0)] * (2 * SHIFT_VECTORS)], body)
 
     return void(6, like, emit)
@@ -87,11 +100,32 @@ def pivots(typingctx: Any, like: Any, d: Any, squares: Any, shifts: Any, top: An
 
 @intrinsic
 def joins(
-    typingctx: Any, like: Any, d: Any, squares: Any, shifts: Any, top: Any, bottom: Any, gamma: Any, join: Any, r: Any
+    typingctx: Any,
+    like: Any,
+    d: Any,
+    squares: Any,
+    shifts: Any,
+    top: Any,
+    bottom: Any,
+    gamma: Any,
+    join: Any,
+    r: Any,
 ) -> Any:
-    """Where the pivots from both sides nearly cancel: the smallest γ in size, and its row (as a floating number)."""
+    """Where the pivots from both sides nearly cancel: the smallest γ in size, and its row (as a
+    floating number).
+    """
 
-    def emit(e: Emit, d: Any, squares: Any, shifts: Any, top: Any, bottom: Any, gamma: Any, join: Any, r: Any) -> None:
+    def emit(
+        e: Emit,
+        d: Any,
+        squares: Any,
+        shifts: Any,
+        top: Any,
+        bottom: Any,
+        gamma: Any,
+        join: Any,
+        r: Any,
+    ) -> None:
         some = range(SHIFT_VECTORS)
         line = SHIFT_VECTORS * e.width
         x = [e.load(shifts, e.width * v) for v in some]
@@ -118,7 +152,9 @@ def joins(
             ]
 
         start = [e.constant(1e300)] * SHIFT_VECTORS + [e.constant(0.0)] * SHIFT_VECTORS
-        found = e.loop(r, [d, squares, top, e.address_at(bottom, 2 * line), e.constant(0.0), *start], body)[5:]
+        found = e.loop(
+            r, [d, squares, top, e.address_at(bottom, 2 * line), e.constant(0.0), *start], body
+        )[5:]
         for v in some:
             e.store(found[v], gamma, e.width * v)
             e.store(found[SHIFT_VECTORS + v], join, e.width * v)
@@ -128,7 +164,9 @@ def joins(
 
 @intrinsic
 def chains(typingctx: Any, like: Any, beside: Any, join: Any, top: Any, bottom: Any, r: Any) -> Any:
-    """1 where they join, from there upwards in `top` and downwards in `bottom`, in place of the pivots; else 0."""
+    """1 where they join, from there upwards in `top` and downwards in `bottom`, in place of the
+    pivots; else 0.
+    """
 
     def emit(e: Emit, beside: Any, join: Any, top: Any, bottom: Any, r: Any) -> None:
         some = range(SHIFT_VECTORS)
@@ -140,7 +178,9 @@ def chains(typingctx: Any, like: Any, beside: Any, join: Any, top: Any, bottom: 
 
         def body(carried: list[Any]) -> list[Any]:
             e1, u, e2, t, i, *z = carried
-            for at, (row, b, out) in enumerate(((i, e.splat(e1), u), (e.b.fsub(last, i), e.splat(e2), t))):
+            for at, (row, b, out) in enumerate(
+                ((i, e.splat(e1), u), (e.b.fsub(last, i), e.splat(e2), t))
+            ):
                 for v in some:
                     k = at * SHIFT_VECTORS + v
                     next_ = e.b.fmul(e.b.fmul(e.b.fneg(b), z[k]), e.load(out, e.width * v))
@@ -163,10 +203,24 @@ def chains(typingctx: Any, like: Any, beside: Any, join: Any, top: Any, bottom: 
 
 
 @intrinsic
-def combine(typingctx: Any, like: Any, join: Any, top: Any, bottom: Any, z: Any, ldz: Any, lengths: Any, r: Any) -> Any:
-    """Both chains as one vector per shift, in columns of z whose rows are `ldz` bytes apart, and its squared length."""
+def combine(
+    typingctx: Any,
+    like: Any,
+    join: Any,
+    top: Any,
+    bottom: Any,
+    z: Any,
+    ldz: Any,
+    lengths: Any,
+    r: Any,
+) -> Any:
+    """Both chains as one vector per shift, in columns of z whose rows are `ldz` bytes apart,
+    and its squared length.
+    """
 
-    def emit(e: Emit, join: Any, top: Any, bottom: Any, z: Any, ldz: Any, lengths: Any, r: Any) -> None:
+    def emit(
+        e: Emit, join: Any, top: Any, bottom: Any, z: Any, ldz: Any, lengths: Any, r: Any
+    ) -> None:
         some = range(SHIFT_VECTORS)
         line = SHIFT_VECTORS * e.width
         where = [e.load(join, e.width * v) for v in some]

@@ -1,8 +1,8 @@
 """The one place that decides how many threads work, and the one loop that uses them.
 
-Compiled kernels here are single-threaded functions over a range of rows that let go of the interpreter lock; `run`
-hands ranges to a few threads, so work is balanced as it goes, an interrupt is heard between two ranges, and BLAS never
-starts threads of its own underneath.
+Compiled kernels here are single-threaded functions over a range of rows that let go of the
+interpreter lock; `run` hands ranges to a few threads, so work is balanced as it goes, an interrupt
+is heard between two ranges, and BLAS never starts threads of its own underneath.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from threadpoolctl import ThreadpoolController
 
 from discreet.errors import ConfigError
 
-PATIENCE = 10.0  # seconds that an interrupt waits for what has begun: it writes to arrays that are the caller's
+# seconds that an interrupt waits for what has begun: it writes to arrays that are the caller's
+PATIENCE = 10.0
 
 _limit: int | None = None
-_alone: ContextVar[bool] = ContextVar("alone", default=False)  # whether this thread is one of several that share cores
+# whether this thread is one of several that share cores
+_alone: ContextVar[bool] = ContextVar("alone", default=False)
 _lock = Lock()
 _callers = 0
 _limiter: Any = None  # what sets BLAS free
@@ -41,7 +43,9 @@ def available_cores() -> int:
 
 
 def thread_count() -> int:
-    """Threads that kernels use: `set_threads`, else ``DISCREET_THREADS``, else every core available."""
+    """Threads that kernels use: `set_threads`, else ``DISCREET_THREADS``, else every core
+    available.
+    """
     if _alone.get():
         return 1
     if _limit is not None:
@@ -50,7 +54,9 @@ def thread_count() -> int:
     if not setting:
         return available_cores()
     if not setting.isdigit() or int(setting) < 1:
-        raise ConfigError(f"DISCREET_THREADS is {setting!r}, but must be a whole number of at least 1")
+        raise ConfigError(
+            f"DISCREET_THREADS is {setting!r}, but must be a whole number of at least 1"
+        )
     return int(setting)
 
 
@@ -74,15 +80,18 @@ def one_thread() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _libraries() -> ThreadpoolController:
-    """The BLAS that numpy brought along; looking for it takes milliseconds, so that is done once."""
+    """The BLAS that numpy brought along; looking for it takes milliseconds, so that is done
+    once.
+    """
     return ThreadpoolController()
 
 
 def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) -> None:
     """Call ``work(start, stop)`` for each pair of neighbors in `cuts`, on all threads.
 
-    The first exception stops what has not begun and is raised here; so does an interrupt. Where there are several
-    threads, this one only waits: an interrupt in the midst of compiling would leave the compiler's lock shut for all.
+    The first exception stops what has not begun and is raised here; so does an interrupt. Where
+    there are several threads, this one only waits: an interrupt in the midst of compiling would
+    leave the compiler's lock shut for all.
     """
     jobs = deque((int(a), int(b)) for a, b in pairwise(cuts) if b > a)
     errors: list[BaseException] = []
@@ -125,7 +134,9 @@ def _wait(others: list[Thread], errors: list[BaseException]) -> None:
 
 @contextmanager
 def _one_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread; of several callers at once, the first limits it and the last sets it free."""
+    """Keep BLAS to one thread; of several callers at once, the first limits it and the last
+    sets it free.
+    """
     global _callers, _limiter
     with _lock:
         if not _callers:
@@ -142,7 +153,9 @@ def _one_blas_thread() -> Iterator[None]:
 
 
 def _after_fork() -> None:
-    """A child has none of its parent's threads, and a lock that one of them held would stay shut."""
+    """A child has none of its parent's threads, and a lock that one of them held would stay
+    shut.
+    """
     global _lock, _callers
     _lock = Lock()
     _callers = 0
@@ -166,7 +179,9 @@ def even_cuts(n: int, step: int = 1, pieces: int = 0) -> np.ndarray:
 
 
 def cost_cuts(cost: np.ndarray, step: int = 1, pieces: int = 0) -> np.ndarray:
-    """Cut ``range(len(cost))`` into ranges of about equal summed cost whose borders are multiples of `step`."""
+    """Cut ``range(len(cost))`` into ranges of about equal summed cost whose borders are
+    multiples of `step`.
+    """
     n = len(cost)
     pieces = pieces or 16 * thread_count()
     total = np.concatenate([[0.0], np.cumsum(cost, dtype=np.float64)])

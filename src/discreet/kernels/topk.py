@@ -1,10 +1,11 @@
 """The k best items of every user, without ever holding all users' scores.
 
-A score is the chain ``((b_j + u_1 v_j1) + u_2 v_j2) + …``, in this order whoever else is asked for: no bit of a user's
-list depends on the other users. (A product by BLAS does not have this property: what it does at the edge of a block
-depends on how many rows the block has.) Scores of a block of users and items are computed in register tiles, and while
-they are in the cache each user's row is scanned against the k-th best score so far. Almost every chunk lies below it
-and costs one comparison per vector.
+A score is the chain ``((b_j + u_1 v_j1) + u_2 v_j2) + …``, in this order whoever else is asked for:
+no bit of a user's list depends on the other users. (A product by BLAS does not have this property:
+what it does at the edge of a block depends on how many rows the block has.) Scores of a block of
+users and items are computed in register tiles, and while they are in the cache each user's row is
+scanned against the k-th best score so far. Almost every chunk lies below it and costs one
+comparison per vector.
 """
 
 from __future__ import annotations
@@ -21,16 +22,23 @@ from discreet.kernels.threads import even_cuts, run, thread_count
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
 ITEMS = 2048
-USERS = 64  # a block of scores is half a megabyte: it stays in the second-level cache between product and scan
+# a block of scores is half a megabyte: it stays in the second-level cache between product and scan
+USERS = 64
 CHUNK = 64
 TILE = SCORE_VECTORS * simd.VECTOR_BYTES // 4  # items of a register tile
 PLAIN = 512  # items that portable loops take at a time
 
 
 def top_k_numpy(
-    U: np.ndarray, V: np.ndarray, bias: np.ndarray, k: int, seen: tuple[np.ndarray, np.ndarray] | None = None
+    U: np.ndarray,
+    V: np.ndarray,
+    bias: np.ndarray,
+    k: int,
+    seen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Items (n, k) and scores of ``U Vᵀ + bias``, best first, ties by index: the specification of `top_k`."""
+    """Items (n, k) and scores of ``U Vᵀ + bias``, best first, ties by index: the specification
+    of `top_k`.
+    """
     scores = U @ V.T + bias
     if seen:
         for i, (start, stop) in enumerate(pairwise(seen[0])):
@@ -43,7 +51,9 @@ def top_k_numpy(
 
 
 class Panels:
-    """Item factors (m, r), packed as tiles want them on first use: for who asks about them again and again."""
+    """Item factors (m, r), packed as tiles want them on first use: for who asks about them
+    again and again.
+    """
 
     def __init__(self, V: np.ndarray) -> None:
         self.V = floats("V", V, 2, np.float32)
@@ -61,7 +71,11 @@ class Panels:
 
 
 def top_k(
-    U: np.ndarray, V: np.ndarray | Panels, bias: np.ndarray, k: int, seen: tuple[np.ndarray, np.ndarray] | None = None
+    U: np.ndarray,
+    V: np.ndarray | Panels,
+    bias: np.ndarray,
+    k: int,
+    seen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Best `k` items of each user by ``u · v_j + bias_j``.
 
@@ -97,7 +111,9 @@ def top_k(
     def work(start: int, stop: int) -> None:
         cursor = indptr[start:stop].copy()
         S = allocate_aligned_array((USERS, step * width), np.dtype(np.float32))
-        P = allocate_aligned_array((USERS // TILE_ROWS, U.shape[1], TILE_ROWS), np.dtype(np.float32))
+        P = allocate_aligned_array(
+            (USERS // TILE_ROWS, U.shape[1], TILE_ROWS), np.dtype(np.float32)
+        )
         for first in range(start, stop, USERS):
             last = min(first + USERS, stop)
             own = slice(first, last)
@@ -124,7 +140,7 @@ def top_k(
 
 def _panels(V: np.ndarray, width: int) -> np.ndarray:
     """Items side by side as tiles want them, [panel][r][width]; the last panel is filled with 0."""
-    (m, r) = V.shape
+    m, r = V.shape
     n = -(-len(V) // width)
     panels = allocate_aligned_array((n, r, width), V.dtype)
     panels[m // width :] = 0
@@ -147,7 +163,9 @@ def _pack(U: np.ndarray, P: np.ndarray) -> None:
 
 @njit(nogil=True, cache=True)
 def _score(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray, n: int) -> None:
-    """Scores of n users for the items of some panels: every row by the same instructions, also in the last tile."""
+    """Scores of n users for the items of some panels: every row by the same instructions, also
+    in the last tile.
+    """
     r = P.shape[1]
     rows = P.shape[2]
     width = panels.shape[2]
@@ -158,11 +176,15 @@ def _score(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray,
         start = starts.ctypes.data + p * width * s
         for t in range(-(-n // rows)):
             C = S.ctypes.data + t * rows * line + p * width * s
-            score_tile(S, P.ctypes.data + t * r * rows * s, rows * s, Q, width * s, r, start, C, line)
+            score_tile(
+                S, P.ctypes.data + t * r * rows * s, rows * s, Q, width * s, r, start, C, line
+            )
 
 
 @njit(nogil=True, cache=True)
-def _score_plain(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray, n: int) -> None:
+def _score_plain(
+    P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray, n: int
+) -> None:
     """The same in portable loops. Without fastmath, so that the compiler rounds every row alike."""
     r, rows, width = P.shape[1], P.shape[2], panels.shape[2]
     for p in range(len(panels)):
@@ -173,7 +195,8 @@ def _score_plain(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.nd
             for j in range(width):
                 row[j] = starts[p, j]
             k = 0
-            while k + 4 <= r:  # four coordinates at a time, so that the row is written a quarter as often
+            # four coordinates at a time, so that the row is written a quarter as often
+            while k + 4 <= r:
                 u0, u1, u2, u3 = u[k], u[k + 1], u[k + 2], u[k + 3]
                 q0, q1, q2, q3 = Q[k], Q[k + 1], Q[k + 2], Q[k + 3]
                 for j in range(width):
@@ -221,7 +244,9 @@ def _scan(
     items: np.ndarray,
     scores: np.ndarray,
 ) -> None:
-    """Offer the scores of items first, first + 1, … to each user's heap (worst of the best at the root)."""
+    """Offer the scores of items first, first + 1, … to each user's heap (worst of the best at
+    the root).
+    """
     width = S.shape[1]
     for i in range(S.shape[0]):
         row = S[i]
@@ -245,7 +270,9 @@ def _scan(
 
 @njit(nogil=True, cache=True)
 def _sort_rows(items: np.ndarray, scores: np.ndarray) -> None:
-    """Turn each heap into a list, best first: take the worst from the root to the end, again and again."""
+    """Turn each heap into a list, best first: take the worst from the root to the end, again
+    and again.
+    """
     for i in range(items.shape[0]):
         for last in range(items.shape[1] - 1, 0, -1):
             item, score = items[i, last], scores[i, last]

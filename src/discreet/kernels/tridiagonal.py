@@ -1,7 +1,8 @@
-"""Eigenvectors of a symmetric tridiagonal matrix, of the sign that has fewer: steps 2 and 3 of `kernels.eigen`.
+"""Eigenvectors of a symmetric tridiagonal matrix, of the sign that has fewer: steps 2 and 3 of
+`kernels.eigen`.
 
-Many eigenvalues are worked on at once, side by side in vector registers, so that no step waits for a division of the
-step before.
+Many eigenvalues are worked on at once, side by side in vector registers, so that no step waits for
+a division of the step before.
 """
 
 from __future__ import annotations
@@ -26,9 +27,15 @@ HALVINGS = 21  # of the interval that holds all: to float32's precision
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def vectors(
-    d: np.ndarray, e: np.ndarray, z: np.ndarray, scale: np.ndarray, work: np.ndarray, like: np.ndarray
+    d: np.ndarray,
+    e: np.ndarray,
+    z: np.ndarray,
+    scale: np.ndarray,
+    work: np.ndarray,
+    like: np.ndarray,
 ) -> tuple[int, int, int, bool]:
-    """Steps 2 and 3: how many vectors are in the columns of z; of which sign; how long rows of z are; whether to trust.
+    """Steps 2 and 3: how many vectors are in the columns of z; of which sign; how long rows of z
+    are; whether to trust.
 
     Vectors are to be multiplied by `scale`, which holds √|λ| over their length.
 
@@ -36,8 +43,8 @@ def vectors(
     ----------
     d, e : (r,) float64
         The diagonal, and beside it: e_i joins rows i and i + 1.
-    z, scale, work : float64, with room for r · (r/2 + 16), r/2 + 16 and 64 r elements; work starts on a cache line
-    like : of the precision that eigenvalues are first looked for in
+    z, scale, work : float64, with room for r · (r/2 + 16), r/2 + 16 and 64 r elements; work starts
+    on a cache line like : of the precision that eigenvalues are first looked for in
     """
     r = len(d)
     size = 0.0
@@ -50,7 +57,8 @@ def vectors(
     for i in range(1, r):
         beside[i] = e[i - 1] / size
         squares[i] = beside[i] * beside[i]
-    threshold = -32 * np.finfo(like.dtype).eps  # rounding alone makes eigenvalues negative by as much
+    # rounding alone makes eigenvalues negative by as much
+    threshold = -32 * np.finfo(like.dtype).eps
     below = 0
     t = 1.0
     for i in range(r):
@@ -69,7 +77,8 @@ def vectors(
     _bisect(d.astype(like.dtype), squares.astype(like.dtype), low, high, first, values[:K])
     values[K:] = values[K - 1]
     good = False
-    enough = 1 if like.itemsize == 4 else 2  # rounds before the last: each doubles the digits that bisection found
+    # rounds before the last: each doubles the digits that bisection found
+    enough = 1 if like.itemsize == 4 else 2
     for rounds in range(4):
         for k in range(0, wide, B):
             _twist(d, beside, squares, values[k : k + B], found, k, scale[k : k + B], work)
@@ -83,8 +92,12 @@ def vectors(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _bisect(d: np.ndarray, squares: np.ndarray, low: float, high: float, first: int, found: np.ndarray) -> None:
-    """Step 2: the eigenvalues number first, first + 1, … of the scaled T, which lie between `low` and `high`."""
+def _bisect(
+    d: np.ndarray, squares: np.ndarray, low: float, high: float, first: int, found: np.ndarray
+) -> None:
+    """Step 2: the eigenvalues number first, first + 1, … of the scaled T, which lie between
+    `low` and `high`.
+    """
     K = len(found)
     r = len(d)
     B = STURM_VECTORS * lanes(d)
@@ -113,10 +126,14 @@ def _bisect(d: np.ndarray, squares: np.ndarray, low: float, high: float, first: 
 
 
 @njit(nogil=True, cache=True)
-def _count(d: np.ndarray, squares: np.ndarray, x: np.ndarray, n: np.ndarray, r: int, B: int) -> None:
+def _count(
+    d: np.ndarray, squares: np.ndarray, x: np.ndarray, n: np.ndarray, r: int, B: int
+) -> None:
     s = d.itemsize
     for k in range(0, len(x), B):
-        sturm(d, d.ctypes.data, squares.ctypes.data, x.ctypes.data + k * s, n.ctypes.data + k * s, r)
+        sturm(
+            d, d.ctypes.data, squares.ctypes.data, x.ctypes.data + k * s, n.ctypes.data + k * s, r
+        )
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -130,13 +147,25 @@ def _twist(
     scale: np.ndarray,
     work: np.ndarray,
 ) -> None:
-    """Step 3: eigenvectors as columns k, k + 1, … of z, one over their length in `scale`; `values` are sharpened."""
+    """Step 3: eigenvectors as columns k, k + 1, … of z, one over their length in `scale`;
+    `values` are sharpened.
+    """
     r, B = len(d), len(values)
     size = (r + 2) * B
-    top, bottom, gamma, join = work[:size], work[size : 2 * size], work[2 * size : 2 * size + B], work[2 * size + B :]
+    top, bottom, gamma, join = (
+        work[:size],
+        work[size : 2 * size],
+        work[2 * size : 2 * size + B],
+        work[2 * size + B :],
+    )
     top[:B] = 0
     bottom[size - B :] = 0
-    at_d, at_e, at_s, at_v = d.ctypes.data, beside.ctypes.data, squares.ctypes.data, values.ctypes.data
+    at_d, at_e, at_s, at_v = (
+        d.ctypes.data,
+        beside.ctypes.data,
+        squares.ctypes.data,
+        values.ctypes.data,
+    )
     at_t, at_b, at_j = top.ctypes.data, bottom.ctypes.data, join.ctypes.data
     pivots(d, at_d, at_s, at_v, at_t, at_b, r)
     joins(d, at_d, at_s, at_v, at_t, at_b, gamma.ctypes.data, at_j, r)

@@ -1,8 +1,9 @@
 """What a kernel asks of its arguments before compiled code sees them.
 
-Compiled code follows addresses. An array of another type, of another shape, or with an index that points outside would
-make it read and write memory that is not its own, and end the process or worse. Every public kernel passes its
-arguments through here; the checks cost one pass over the indices.
+Compiled code follows addresses. An array of another type, of another shape, or with an index that
+points outside would make it read and write memory that is not its own, and end the process or
+worse. Every public kernel passes its arguments through here; the checks cost one pass over the
+indices.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def floats(name: str, x: Any, ndim: int, dtype: DTypeLike | None = None) -> np.ndarray:
-    """x in C order, as `dtype` if that is given; a `ConfigError` unless it holds float32 or float64."""
+    """x in C order, as `dtype` if that is given; a `ConfigError` unless it holds float32 or
+    float64.
+    """
     if not isinstance(x, np.ndarray) or x.dtype not in FLOATS or not x.dtype.isnative:
         kind = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
         raise ConfigError(f"{name} must be an array of float32 or float64, not {kind}")
@@ -34,7 +37,9 @@ def same_length(what: str, one: int, other: int) -> None:
 
 
 def positions(name: str, x: Any, length: int) -> np.ndarray:
-    """Whole numbers that name one of `length` rows, counted from the end below 0; a `ConfigError` for any other."""
+    """Whole numbers that name one of `length` rows, counted from the end below 0; a
+    `ConfigError` for any other.
+    """
     x = np.asarray(x)
     if x.ndim != 1 or (len(x) and x.dtype.kind not in "iu"):
         raise ConfigError(f"{name} must be a one-dimensional array of whole numbers")
@@ -44,13 +49,19 @@ def positions(name: str, x: Any, length: int) -> np.ndarray:
 
 
 def sparse_rows(indptr: Any, indices: Any, n: int | None, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """CSR arrays of n rows over m columns as int64 and int32; a `ConfigError` where an entry points outside.
+    """CSR arrays of n rows over m columns as int64 and int32; a `ConfigError` where an entry points
+    outside.
 
-    Of a block of rows, ``indptr[a : b + 1]`` of all indices, only the entries of the block are looked at.
+    Of a block of rows, ``indptr[a : b + 1]`` of all indices, only the entries of the block are
+    looked at.
     """
     indptr, indices = np.asarray(indptr), np.asarray(indices)
     good = indptr.ndim == indices.ndim == 1 and len(indptr) > 0
-    if not good or indptr.dtype.kind not in "iu" or (len(indices) and indices.dtype.kind not in "iu"):
+    if (
+        not good
+        or indptr.dtype.kind not in "iu"
+        or (len(indices) and indices.dtype.kind not in "iu")
+    ):
         raise ConfigError("indptr and indices must be one-dimensional arrays of whole numbers")
     if n is not None:
         same_length("rows and vectors", len(indptr) - 1, n)
@@ -65,6 +76,8 @@ def sparse_rows(indptr: Any, indices: Any, n: int | None, m: int) -> tuple[np.nd
 
 
 def _within(indices: np.ndarray, m: int) -> bool:
-    """Whether 0 ≤ j < m for all of them, in one vectorized pass: as unsigned numbers, negative ones are the largest."""
+    """Whether 0 ≤ j < m for all of them, in one vectorized pass: as unsigned numbers, negative
+    ones are the largest.
+    """
     unsigned = indices.view(np.dtype(f"u{indices.itemsize}"))
     return not len(indices) or int(unsigned.max()) < m

@@ -1,9 +1,9 @@
 """The recommenders. `MODELS` says which file has which.
 
-`base` is what every fitted model can do. Models without privacy (`als`, `irls`, `bias`, `popularity`) are one file
-each. Private ones (`dpmf`, `dpals`, `dplmc`, `huber`, `baselines`) are thin shells: parameters, their documentation
-and their defaults. Their `fit` is in `private`, written once, and what they compute is in `algorithms`. `storage`
-saves and loads.
+`base` is what every fitted model can do. Models without privacy (`als`, `irls`, `bias`,
+`popularity`) are one file each. Private ones (`dpmf`, `dpals`, `dplmc`, `huber`, `baselines`) are
+thin shells: parameters, their documentation and their defaults. Their `fit` is in `private`,
+written once, and what they compute is in `algorithms`. `storage` saves and loads.
 """
 
 from __future__ import annotations

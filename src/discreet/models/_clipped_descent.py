@@ -1,7 +1,9 @@
-"""What Langevin dynamics and stochastic gradient descent share: users solve, items follow a clipped noisy gradient.
+"""What Langevin dynamics and stochastic gradient descent share: users solve, items follow a clipped
+noisy gradient.
 
-Users' vectors are solved by least squares, with a constant ι before them so that items have a bias, and cut to the norm
-Γ: item factors V have the bias over ι as their first column, which `parts` takes off.
+Users' vectors are solved by least squares, with a constant ι before them so that items have a bias,
+and cut to the norm Γ: item factors V have the bias over ι as their first column, which `parts`
+takes off.
 """
 
 from __future__ import annotations
@@ -82,15 +84,25 @@ class ClippedDescent(Algorithm):
         for name in ("factors", "max_items"):
             check_int(name, getattr(self, name))
         check_int("iterations", self.iterations, 1, MOST_STEPS)
-        for name in ("ridge_per_rating", "gradient_norm", "user_norm", "intercept", "initial_scale"):
+        for name in (
+            "ridge_per_rating",
+            "gradient_norm",
+            "user_norm",
+            "intercept",
+            "initial_scale",
+        ):
             check_positive(name, getattr(self, name))
         check_number("prior_count", self.prior_count)
         require_fraction("item_fraction", self.item_fraction)
-        check_that(self.intercept < 1, f"intercept is {self.intercept!r} of the norm, but must be below 1")
+        check_that(
+            self.intercept < 1, f"intercept is {self.intercept!r} of the norm, but must be below 1"
+        )
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
-        return own_mean_bounds(self.max_items, self.rating_range, "user", self.prior_count, self.user_norm)
+        return own_mean_bounds(
+            self.max_items, self.rating_range, "user", self.prior_count, self.user_norm
+        )
 
     def n_frequent(self, n_items: int) -> int:
         return share_of_items(self.item_fraction, n_items)
@@ -99,8 +111,12 @@ class ClippedDescent(Algorithm):
     def iota(self) -> float:
         return self.intercept * self.user_norm
 
-    def count(self, users: Users, session: Session) -> tuple[Users, NDArray[np.int64], NDArray[Any]]:
-        """Users with the frequent items only, the positions of those, and their noisy counts, at least 1."""
+    def count(
+        self, users: Users, session: Session
+    ) -> tuple[Users, NDArray[np.int64], NDArray[Any]]:
+        """Users with the frequent items only, the positions of those, and their noisy counts,
+        at least 1.
+        """
         users.choose()
         counts = session.release("counts", users.item_counts())
         frequent = most_frequent(counts, self.n_frequent(users.n_items))
@@ -128,4 +144,6 @@ class ClippedDescent(Algorithm):
     def fold_in_rule(self, learned: Learned) -> FoldIn:
         assert self.rating_range is not None
         known = learned.some("frequent")
-        return what_factors_explain(self.ridge_per_rating, 1.0, known, self.rating_range, "user", self.prior_count)
+        return what_factors_explain(
+            self.ridge_per_rating, 1.0, known, self.rating_range, "user", self.prior_count
+        )

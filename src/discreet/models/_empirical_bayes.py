@@ -1,8 +1,10 @@
-"""What released numbers were before the noise: estimates by the noise that is known (empirical Bayes).
+"""What released numbers were before the noise: estimates by the noise that is known (empirical
+Bayes).
 
-Counts are not negative, and most catalogs have few popular items and many rare ones. How many of each there are is
-read off all noisy counts together, as a mixture over sizes (Kiefer and Wolfowitz, 1956; Robbins, 1956), and then each
-count is drawn toward what is likely: released numbers in, numbers out, nothing of anybody's.
+Counts are not negative, and most catalogs have few popular items and many rare ones. How many of
+each there are is read off all noisy counts together, as a mixture over sizes (Kiefer and Wolfowitz,
+1956; Robbins, 1956), and then each count is drawn toward what is likely: released numbers in,
+numbers out, nothing of anybody's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Is there anything to hear? Compares, from released counts alone, what an item's sum can hold with the noise on it."""
+"""Is there anything to hear? Compares, from released counts alone, what an item's sum can hold
+with the noise on it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ def check_signal(
     remedy: str | None,
     half_lost: str,
 ) -> dict[str, float]:
-    """Quantiles over the items of the largest possible signal over the noise; refuses where that is hopeless.
+    """Quantiles over the items of the largest possible signal over the noise; refuses where that is
+    hopeless.
 
     Parameters
     ----------
@@ -38,7 +41,8 @@ def check_signal(
     Raises
     ------
     BudgetExceeded
-        The average item holds less signal than a tenth of the noise. What was released by then has been paid for.
+        The average item holds less signal than a tenth of the noise. What was released by then has
+        been paid for.
     """
     levels = [*np.quantile(counts / noise, [0.1, 0.5, 0.9]), counts.mean() / noise]
     signal = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))
@@ -48,10 +52,13 @@ def check_signal(
         LEAST, unsure
     ):  # the average, because single counts drown in their own noise first
         raise BudgetExceeded(
-            f"ε = {session.plan.budget.epsilon:g} is too little for so few people: the noise on an item's sum drowns "
-            f"all that the sum can be (signal over noise by quantile of items, {shown}); {remedy} (the counts that "
-            "this is read from have been paid for: privacy_ says how much)"
+            f"ε = {session.plan.budget.epsilon:g} is too little for so few people: the noise on an"
+            " item's sum drowns all that the sum can be (signal over noise by quantile of items,"
+            f" {shown}); {remedy} (the counts that this is read from have been paid for: privacy_"
+            " says how much)"
         )
     if signal["50 %"] < 1:
-        logger.warning("half of the items hold less signal than noise at best (%s): %s", shown, half_lost)
+        logger.warning(
+            "half of the items hold less signal than noise at best (%s): %s", shown, half_lost
+        )
     return signal

@@ -1,4 +1,5 @@
-"""What the baselines share: ratings measured from each user's own mean, and users read out by ridge regression.
+"""What the baselines share: ratings measured from each user's own mean, and users read out by ridge
+regression.
 
 They score item j as
 
@@ -20,12 +21,20 @@ from discreet.privacy.statistics.bounds import Bounds
 
 
 def own_mean_bounds(
-    max_items: int, rating_range: Range, centering: float | str, prior_count: float, user_norm: float = 1.0
+    max_items: int,
+    rating_range: Range,
+    centering: float | str,
+    prior_count: float,
+    user_norm: float = 1.0,
 ) -> Bounds:
-    """Ratings relative to a user's own mean are cut to a third of the range, others to half of it."""
+    """Ratings relative to a user's own mean are cut to a third of the range, others to half of
+    it.
+    """
     if centering != "user":
         center = float(centering)
-        return Bounds(items=max_items, rating=width(rating_range) / 2, center=center, norm=user_norm)
+        return Bounds(
+            items=max_items, rating=width(rating_range) / 2, center=center, norm=user_norm
+        )
     return Bounds(
         items=max_items,
         rating=width(rating_range) / 3,
@@ -44,10 +53,16 @@ def what_factors_explain(
     centering: float | str,
     prior_count: float,
 ) -> LeastSquaresFoldIn:
-    """Ridge regression on what is left of the user's own ratings; items without factors have nothing to explain."""
+    """Ridge regression on what is left of the user's own ratings; items without factors have
+    nothing to explain.
+    """
     settings: dict[str, Any] = dict(exponent=exponent, counted="known", masked=True, known=known)
     if centering == "user":
         return LeastSquaresFoldIn(
-            ridge, centering="own mean", center=middle(rating_range), prior_count=prior_count, **settings
+            ridge,
+            centering="own mean",
+            center=middle(rating_range),
+            prior_count=prior_count,
+            **settings,
         )
     return LeastSquaresFoldIn(ridge, centering="constant", center=float(centering), **settings)

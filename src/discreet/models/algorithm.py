@@ -1,10 +1,12 @@
-"""An algorithm is a value: every public number that one training needs, and what follows from these numbers alone.
+"""An algorithm is a value: every public number that one training needs, and what follows from these
+numbers alone.
 
-A subclass is a frozen dataclass. `resolve` fills in, from the budget, the number of items and the range of ratings,
-what was left open; after it no field is None, and the resolved value is what a saved model keeps. `bounds`, `releases`,
-`plan` and `statistics` are pure. `learn` sees people only through sealed users and a session; what it finds out on the
-way, such as a ridge that follows from released counts, goes into `Learned`. `fold` reads the fields and `Learned`,
-and nothing else: that is why a folder written today predicts the same tomorrow.
+A subclass is a frozen dataclass. `resolve` fills in, from the budget, the number of items and the
+range of ratings, what was left open; after it no field is None, and the resolved value is what a
+saved model keeps. `bounds`, `releases`, `plan` and `statistics` are pure. `learn` sees people only
+through sealed users and a session; what it finds out on the way, such as a ridge that follows from
+released counts, goes into `Learned`. `fold` reads the fields and `Learned`, and nothing else: that
+is why a folder written today predicts the same tomorrow.
 """
 
 from __future__ import annotations
@@ -38,7 +40,8 @@ EVERY_ITEM = 10**9  # more than any catalog has: users contribute through all th
 
 @dataclass(frozen=True)
 class Learned:
-    """What was learned of the items: all of it made of released numbers, so that everybody may see it.
+    """What was learned of the items: all of it made of released numbers, so that everybody may see
+    it.
 
     Parameters
     ----------
@@ -75,16 +78,20 @@ class Algorithm(ABC):
     name: ClassVar[str]
     #: What it learns from; algorithms that can do both have a field of this name.
     feedback: ClassVar[str] = "explicit"
-    #: Whether it draws people by secret coins, which an engine that takes steps again would throw again.
+    #: Whether it draws people by secret coins, which an engine that takes steps again would throw
+    #: again.
     secret_coins: ClassVar[bool] = False
-    #: Fields that came after models had been saved, each with the value that stands for what was done before.
+    #: Fields that came after models had been saved, each with the value that stands for what was
+    #: done before.
     added_later: ClassVar[Mapping[str, Any]] = {}
 
     # ------------------------------------------------------------ pure: before any rating is read
 
     @abstractmethod
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
-        """The same algorithm with nothing left open; raises a `ConfigError` for what cannot be done."""
+        """The same algorithm with nothing left open; raises a `ConfigError` for what cannot be
+        done.
+        """
 
     @abstractmethod
     def bounds(self) -> Bounds:
@@ -96,14 +103,18 @@ class Algorithm(ABC):
 
     @abstractmethod
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
-        """The statistics behind the releases by name, for any sealed users: so they are priced without data."""
+        """The statistics behind the releases by name, for any sealed users: so they are priced
+        without data.
+        """
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
         """The releases with their noise."""
         return Plan.from_shares(reshare(self.releases(n_items), self._shares()), budget, accountant)
 
     def assumptions(self) -> dict[str, str]:
-        """What is taken to be public beside the catalog, the range of ratings and the parameters."""
+        """What is taken to be public beside the catalog, the range of ratings and the
+        parameters.
+        """
         return {}
 
     def statement(self, ledger: Ledger) -> PrivacyStatement:
@@ -114,31 +125,46 @@ class Algorithm(ABC):
 
     @abstractmethod
     def learn(
-        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+        self,
+        users: Users,
+        session: Session,
+        *,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress,
     ) -> Learned:
-        """Release what was planned and make the most of it. `seed` is of the start, never of noise."""
+        """Release what was planned and make the most of it. `seed` is of the start, never of
+        noise.
+        """
 
     def fold_in_rule(self, learned: Learned) -> FoldIn | None:
-        """How a user's own vector follows from a history, as a value that every reader of a saved model understands.
+        """How a user's own vector follows from a history, as a value that every reader of a saved
+        model understands.
 
         An algorithm may write `fold` instead; its models then work in Python alone.
         """
         return None
 
     def fold(self, rows: HistoryRows, learned: Learned) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Vectors (n, r) and offsets (n,) of users, each from its own row; what a user computes is for itself."""
+        """Vectors (n, r) and offsets (n,) of users, each from its own row; what a user computes
+        is for itself.
+        """
         fold_in_rule = self.fold_in_rule(learned)
         assert fold_in_rule is not None, "an algorithm writes fold_in_rule, or else fold"
         return fold_in_rule.fold(rows, learned.factors, learned.biases)
 
-    def score_vectors(self, rows: HistoryRows, learned: Learned) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Vectors and offsets of users, and the item factors to score with, which may have a coordinate more."""
+    def score_vectors(
+        self, rows: HistoryRows, learned: Learned
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Vectors and offsets of users, and the item factors to score with, which may have a
+        coordinate more.
+        """
         fold_in_rule = self.fold_in_rule(learned)
         if fold_in_rule is None:
             return *self.fold(rows, learned), learned.factors
-        return *fold_in_rule.score_vectors(rows, learned.factors, learned.biases), fold_in_rule.score_factors(
-            learned.factors
-        )
+        return *fold_in_rule.score_vectors(
+            rows, learned.factors, learned.biases
+        ), fold_in_rule.score_factors(learned.factors)
 
     def item_similarity(self, learned: Learned) -> ItemSimilarity:
         """Which part of the factors items are compared by."""
@@ -155,21 +181,37 @@ class Algorithm(ABC):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
-        """The algorithm that ``to_dict`` described. A field that is not there never gets today's default."""
+        """The algorithm that ``to_dict`` described. A field that is not there never gets
+        today's default.
+        """
         names = field_names(cls)
-        given = {**cls.added_later, **{key: value for key, value in document.items() if key != "name"}}
+        given = {
+            **cls.added_later,
+            **{key: value for key, value in document.items() if key != "name"},
+        }
         if sorted(given) != sorted(names):
             odd = sorted(set(given) ^ set(names))
             raise DataError(
-                f"its algorithm ({cls.name}) has other parameters in this version of discreet, such as {odd[0]}: load "
-                "it with the version that saved it, or train it again"
+                f"its algorithm ({cls.name}) has other parameters in this version of discreet, such"
+                f" as {odd[0]}: load it with the version that saved it, or train it again"
             )
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+        return cls(
+            **{
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in given.items()
+            }
+        )
 
     def __repr__(self) -> str:
-        """With the fields that differ from their defaults; subclasses are dataclasses without a repr of their own."""
+        """With the fields that differ from their defaults; subclasses are dataclasses without a
+        repr of their own.
+        """
         usual = {entry.name: _default(entry) for entry in fields(self)}
-        given = [f"{name}={getattr(self, name)!r}" for name, value in usual.items() if getattr(self, name) != value]
+        given = [
+            f"{name}={getattr(self, name)!r}"
+            for name, value in usual.items()
+            if getattr(self, name) != value
+        ]
         return f"{type(self).__name__}({', '.join(given)})"
 
     def open_fields(self) -> list[str]:
@@ -179,7 +221,8 @@ class Algorithm(ABC):
     def _shares(self) -> Mapping[str, float]:
         shares = getattr(self, "shares", {})
         check_that(
-            isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{'counts': 0.1}}"
+            isinstance(shares, Mapping),
+            f"shares is {shares!r}, but must be a mapping such as {{'counts': 0.1}}",
         )
         return shares
 
@@ -197,7 +240,9 @@ def field_names(kind: type[Algorithm]) -> list[str]:
 
 
 def most_frequent(counts: NDArray[Any], how_many: int) -> NDArray[np.int64]:
-    """Positions, in order, of the items with the largest noisy counts (erratum 7: noisy, and charged)."""
+    """Positions, in order, of the items with the largest noisy counts (erratum 7: noisy, and
+    charged).
+    """
     return np.sort(np.argsort(-counts, kind="stable")[:how_many])
 
 
@@ -215,9 +260,14 @@ def spread_out(values: NDArray[Any], at: NDArray[np.int64], n_items: int) -> NDA
 
 def check_centering(centering: float | Literal["user"], *words: str) -> None:
     """Raise a `ConfigError` unless ratings can be centered by it."""
-    number = isinstance(centering, Real) and not isinstance(centering, bool) and math.isfinite(centering)
+    number = (
+        isinstance(centering, Real) and not isinstance(centering, bool) and math.isfinite(centering)
+    )
     allowed = " or ".join(map(repr, words))
-    check_that(number or centering in words, f"centering is {centering!r}, but must be {allowed} or a number")
+    check_that(
+        number or centering in words,
+        f"centering is {centering!r}, but must be {allowed} or a number",
+    )
 
 
 def middle(rating_range: Range) -> float:

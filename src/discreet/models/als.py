@@ -1,29 +1,35 @@
-"""Alternating least squares without privacy: the reference that the private models are measured against.
+"""Alternating least squares without privacy: the reference that the private models are measured
+against.
 
-The loss is equation (24) of the supplement to the DPALS paper, for explicit ratings and for implicit feedback:
+The loss is equation (24) of the supplement to the DPALS paper, for explicit ratings and for
+implicit feedback:
 
-    f(U, V) = Σ_{(i,j) ∈ Ω} (M_ij − m_ij − u_i · v_j)² + λ₀ ‖U Vᵀ‖²_F + Σ_i λ w_i ‖u_i‖² + Σ_j λ w_j ‖v_j‖²     (1)
+    f(U, V) = Σ_{(i,j) ∈ Ω} (M_ij − m_ij − u_i · v_j)² + λ₀ ‖U Vᵀ‖²_F + Σ_i λ w_i ‖u_i‖² + Σ_j λ w_j
+    ‖v_j‖² (1)
 
-with weights w_i ∝ c_i^ν and w_j ∝ c_j^μ of the numbers of ratings c. Each half-step minimizes it exactly:
+with weights w_i ∝ c_i^ν and w_j ∝ c_j^μ of the numbers of ratings c. Each half-step minimizes it
+exactly:
 
-    u_i = (Σ_{j ∈ Ω_i} v_j v_jᵀ + λ₀ VᵀV + λ w_i I)⁻¹ Σ_{j ∈ Ω_i} (M_ij − m_ij) v_j                             (2)
+    u_i = (Σ_{j ∈ Ω_i} v_j v_jᵀ + λ₀ VᵀV + λ w_i I)⁻¹ Σ_{j ∈ Ω_i} (M_ij − m_ij) v_j              (2)
 
-and v_j likewise. Explicit ratings are centered: m_ij = m + b_i + b_j, where the intercepts b_i and b_j are coordinates
-of the same least-squares problems: a user sees the feature vector (v_j, s) and an item (u_i, s), and s times the last
-coordinate is the intercept. So the ridge of an intercept is λ w / s²; the term with λ₀ does not see it. With s² = 2σ,
-σ the standard deviation of the ratings, and λ in proportion to σ, stars and percents give the same recommendations.
-Implicit feedback has M_ij = 1 on Ω and nothing to center; there λ₀ is what keeps the solution from being all ones.
+and v_j likewise. Explicit ratings are centered: m_ij = m + b_i + b_j, where the intercepts b_i and
+b_j are coordinates of the same least-squares problems: a user sees the feature vector (v_j, s) and
+an item (u_i, s), and s times the last coordinate is the intercept. So the ridge of an intercept is
+λ w / s²; the term with λ₀ does not see it. With s² = 2σ, σ the standard deviation of the ratings,
+and λ in proportion to σ, stars and percents give the same recommendations. Implicit feedback has
+M_ij = 1 on Ω and nothing to center; there λ₀ is what keeps the solution from being all ones.
 
-Where λ is not given it follows from how much each vector is learned from, because vectors that are not worth more than
-the noise in c ratings should go to 0 and all others should not:
+Where λ is not given it follows from how much each vector is learned from, because vectors that are
+not worth more than the noise in c ratings should go to 0 and all others should not:
 
-    λ = 2.3 σ C_u^0.1 C_v^0.25  explicit,      λ = 0.8 (C_u C_v)^(1/4)  implicit,                                (3)
+    λ = 2.3 σ C_u^0.1 C_v^0.25  explicit,      λ = 0.8 (C_u C_v)^(1/4)  implicit,                (3)
 
-with C_u and C_v the mean numbers of ratings of a user and of an item, as a rating finds them (Σ c² / Σ c). Numbers of
-ratings do not tell how much of a rating is noise, so for explicit ratings (3) is where a search begins: a training on
-some users leaves a tenth of their ratings out, and λ moves by factors of √2 as long as these are predicted better. The
-first rule was chosen on validation parts of real and generated sets (``discreet reproduce beyond-ridge``), the second
-on those of MovieLens, SweetRS and cinema, whole and down to 50 users. As V starts in proportion to √σ, ten times the
+with C_u and C_v the mean numbers of ratings of a user and of an item, as a rating finds them (Σ c²
+/ Σ c). Numbers of ratings do not tell how much of a rating is noise, so for explicit ratings (3) is
+where a search begins: a training on some users leaves a tenth of their ratings out, and λ moves by
+factors of √2 as long as these are predicted better. The first rule was chosen on validation parts
+of real and generated sets (``discreet reproduce beyond-ridge``), the second on those of MovieLens,
+SweetRS and cinema, whole and down to 50 users. As V starts in proportion to √σ, ten times the
 ratings give ten times the predictions.
 """
 
@@ -64,8 +70,8 @@ class ALS(Recommender):
     iterations : int
         Sweeps over users and items.
     regularization : float, optional
-        λ. By default equation (3), for explicit feedback followed by a search on ratings left out; what it came to
-        is in ``regularization_`` (about 23 for MovieLens 1M).
+        λ. By default equation (3), for explicit feedback followed by a search on ratings left out;
+        what it came to is in ``regularization_`` (about 23 for MovieLens 1M).
     feedback : {"explicit", "implicit"}
         Predict ratings, or rank items from what was chosen at all (values are then ignored).
     unobserved_weight : float, optional
@@ -73,12 +79,13 @@ class ALS(Recommender):
     user_exponent, item_exponent : float
         ν and μ: how much more those with many ratings are regularized.
     weighting : {"rating", "row"}
-        What the weights w average to 1 over: the ratings, or (as the paper prints it) the users and the items.
+        What the weights w average to 1 over: the ratings, or (as the paper prints it) the users and
+        the items.
     intercepts : bool, optional
         Whether users and items have intercepts. Default: for explicit feedback only.
     initial_scale : float, optional
-        Standard deviation of the item factors to start from. Default 0.3 √σ (explicit), or what the loss suggests
-        (implicit).
+        Standard deviation of the item factors to start from. Default 0.3 √σ (explicit), or what the
+        loss suggests (implicit).
     dtype : {"float32", "float64"}
     random_state : int or None
         Seeds the initial item factors; None takes another seed in every fit.
@@ -121,9 +128,17 @@ class ALS(Recommender):
             factor = self._factor_of_lambda(ratings)
             V, b = self._sweep(ratings, factor, told)
         self._learned_state(ratings, V, b)
-        if ratings.values.min() < ratings.values.max() and np.abs(V).max() < 1e-3 * np.sqrt(self.spread_):
-            why = "there are too few ratings for more" if self.regularization is None else "lower it"
-            logger.warning("regularization=%.3g has shrunk every vector to nothing: %s", self.regularization_, why)
+        if ratings.values.min() < ratings.values.max() and np.abs(V).max() < 1e-3 * np.sqrt(
+            self.spread_
+        ):
+            why = (
+                "there are too few ratings for more" if self.regularization is None else "lower it"
+            )
+            logger.warning(
+                "regularization=%.3g has shrunk every vector to nothing: %s",
+                self.regularization_,
+                why,
+            )
         return self
 
     def fold(
@@ -132,7 +147,9 @@ class ALS(Recommender):
         """Equation (2) for each user, with the intercept m + b_i as offset."""
         ridge = self._ridge(np.diff(indptr), self.user_exponent, self.user_scale_)
         rows = indptr, indices, values
-        U, b = self._half_step(rows, self.item_factors_, self.item_biases_ + np.asarray(self.mean_, self.dtype), ridge)
+        U, b = self._half_step(
+            rows, self.item_factors_, self.item_biases_ + np.asarray(self.mean_, self.dtype), ridge
+        )
         return U, b + np.asarray(self.mean_, self.dtype)
 
     def fold_in_rule(self) -> FoldIn:
@@ -168,20 +185,28 @@ class ALS(Recommender):
         """As the code was then, whatever it is now."""
         usual_weight = 0.0 if self._explicit else 0.1
         return {
-            "unobserved_weight": usual_weight if self.unobserved_weight is None else self.unobserved_weight,
+            "unobserved_weight": (
+                usual_weight if self.unobserved_weight is None else self.unobserved_weight
+            ),
             "intercept_scale": float(np.sqrt(2.0 * spread)) if self._has_intercepts else 0.0,
         }
 
     # ------------------------------------------------------------ the parts
 
-    def _sweep(self, ratings: Ratings, factor: float, told: Progress) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Item factors and intercepts after all sweeps, with λ as given or `factor` times equation (3)."""
+    def _sweep(
+        self, ratings: Ratings, factor: float, told: Progress
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Item factors and intercepts after all sweeps, with λ as given or `factor` times
+        equation (3).
+        """
         users = ratings.indptr, ratings.indices, ratings.values
         items, counts = _by_item(ratings)
         self.mean_ = float(ratings.values.mean(dtype=np.float64)) if self._explicit else 0.0
         self.spread_ = _spread(ratings.values) if self._explicit else 1.0
         self.unobserved_weight_ = self._lambda_0()
-        self.intercept_scale_ = float(np.sqrt(INTERCEPT * self.spread_)) if self._has_intercepts else 0.0
+        self.intercept_scale_ = (
+            float(np.sqrt(INTERCEPT * self.spread_)) if self._has_intercepts else 0.0
+        )
         self.regularization_ = self._lambda(np.diff(ratings.indptr), counts, factor)
         self.user_scale_ = self._scale(np.diff(ratings.indptr), self.user_exponent)
         ridge = self._ridge(counts, self.item_exponent, self._scale(counts, self.item_exponent))
@@ -239,11 +264,17 @@ class ALS(Recommender):
         U, offset = self.fold(learned_from.indptr, learned_from.indices, learned_from.values)
         row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))[left_out]
         item = ratings.indices[left_out]
-        predicted = offset[row] + self.item_biases_[item] + pair_products(U, self.item_factors_, row, item)
+        predicted = (
+            offset[row] + self.item_biases_[item] + pair_products(U, self.item_factors_, row, item)
+        )
         return float(np.mean(np.square(ratings.values[left_out] - predicted), dtype=np.float64))
 
     def _half_step(
-        self, rows: tuple[NDArray[Any], ...], Y: NDArray[Any], offset: NDArray[Any], ridge: NDArray[Any]
+        self,
+        rows: tuple[NDArray[Any], ...],
+        Y: NDArray[Any],
+        offset: NDArray[Any],
+        ridge: NDArray[Any],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Factors and intercepts of every row, given the factors and offsets of the other side."""
         indptr, indices, values = rows
@@ -297,10 +328,14 @@ class ALS(Recommender):
     def _scale(self, counts: NDArray[Any], exponent: float) -> float:
         """1 / Z: what makes the weights average to 1."""
         weights = np.maximum(counts, 1).astype(np.float64) ** exponent
-        return float(1 / np.average(weights, weights=counts if self.weighting == "rating" else None))
+        return float(
+            1 / np.average(weights, weights=counts if self.weighting == "rating" else None)
+        )
 
     def _ridge(self, counts: NDArray[Any], exponent: float, scale: float) -> NDArray[Any]:
-        ridge: NDArray[Any] = self.regularization_ * scale * np.maximum(counts, 1).astype(np.float64) ** exponent
+        ridge: NDArray[Any] = (
+            self.regularization_ * scale * np.maximum(counts, 1).astype(np.float64) ** exponent
+        )
         return ridge
 
     def _check(self) -> None:
@@ -317,21 +352,25 @@ class ALS(Recommender):
         check_choice("weighting", self.weighting, "rating", "row")
         check_choice("dtype", self.dtype, "float32", "float64")
         check_that(
-            self.initial_scale != 0, "initial_scale is 0, but must be above 0: factors that start at 0 stay there"
+            self.initial_scale != 0,
+            "initial_scale is 0, but must be above 0: factors that start at 0 stay there",
         )
         check_that(
             self.intercepts is None or isinstance(self.intercepts, bool),
             f"intercepts is {self.intercepts!r}, but must be True, False or None",
         )
         check_that(
-            self._explicit or not self.intercepts, "intercepts is True, but only explicit feedback has intercepts"
+            self._explicit or not self.intercepts,
+            "intercepts is True, but only explicit feedback has intercepts",
         )
 
 
 def _by_item(ratings: Ratings) -> tuple[tuple[NDArray[Any], ...], NDArray[np.int64]]:
     """CSR arrays by item, and the number of ratings of each."""
     turned = ratings.to_csr().T.tocsr()
-    return (turned.indptr.astype(np.int64), turned.indices.astype(np.int32), turned.data), np.diff(turned.indptr)
+    return (turned.indptr.astype(np.int64), turned.indices.astype(np.int32), turned.data), np.diff(
+        turned.indptr
+    )
 
 
 def _some_users(ratings: Ratings, rng: np.random.Generator) -> Ratings:
@@ -348,5 +387,7 @@ def _mean_count_by_rating(counts: NDArray[Any]) -> float:
 
 
 def _spread(values: NDArray[Any]) -> float:
-    """Standard deviation of the ratings; 1 where they are all the same, and there is nothing to learn."""
+    """Standard deviation of the ratings; 1 where they are all the same, and there is nothing to
+    learn.
+    """
     return float(values.std(dtype=np.float64)) or 1.0

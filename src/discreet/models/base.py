@@ -4,9 +4,10 @@ A fitted model scores item j for a user as
 
     score_j = offset + u · v_j + b_j,
 
-where the item factors V and biases b belong to the model and (u, offset) are computed from that user's own history by
-`fold`. Everything here follows from that: nothing is kept of any user, and new users need no retraining. A subclass
-writes `fit` (which sets ``item_ids_``, ``item_factors_``, ``item_biases_``, ``titles_`` by `_learned`) and `fold`.
+where the item factors V and biases b belong to the model and (u, offset) are computed from that
+user's own history by `fold`. Everything here follows from that: nothing is kept of any user, and
+new users need no retraining. A subclass writes `fit` (which sets ``item_ids_``, ``item_factors_``,
+``item_biases_``, ``titles_`` by `_learned`) and `fold`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import pair_products, top_k
 from discreet.models.estimator import Estimator
 from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
-from discreet.models.histories import Exclusions, as_exclusions, as_pairs, as_user_rows, parse_history
+from discreet.models.histories import (
+    Exclusions,
+    as_exclusions,
+    as_pairs,
+    as_user_rows,
+    parse_history,
+)
 from discreet.models.parameters import check_choice, check_history_range, check_int, check_that
 from discreet.models.recommendations import Recommendations
 from discreet.models.scorer import Scorer
@@ -65,8 +72,9 @@ class Recommender(Estimator, ABC):
         ----------
         ratings : Ratings, a frame of pandas, polars or pyarrow, or a scipy sparse matrix
         progress : function, bool or None
-            By default a bar is shown where a person looks, on a terminal or in a notebook. True shows the steps in
-            any case, False never; a function is called as ``progress(done, total, text)``.
+            By default a bar is shown where a person looks, on a terminal or in a notebook. True
+            shows the steps in any case, False never; a function is called as ``progress(done,
+            total, text)``.
         verbose : bool
             A line on stderr for every step instead.
         """
@@ -75,16 +83,22 @@ class Recommender(Estimator, ABC):
     def fold(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Vectors (n, factors) and offsets (n,) of n users, each from its own row of the CSR arrays given."""
+        """Vectors (n, factors) and offsets (n,) of n users, each from its own row of the CSR
+        arrays given.
+        """
 
     def score_vectors(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Vectors and offsets of users, and the item factors to score with, which may have a coordinate more."""
+        """Vectors and offsets of users, and the item factors to score with, which may have a
+        coordinate more.
+        """
         return *self.fold(indptr, indices, values), self.item_factors_
 
     def state(self) -> dict[str, Any]:
-        """What was learned beside factors and biases, as plain JSON values; `restore` takes it back."""
+        """What was learned beside factors and biases, as plain JSON values; `restore` takes it
+        back.
+        """
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -93,14 +107,22 @@ class Recommender(Estimator, ABC):
             raise ValueError(f"{type(self).__name__} has no state beside its items")
 
     def check_restored(self) -> None:
-        """Raise an error for a model from a file that is no good, whatever its parts are: try it out."""
+        """Raise an error for a model from a file that is no good, whatever its parts are: try
+        it out.
+        """
         self.check()
         self._try_out()
 
     def _try_out(self) -> None:
-        """Read out for somebody without a history and for one with some: what is wrong shows here, not in a kernel."""
+        """Read out for somebody without a history and for one with some: what is wrong shows
+        here, not in a kernel.
+        """
         some = np.arange(min(len(self.item_ids_), 8), dtype=np.int32)
-        rows = np.array([0, 0, len(some)], np.int64), some, np.full(len(some), self.default_rating, np.float32)
+        rows = (
+            np.array([0, 0, len(some)], np.int64),
+            some,
+            np.full(len(some), self.default_rating, np.float32),
+        )
         for found in self.score_vectors(*rows):
             if not np.isfinite(found).all():
                 raise DataError("the numbers of this model do not stay finite when they are used")
@@ -147,8 +169,8 @@ class Recommender(Estimator, ABC):
         Parameters
         ----------
         history : {item_id: rating}, [item_id, ...], a frame, a CSR row or `Ratings` of one user
-            A list means "liked": where the model learned from ratings, each item counts as rated with the top of the
-            scale.
+            A list means "liked": where the model learned from ratings, each item counts as rated
+            with the top of the scale.
         n : how many
         exclude_seen : leave out the items of the history
         exclude : further item ids to leave out
@@ -159,8 +181,9 @@ class Recommender(Estimator, ABC):
         Returns
         -------
         Recommendations
-            A table that unpacks to ``(item_ids, scores)``, best first; fewer than `n` where there are no more items.
-            Predicted ratings stay within the range of the ratings learned from, so that several may be equal.
+            A table that unpacks to ``(item_ids, scores)``, best first; fewer than `n` where there
+            are no more items. Predicted ratings stay within the range of the ratings learned from,
+            so that several may be equal.
         """
         self._check_fitted()
         check_int("n", n)
@@ -188,14 +211,16 @@ class Recommender(Estimator, ABC):
         unknown: Unknown = "error",
         progress: ShowProgress = None,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """The best items for many users: ids (n_users, n), padded with −1, and scores, padded with −inf.
+        """The best items for many users: ids (n_users, n), padded with −1, and scores, padded with
+        −inf.
 
         Parameters
         ----------
         ratings : Ratings, a frame, or a sparse matrix with one column per item of the model
             One history per user.
         exclude : item ids, {user_id: item ids}, or Ratings
-            What to leave out beside what is in the histories: the same for everybody, or for each user.
+            What to leave out beside what is in the histories: the same for everybody, or for each
+            user.
         n, exclude_seen, items, unknown
             As for `recommend`.
         progress
@@ -206,7 +231,13 @@ class Recommender(Estimator, ABC):
         check_history_range(ratings.values, self.history_range)
         with progress_bar(progress, "Recommending") as told:
             at, scores = self.recommend_indices(
-                ratings, n, exclude_seen=exclude_seen, exclude=exclude, items=items, unknown=unknown, progress=told
+                ratings,
+                n,
+                exclude_seen=exclude_seen,
+                exclude=exclude,
+                items=items,
+                unknown=unknown,
+                progress=told,
             )
         return self._pad_ids()[at], scores
 
@@ -226,27 +257,30 @@ class Recommender(Estimator, ABC):
         exclude_seen: bool = True,
         partitions: int | None = None,
     ) -> Any:
-        """Lists for all users of a Spark DataFrame of histories, as a DataFrame: user, rank, item, title, score.
+        """Lists for all users of a Spark DataFrame of histories, as a DataFrame: user, rank, item,
+        title, score.
 
         Parameters
         ----------
         frame : pyspark.sql.DataFrame
-            One row per rating; columns are found by convention, or named. Items that the model does not know are left
-            out of histories.
+            One row per rating; columns are found by convention, or named. Items that the model does
+            not know are left out of histories.
         n : int
         exclude_seen : bool
             Leave out what is in a user's history.
         partitions : int, optional
             Into how many tasks users are divided; by default as Spark is configured.
 
-        Privacy: a list is made from the model and from the user's own history, and is for that user alone. The frame is
-        about people: write it where their ratings are.
+        Privacy: a list is made from the model and from the user's own history, and is for that user
+        alone. The frame is about people: write it where their ratings are.
         """
         from discreet.models.recommend_spark import recommend_frame
 
         self._check_fitted()
         check_int("n", n)
-        return recommend_frame(self, frame, n, user, item, rating, timestamp, exclude_seen, partitions)
+        return recommend_frame(
+            self, frame, n, user, item, rating, timestamp, exclude_seen, partitions
+        )
 
     def recommend_indices(
         self,
@@ -259,9 +293,11 @@ class Recommender(Estimator, ABC):
         unknown: Unknown = "error",
         progress: Progress | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """As `recommend_many`, with positions in ``item_ids_`` instead of ids, and without a progress bar.
+        """As `recommend_many`, with positions in ``item_ids_`` instead of ids, and without a
+        progress bar.
 
-        Ratings outside the public range are clipped: evaluation, which calls this, must not stop at what users rated.
+        Ratings outside the public range are clipped: evaluation, which calls this, must not stop at
+        what users rated.
         """
         self._check_fitted()
         people = as_user_rows(ratings, self.item_ids_)
@@ -271,16 +307,20 @@ class Recommender(Estimator, ABC):
         return self._top(rows, n, hidden, items, unknown, progress)
 
     @overload
-    def similar_items(self, item_id: list[Any] | NDArray[Any], n: int = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
+    def similar_items(
+        self, item_id: list[Any] | NDArray[Any], n: int = ...
+    ) -> tuple[NDArray[Any], NDArray[Any]]: ...
 
     @overload
     def similar_items(self, item_id: Any, n: int = ...) -> Recommendations: ...
 
-    def similar_items(self, item_id: Any, n: int = 10) -> Recommendations | tuple[NDArray[Any], NDArray[Any]]:
+    def similar_items(
+        self, item_id: Any, n: int = 10
+    ) -> Recommendations | tuple[NDArray[Any], NDArray[Any]]:
         """The items whose factors point most nearly the same way (cosine), without the item itself.
 
-        For a list or an array of k items: ids (k, n), padded with −1, and cosines, padded with −inf, as
-        `recommend_many` gives them.
+        For a list or an array of k items: ids (k, n), padded with −1, and cosines, padded with
+        −inf, as `recommend_many` gives them.
         """
         self._check_fitted()
         check_int("n", n)
@@ -293,22 +333,30 @@ class Recommender(Estimator, ABC):
         return self._pad_ids()[found], scores
 
     def similar_users(self, *given: Any, **more: Any) -> NoReturn:
-        """Refused: a user's vector is computed from that user's history, for that user alone, and is kept nowhere."""
+        """Refused: a user's vector is computed from that user's history, for that user alone,
+        and is kept nowhere.
+        """
         raise ConfigError(
-            "there are no users to compare: a user's vector is computed from that user's own history, for that user "
-            "alone, and a model keeps none; similar_items compares items"
+            "there are no users to compare: a user's vector is computed from that user's own"
+            " history, for that user alone, and a model keeps none; similar_items compares items"
         )
 
     def _list_items(self, at: NDArray[Any], scores: NDArray[np.float32]) -> Recommendations:
-        return Recommendations(self.item_ids_[at], scores, None if self.titles_ is None else self.titles_[at])
+        return Recommendations(
+            self.item_ids_[at], scores, None if self.titles_ is None else self.titles_[at]
+        )
 
     def _check_comparable(self) -> None:
         """Raise a `ConfigError` where there is nothing to compare items by."""
         if self.item_factors_.shape[1] == 0:
-            raise ConfigError(f"{type(self).__name__} has no item factors to compare items by: ALS and DPALS have")
+            raise ConfigError(
+                f"{type(self).__name__} has no item factors to compare items by: ALS and DPALS have"
+            )
 
     def fold_in_rule(self) -> FoldIn:
-        """How a user's vector follows from a history, as a value; by default whatever `fold` does, in Python alone."""
+        """How a user's vector follows from a history, as a value; by default whatever `fold`
+        does, in Python alone.
+        """
         return ByCode(self)
 
     def item_similarity(self) -> ItemSimilarity:
@@ -319,7 +367,9 @@ class Recommender(Estimator, ABC):
         """The thin read-out path, which is kept until the items are others."""
         made_of = (self.item_ids_, self.item_factors_, self.item_biases_)
         known = vars(self).get("_scorer")
-        if known is None or any(one is not other for one, other in zip(known[0], made_of, strict=True)):
+        if known is None or any(
+            one is not other for one, other in zip(known[0], made_of, strict=True)
+        ):
             ids, factors, biases = made_of
             scorer = Scorer(
                 ids,
@@ -351,11 +401,15 @@ class Recommender(Estimator, ABC):
         return None
 
     def fold_in(self, history: Any, *, unknown: Unknown = "error") -> NDArray[np.floating[Any]]:
-        """The vector (factors,) of a user with this history; see `recommend` for what a history may be."""
+        """The vector (factors,) of a user with this history; see `recommend` for what a history
+        may be.
+        """
         vector: NDArray[np.floating[Any]] = self.fold(*self._history(history, unknown))[0][0]
         return vector
 
-    def predict(self, ratings: Any, pairs: Any, *, unknown: Unknown = "error") -> NDArray[np.float32]:
+    def predict(
+        self, ratings: Any, pairs: Any, *, unknown: Unknown = "error"
+    ) -> NDArray[np.float32]:
         """One score per pair; each user's vector is folded in from that user's rows of `ratings`.
 
         Parameters
@@ -365,7 +419,8 @@ class Recommender(Estimator, ABC):
         pairs : Ratings, or rows of (user_id, item_id) as a list or a frame
             With `Ratings` the scores are in the order of its ``values``.
         unknown : {"error", "skip"}
-            Items that the model does not know raise an error; or pairs with them get NaN, and histories go without.
+            Items that the model does not know raise an error; or pairs with them get NaN, and
+            histories go without.
 
         Returns
         -------
@@ -376,8 +431,8 @@ class Recommender(Estimator, ABC):
         item = self._positions(item_ids, "skip")[item]
         if unknown == "error" and (item < 0).any():
             raise DataError(
-                f"{int((item < 0).sum()):,} of {len(item):,} pairs name an item that the model does not know: "
-                "leave them out, or say unknown='skip'"
+                f"{int((item < 0).sum()):,} of {len(item):,} pairs name an item that the model does"
+                " not know: leave them out, or say unknown='skip'"
             )
         ratings = as_user_rows(ratings, self.item_ids_)
         check_history_range(ratings.values, self.history_range)
@@ -391,7 +446,8 @@ class Recommender(Estimator, ABC):
     def save(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
         """Write the model to a folder: safetensors, JSON and a README card; whole or not at all.
 
-        In the place of a private model only with `replace`; the ledger of that one is kept in the folder.
+        In the place of a private model only with `replace`; the ledger of that one is kept in the
+        folder.
         """
         from discreet.models.storage.save_load import save
 
@@ -403,8 +459,8 @@ class Recommender(Estimator, ABC):
         """What `check` does."""
 
     def _begin(self, ratings: Ratings) -> None:
-        """Check what `fit` was given, and forget what was learned before: an interrupted fit leaves nothing half
-        new.
+        """Check what `fit` was given, and forget what was learned before: an interrupted fit leaves
+        nothing half new.
         """
         if ratings.n_ratings == 0:
             raise DataError("there are no ratings to learn from")
@@ -412,10 +468,20 @@ class Recommender(Estimator, ABC):
 
     def _learned_state(self, ratings: Ratings, factors: NDArray[Any], biases: NDArray[Any]) -> None:
         if not (np.isfinite(factors).all() and np.isfinite(biases).all()):
-            raise DataError("training did not stay finite: ratings or initial_scale are too large, or λ is too small")
-        scale = (float(ratings.values.min()), float(ratings.values.max())) if self.feedback == "explicit" else None
+            raise DataError(
+                "training did not stay finite: ratings or initial_scale are too large, or λ is too"
+                " small"
+            )
+        scale = (
+            (float(ratings.values.min()), float(ratings.values.max()))
+            if self.feedback == "explicit"
+            else None
+        )
         if scale is not None and scale[0] == scale[1]:
-            logger.warning("every rating is %g, so there is nothing to predict: use feedback='implicit'", scale[0])
+            logger.warning(
+                "every rating is %g, so there is nothing to predict: use feedback='implicit'",
+                scale[0],
+            )
         self.restore_items(ratings.item_ids, factors, biases, ratings.titles, scale)
 
     def restore_items(
@@ -437,14 +503,29 @@ class Recommender(Estimator, ABC):
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "item_ids_"):
-            raise NotFittedError(f"this {type(self).__name__} has not learned anything yet: call fit(ratings) first")
-        for name, ndim in (("item_factors_", 2), ("item_biases_", 1)):  # somebody may have assigned others
+            raise NotFittedError(
+                f"this {type(self).__name__} has not learned anything yet: call fit(ratings) first"
+            )
+        # somebody may have assigned others
+        for name, ndim in (("item_factors_", 2), ("item_biases_", 1)):
             array = getattr(self, name)
-            good = isinstance(array, np.ndarray) and array.dtype in (np.float32, np.float64) and array.ndim == ndim
-            what = f"an array {array.shape} of {array.dtype}" if isinstance(array, np.ndarray) else type(array).__name__
-            check_that(good, f"{name} is {what}, but must be one of float32 or float64 with {ndim} dimensions")
+            good = (
+                isinstance(array, np.ndarray)
+                and array.dtype in (np.float32, np.float64)
+                and array.ndim == ndim
+            )
+            what = (
+                f"an array {array.shape} of {array.dtype}"
+                if isinstance(array, np.ndarray)
+                else type(array).__name__
+            )
             check_that(
-                len(array) == len(self.item_ids_), f"{name} has {len(array):,} rows for {len(self.item_ids_):,} items"
+                good,
+                f"{name} is {what}, but must be one of float32 or float64 with {ndim} dimensions",
+            )
+            check_that(
+                len(array) == len(self.item_ids_),
+                f"{name} has {len(array):,} rows for {len(self.item_ids_):,} items",
             )
 
     def _positions(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
@@ -454,8 +535,8 @@ class Recommender(Estimator, ABC):
         if unknown == "error" and (at < 0).any():
             strange = ids[at < 0].tolist()
             raise DataError(
-                f"the model does not know {len(strange):,} of the item ids given, such as {strange[0]!r}: "
-                "leave them out, or say unknown='skip'"
+                f"the model does not know {len(strange):,} of the item ids given, such as"
+                f" {strange[0]!r}: leave them out, or say unknown='skip'"
             )
         return at
 
@@ -464,17 +545,25 @@ class Recommender(Estimator, ABC):
         at = self._positions(ids, unknown)
         return at[at >= 0]
 
-    def _history(self, history: Any, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """CSR arrays of one user's history; an item without a rating counts as rated with the top of the scale."""
+    def _history(
+        self, history: Any, unknown: Unknown
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """CSR arrays of one user's history; an item without a rating counts as rated with the
+        top of the scale.
+        """
         self._check_fitted()
         rows = parse_history(history, self.item_ids_, self.default_rating)
         check_history_range(rows.values, self.history_range)
         return self._rows(rows, unknown)
 
-    def _rows(self, ratings: Ratings, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _rows(
+        self, ratings: Ratings, unknown: Unknown
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """CSR arrays of the histories over the model's items."""
         check_choice("unknown", unknown, "error", "skip")
-        if ratings.item_ids is not self.item_ids_ and not np.array_equal(ratings.item_ids, self.item_ids_):
+        if ratings.item_ids is not self.item_ids_ and not np.array_equal(
+            ratings.item_ids, self.item_ids_
+        ):
             self._positions(ratings.item_ids[np.unique(ratings.indices)], unknown)
             ratings = ratings.with_items(self.item_ids_, "drop")
         return ratings.indptr, ratings.indices, ratings.values
@@ -488,7 +577,9 @@ class Recommender(Estimator, ABC):
         unknown: Unknown,
         progress: Progress | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Lists of the users whose histories are `rows`, without the items in their rows of `hidden`, both as CSR."""
+        """Lists of the users whose histories are `rows`, without the items in their rows of
+        `hidden`, both as CSR.
+        """
         indptr, indices, values = rows
         bias = self.item_biases_.astype(np.float32)
         if items is not None:
@@ -503,7 +594,9 @@ class Recommender(Estimator, ABC):
             stop = min(start + BLOCK, users)
             part = indptr[start : stop + 1]
             entries = slice(part[0], part[-1])
-            vectors, offsets, V = self.score_vectors(part - part[0], indices[entries], values[entries])
+            vectors, offsets, V = self.score_vectors(
+                part - part[0], indices[entries], values[entries]
+            )
             left_out = (hidden[0][start : stop + 1], hidden[1])
             best[start:stop], scores[start:stop] = top_k(vectors, V, bias, n, left_out)
             scores[start:stop] += offsets[:, None].astype(np.float32)
@@ -515,19 +608,28 @@ class Recommender(Estimator, ABC):
         return best, scores
 
     def _score_pairs(
-        self, rows: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], user: NDArray[Any], item: NDArray[Any]
+        self,
+        rows: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+        user: NDArray[Any],
+        item: NDArray[Any],
     ) -> NDArray[np.float32]:
-        """Scores of (row of the histories, item) pairs; row −1 is a user without history, item −1 gives NaN."""
+        """Scores of (row of the histories, item) pairs; row −1 is a user without history, item
+        −1 gives NaN.
+        """
         indptr, indices, values = rows
         vectors, offsets, V = self.score_vectors(
             np.append(indptr, indptr[-1]), indices, values
         )  # the last row is nobody's
         dots = pair_products(vectors, V, user, item)
-        return np.where(item >= 0, dots + offsets[user] + self.item_biases_[item], np.nan).astype(np.float32)
+        return np.where(item >= 0, dots + offsets[user] + self.item_biases_[item], np.nan).astype(
+            np.float32
+        )
 
 
 class ByCode(FoldIn):
-    """The read-out of a model that writes `fold` itself: it cannot be saved, and works in Python alone."""
+    """The read-out of a model that writes `fold` itself: it cannot be saved, and works in
+    Python alone.
+    """
 
     kind = "by code"
     model: Recommender
@@ -546,7 +648,9 @@ class ByCode(FoldIn):
         return self.model.score_vectors(*rows)[:2]
 
     def score_factors(self, V: NDArray[Any]) -> NDArray[Any]:
-        return self.model.score_vectors(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))[2]
+        return self.model.score_vectors(
+            np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
+        )[2]
 
     def exact_in_part(self, r: int) -> bool:
         return False

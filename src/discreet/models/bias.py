@@ -2,7 +2,8 @@
 
     r̂_ij = m + b_i + b_j,      b_j = Σ_{i ∈ Ω_j} (r_ij − m − b_i) / (λ + c_j),      b_i likewise,
 
-alternated: around the mean m, the least-squares fit of one number per user and per item with the ridge λ.
+alternated: around the mean m, the least-squares fit of one number per user and per item with the
+ridge λ.
 """
 
 from __future__ import annotations
@@ -27,14 +28,20 @@ class Bias(Recommender):
     regularization : float
         λ: how many ratings at the mean each user and item starts with.
     users, items : bool
-        Leave one side out: ``Bias(items=False)`` predicts a user's own mean, with neither the global mean.
+        Leave one side out: ``Bias(items=False)`` predicts a user's own mean, with neither the
+        global mean.
     iterations : int
     """
 
     feedback = "explicit"
 
     def __init__(
-        self, regularization: float = 5.0, *, users: bool = True, items: bool = True, iterations: int = 10
+        self,
+        regularization: float = 5.0,
+        *,
+        users: bool = True,
+        items: bool = True,
+        iterations: int = 10,
     ) -> None:
         self.regularization = regularization
         self.users = users
@@ -63,7 +70,9 @@ class Bias(Recommender):
                 total = np.bincount(ratings.indices, ratings.values - offset[row], minlength=m)
                 self.item_biases_ = total / np.maximum(count + self.regularization, 1e-9)
                 told(step + 1, self.iterations, "sweeps")
-        self._learned_state(ratings, np.zeros((m, 0), np.float32), self.item_biases_.astype(np.float32))
+        self._learned_state(
+            ratings, np.zeros((m, 0), np.float32), self.item_biases_.astype(np.float32)
+        )
         return self
 
     def fold(

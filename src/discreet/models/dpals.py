@@ -1,22 +1,24 @@
-"""Private alternating least squares: Algorithms 1 and 2 and the loss (24) of Chien et al. (2021), corrected.
+"""Private alternating least squares: Algorithms 1 and 2 and the loss (24) of Chien et al. (2021),
+corrected.
 
 Per user, private and free:
 
-    u_i = clip((Σ_{j ∈ Ω_i} v_j v_jᵀ + λ₀ VᵀV + λ c_i^ν / Z · I)⁻¹ Σ_{j ∈ Ω_i} y_ij v_j,  Γ_u)                (1)
+    u_i = clip((Σ_{j ∈ Ω_i} v_j v_jᵀ + λ₀ VᵀV + λ c_i^ν / Z · I)⁻¹ Σ_{j ∈ Ω_i} y_ij v_j,  Γ_u)   (1)
 
 Released, with noise, from at most k items of each user:
 
-    c̃ = Counts(Ω'),   G̃_j = Σ_{i ∈ Ω''_j} u_i u_iᵀ + noise,   g̃_j = Σ_{i ∈ Ω''_j} y_ij u_i + noise,
+    c̃ = Counts(Ω'),  G̃_j = Σ_{i ∈ Ω''_j} u_i u_iᵀ + noise,  g̃_j = Σ_{i ∈ Ω''_j} y_ij u_i + noise,
     K̃ = Σ_i u_i u_iᵀ + noise
 
 and from these alone, for everybody to see:
 
-    v_j = (Π_PSD(G̃_j) + λ₀ Π_PSD(K̃) + λ c̃_j^μ / Z′ · I)⁻¹ g̃_j                                              (2)
+    v_j = (Π_PSD(G̃_j) + λ₀ Π_PSD(K̃) + λ c̃_j^μ / Z′ · I)⁻¹ g̃_j                                (2)
 
-Steps: (a) noisy counts of a uniform sample decide which items are frequent; (b) every user keeps the k rarest frequent
-items it has rated; (c) ratings are centered and cut to Γ_M; (d) T times (1) and (2). Items that are not frequent are
-predicted by the user's own mean. docs/errata.md lists the corrections. What is not in the paper is a field that 0 or
-False switches off: an `intercept`, so that items have a bias, and a `noise_ridge` for what noise alone can be.
+Steps: (a) noisy counts of a uniform sample decide which items are frequent; (b) every user keeps
+the k rarest frequent items it has rated; (c) ratings are centered and cut to Γ_M; (d) T times (1)
+and (2). Items that are not frequent are predicted by the user's own mean. docs/errata.md lists the
+corrections. What is not in the paper is a field that 0 or False switches off: an `intercept`, so
+that items have a bias, and a `noise_ridge` for what noise alone can be.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.sums import triangle_size, unpack
 from discreet.privacy.users.sealed_users import Users
 
-LARGE = 10_000  # items from which implicit feedback is taken to come from so many users that more can be learned
+# items from which implicit feedback is taken to come from so many users that more can be learned
+LARGE = 10_000
 BY_SIGNAL = "by signal"
 
 
@@ -78,22 +81,26 @@ class NoisySolve(Algorithm):
     factors : int, optional
         Rank r. Default 16, or 32 for implicit feedback on 10,000 items and more.
     iterations : int, optional
-        T. Every step costs. Default 2, or 1 to 6 by the budget for implicit feedback on 10,000 items and more.
+        T. Every step costs. Default 2, or 1 to 6 by the budget for implicit feedback on 10,000
+        items and more.
     regularization : float or "by signal", optional
-        λ of users and items. Default 80 for explicit feedback. For implicit feedback 0.5, or on 10,000 items and more
-        0.085 times the square of the average signal over noise, which follows from the released counts: less noise
-        leaves more to over-fit.
+        λ of users and items. Default 80 for explicit feedback. For implicit feedback 0.5, or on
+        10,000 items and more 0.085 times the square of the average signal over noise, which follows
+        from the released counts: less noise leaves more to over-fit.
     unobserved_weight : float, optional
-        λ₀. Default 0 for explicit and 0.6 for implicit feedback; if positive, K̃ is released at every step.
+        λ₀. Default 0 for explicit and 0.6 for implicit feedback; if positive, K̃ is released at
+        every step.
     user_exponent, item_exponent : float
         ν and μ.
     user_normalizer : float
         Z, a *public* number (erratum 4): a user with this many ratings gets the ridge λ.
     weighting : {"rating", "row"}
-        What the items' weights c̃_j^μ / Z′ average to 1 over: the ratings, or (as the supplement prints it) the items.
+        What the items' weights c̃_j^μ / Z′ average to 1 over: the ratings, or (as the supplement
+        prints it) the items.
     noise_ridge : float
-        Added to every item's ridge, in units of the known size √(2r) · sd of the noise on its Gram matrix: what noise
-        can turn into a small eigenvalue should not be divided by. 0 is the paper's algorithm.
+        Added to every item's ridge, in units of the known size √(2r) · sd of the noise on its Gram
+        matrix: what noise can turn into a small eigenvalue should not be divided by. 0 is the
+        paper's algorithm.
     max_items : int
         k, how many items of a user are contributed.
     item_fraction : float
@@ -103,16 +110,18 @@ class NoisySolve(Algorithm):
     resample : bool
         Draw new samples at every step.
     user_sampling : bool
-        Let users solve for their vectors with a new random part of 1/T of their histories at every step (line 14 of
-        Algorithm 1), which the paper's analysis needs and its experiments leave out. Reading out takes all.
+        Let users solve for their vectors with a new random part of 1/T of their histories at every
+        step (line 14 of Algorithm 1), which the paper's analysis needs and its experiments leave
+        out. Reading out takes all.
     stages : int
-        Learn the factors in so many stages, more of them in each (stagewise ALS, Remark 5): in stage s of S the first
-        ⌈r s/S⌉, while the others wait where they started. 1 is the paper's algorithm. At most one stage for each step.
+        Learn the factors in so many stages, more of them in each (stagewise ALS, Remark 5): in
+        stage s of S the first ⌈r s/S⌉, while the others wait where they started. 1 is the paper's
+        algorithm. At most one stage for each step.
     user_norm : float
         Γ_u.
     intercept : float, optional
-        ι, the part of Γ_u that a constant first coordinate of every user's vector has, so that items have a bias.
-        Default 0.5 for explicit feedback; 0 is the paper's algorithm.
+        ι, the part of Γ_u that a constant first coordinate of every user's vector has, so that
+        items have a bias. Default 0.5 for explicit feedback; 0 is the paper's algorithm.
     rating_bound : float, optional
         Γ_M: centered ratings are cut to ±Γ_M. Default: a third of the width of the rating range.
     centering : {"user", "global"} or float
@@ -120,15 +129,18 @@ class NoisySolve(Algorithm):
     prior_count : float
         A user's own mean counts so many ratings of the middle of the range as well.
     recount : bool
-        Release the counts of what is contributed as well, as Algorithm 2 does; else the first counts serve.
+        Release the counts of what is contributed as well, as Algorithm 2 does; else the first
+        counts serve.
     initialization : {"random", "spectral"}
         Item factors at random, or from the released covariance of the ratings (supplement B.4).
     initial_norm : float, optional
         What a user contributes to that covariance is cut to this length. Default: √k Γ_M.
     initial_scale : float, optional
-        Standard deviation of the factors to start from. Default 0.3, or what the loss suggests for implicit feedback.
+        Standard deviation of the factors to start from. Default 0.3, or what the loss suggests for
+        implicit feedback.
     isometric : bool
-        Give the numbers off the diagonal of a Gram matrix 1/√2 of the noise (erratum 5); False is for comparison.
+        Give the numbers off the diagonal of a Gram matrix 1/√2 of the noise (erratum 5); False is
+        for comparison.
     projection, orthonormalize : bool
         Project Gram matrices (else the ablation), replace V by V(VᵀV)^(−1/2).
     growth : float
@@ -136,12 +148,17 @@ class NoisySolve(Algorithm):
     shares : dict
         Parts of the budget μ² by the names of the releases.
     sigmas : dict
-        Noise in the paper's units instead of parts of a budget: σ_p for "counts", "recounts", "center sum" and
-        "center count", σ_G for "gram" and "global", σ_g for "sum", and that of "initial". The ε is what they cost.
+        Noise in the paper's units instead of parts of a budget: σ_p for "counts", "recounts",
+        "center sum" and "center count", σ_G for "gram" and "global", σ_g for "sum", and that of
+        "initial". The ε is what they cost.
     """
 
     name: ClassVar[str] = "noisy solve"
-    added_later: ClassVar[Mapping[str, Any]] = {"weighting": "rating", "user_sampling": False, "stages": 1}
+    added_later: ClassVar[Mapping[str, Any]] = {
+        "weighting": "rating",
+        "user_sampling": False,
+        "stages": 1,
+    }
 
     feedback: str = "explicit"  # type: ignore[misc]
     factors: int | None = None
@@ -197,7 +214,9 @@ class NoisySolve(Algorithm):
         found = replace(self, rating_range=rating_range, **open_ones)
         found._check(n_items)
         if found.initial_norm is None:
-            found = replace(found, initial_norm=math.sqrt(found.max_items) * float(found.rating_bound or 0))
+            found = replace(
+                found, initial_norm=math.sqrt(found.max_items) * float(found.rating_bound or 0)
+            )
         if found.initial_scale is None:
             found = replace(found, initial_scale=found._usual_scale(n_items))
         for name in ("initial_scale", "initial_norm"):
@@ -207,8 +226,14 @@ class NoisySolve(Algorithm):
     def _usual_scale(self, n_items: int) -> float:
         if self._explicit:
             return 0.3
-        ridge = 0.5 if isinstance(self.regularization, str) else max(float(self.regularization or 0), 0.5)
-        return math.sqrt(ridge / (float(self.unobserved_weight or 0) * self._n_frequent(n_items) + 40))
+        ridge = (
+            0.5
+            if isinstance(self.regularization, str)
+            else max(float(self.regularization or 0), 0.5)
+        )
+        return math.sqrt(
+            ridge / (float(self.unobserved_weight or 0) * self._n_frequent(n_items) + 40)
+        )
 
     def _check(self, n_items: int) -> None:
         for name in ("factors", "max_items"):
@@ -220,7 +245,14 @@ class NoisySolve(Algorithm):
             check_number(name, getattr(self, name))
         for name in ("user_exponent", "item_exponent"):
             check_number(name, getattr(self, name), -10)
-        for name in ("resample", "user_sampling", "recount", "isometric", "projection", "orthonormalize"):
+        for name in (
+            "resample",
+            "user_sampling",
+            "recount",
+            "isometric",
+            "projection",
+            "orthonormalize",
+        ):
             check_bool(name, getattr(self, name))
         if self.regularization != BY_SIGNAL:
             check_number("regularization", self.regularization)
@@ -229,7 +261,10 @@ class NoisySolve(Algorithm):
         check_choice("weighting", self.weighting, "rating", "row")
         check_choice("initialization", self.initialization, "random", "spectral")
         check_centering(self.centering, "user", "global")  # type: ignore[arg-type]
-        check_that(self.iota < self.user_norm, f"intercept is {self.intercept!r} of the norm, but must be below 1")
+        check_that(
+            self.iota < self.user_norm,
+            f"intercept is {self.intercept!r} of the norm, but must be below 1",
+        )
         require_growth(self.growth, self.steps)
         check_int("stages", self.stages)
         check_that(
@@ -237,17 +272,22 @@ class NoisySolve(Algorithm):
             f"stages is {self.stages}, but must be at most the number of iterations and of factors",
         )
         check_that(
-            isinstance(self.sigmas, Mapping), f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1}}"
+            isinstance(self.sigmas, Mapping),
+            f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1}}",
         )
-        check_that(not self.sigmas or self.growth == 1, "sigmas go without growth: the paper's steps are all alike")
         check_that(
-            not (self.sigmas and self.shares), "sigmas say how much noise there is, and shares would say it again"
+            not self.sigmas or self.growth == 1,
+            "sigmas go without growth: the paper's steps are all alike",
+        )
+        check_that(
+            not (self.sigmas and self.shares),
+            "sigmas say how much noise there is, and shares would say it again",
         )
         most = self._n_frequent(n_items)
         check_that(
             self.initialization == "random" or self.rank_of_factors <= most,
-            f"factors is {self.factors:,}, but a spectral start has at most {most:,}, one for each item that takes "
-            "part: lower factors, or take initialization='random'",
+            f"factors is {self.factors:,}, but a spectral start has at most {most:,}, one for each"
+            " item that takes part: lower factors, or take initialization='random'",
         )
 
     def bounds(self) -> Bounds:
@@ -270,7 +310,10 @@ class NoisySolve(Algorithm):
         if self.recount:
             lines.append(Line("recounts", share=0.035, shape=(frequent,)))
         if self._explicit and self.centering == "global":
-            lines += [Line("center sum", share=0.005, shape=(1,)), Line("center count", share=0.005, shape=(1,))]
+            lines += [
+                Line("center sum", share=0.005, shape=(1,)),
+                Line("center count", share=0.005, shape=(1,)),
+            ]
         if self.initialization == "spectral":
             lines.append(Line("initial", share=0.2, shape=(frequent, frequent)))
         if self.lambda_0 > 0:
@@ -280,41 +323,58 @@ class NoisySolve(Algorithm):
         return lines + list(dict.fromkeys(grams)) + list(dict.fromkeys(sums))
 
     def _steps_of(self, name: str, share: float = 1.0, shape: tuple[int, ...] = ()) -> list[Line]:
-        """The release of that name at each step; steps whose noise differs are lines of their own."""
+        """The release of that name at each step; steps whose noise differs are lines of their
+        own.
+        """
         T = self.steps
         if self.growth == 1:
             return [Line(name, times=T, share=share, shape=shape)] * T
         each = self.growth ** np.arange(T)
-        return [Line(name, t + 1, share=float(share * each[t] / each.sum()), shape=shape) for t in range(T)]
+        return [
+            Line(name, t + 1, share=float(share * each[t] / each.sum()), shape=shape)
+            for t in range(T)
+        ]
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
-        """By `sigmas`, where they are given: then the ε is what they cost, and may not be above the budget."""
+        """By `sigmas`, where they are given: then the ε is what they cost, and may not be above
+        the budget.
+        """
         if not self.sigmas:
             return super().plan(n_items, budget, accountant)
         lines = self.releases(n_items)
-        exact = [Release(str(line), line.times, self._multiplier(line.name), shape=line.shape) for line in lines]
-        plan = Plan.explicit(exact, budget.delta, budget.neighboring, accountant, budget.allow_large_delta)
+        exact = [
+            Release(str(line), line.times, self._multiplier(line.name), shape=line.shape)
+            for line in lines
+        ]
+        plan = Plan.explicit(
+            exact, budget.delta, budget.neighboring, accountant, budget.allow_large_delta
+        )
         cost = plan.budget.epsilon
         check_that(
             cost <= budget.epsilon * (1 + 1e-9),
-            f"sigmas cost ε = {cost:.4g}, which is above epsilon = {budget.epsilon:g}: raise one of them",
+            f"sigmas cost ε = {cost:.4g}, which is above epsilon = {budget.epsilon:g}: raise one of"
+            " them",
         )
         return plan
 
     def _multiplier(self, name: str) -> float:
-        """The paper's σ over the sensitivity in its units: √k for what k items contribute to, 1 for K̃ and the
-        start.
+        """The paper's σ over the sensitivity in its units: √k for what k items contribute to, 1 for
+        K̃ and the start.
         """
         sigma = self.sigmas.get(name)
         check_that(sigma is not None and sigma > 0, f"sigmas needs a positive number for {name!r}")
-        return float(sigma or 0) / (1.0 if name in ("global", "initial") else math.sqrt(self.max_items))
+        return float(sigma or 0) / (
+            1.0 if name in ("global", "initial") else math.sqrt(self.max_items)
+        )
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         users.choose()
         found: dict[str, ReleasableSum] = {"counts": users.item_counts()}
         users = users.restrict(np.arange(self._n_frequent(users.n_items)))
         users.choose()
-        users.solve(np.zeros((users.n_items, self.rank_of_factors), np.float32), 1.0, intercept=self.iota)
+        users.solve(
+            np.zeros((users.n_items, self.rank_of_factors), np.float32), 1.0, intercept=self.iota
+        )
         found["recounts"] = users.item_counts()
         found |= {str(line): users.item_grams(self.isometric) for line in self._steps_of("gram")}
         found |= {str(line): users.item_sums() for line in self._steps_of("sum")}
@@ -359,7 +419,13 @@ class NoisySolve(Algorithm):
     # ------------------------------------------------------------ learning
 
     def learn(
-        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+        self,
+        users: Users,
+        session: Session,
+        *,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress,
     ) -> Learned:
         n_items = users.n_items
         users.choose()
@@ -370,7 +436,9 @@ class NoisySolve(Algorithm):
         center = self._center(users, session)
         priority = counts[frequent] if self.sampling == "rarest" else None
         users.choose(priority)
-        counts = session.release("recounts", users.item_counts()) if self.recount else counts[frequent]
+        counts = (
+            session.release("recounts", users.item_counts()) if self.recount else counts[frequent]
+        )
         signal = self._check_signal(users, session, counts)
         ridge = self._lambda(signal["average"])
         V = start = self._start(users, session, seed)
@@ -393,7 +461,8 @@ class NoisySolve(Algorithm):
                 draw=step,
             )
             found = self._item_step(users, session, counts, ridge, grams[step], sums[step], active)
-            V = np.hstack([found, start[:, active:]])  # those of later stages wait where they started
+            # those of later stages wait where they started
+            V = np.hstack([found, start[:, active:]])
             progress(step + 1, self.steps, "steps")
         factors, biases = self._parts(V)
         details = {
@@ -408,16 +477,27 @@ class NoisySolve(Algorithm):
     def _active(self, step: int) -> int:
         """How many coordinates are learned in that step: the bias, and the factors of its stage."""
         stage = 1 + step * self.stages // self.steps
-        return self.rank - self.rank_of_factors + math.ceil(self.rank_of_factors * stage / self.stages)
+        return (
+            self.rank - self.rank_of_factors + math.ceil(self.rank_of_factors * stage / self.stages)
+        )
 
     def _item_step(
-        self, users: Users, session: Session, counts: NDArray[Any], lam: float, gram: Line, right: Line, active: int
+        self,
+        users: Users,
+        session: Session,
+        counts: NDArray[Any],
+        lam: float,
+        gram: Line,
+        right: Line,
+        active: int,
     ) -> NDArray[Any]:
         """Equation (2) in the first `active` coordinates, block by block of items."""
         grams = users.item_grams(self.isometric)
         ridge = self._item_ridge(counts, lam, session.deviation(gram, grams))
         shared = [("global", users.global_gram())] if self.lambda_0 > 0 else []
-        *everyone, summed, squares = session.prepare([*shared, (right, users.item_sums()), (gram, grams)])
+        *everyone, summed, squares = session.prepare(
+            [*shared, (right, users.item_sums()), (gram, grams)]
+        )
         K = None
         if everyone:
             K = unpack(everyone[0].whole(np.float32), self.rank)
@@ -425,7 +505,8 @@ class NoisySolve(Algorithm):
             K = self.lambda_0 * K[0, :active, :active]
         g = np.ascontiguousarray(summed.whole(np.float32)[:, :active])
         V = np.empty((users.n_items, active), np.float32)
-        room = None  # for the matrices of a block: new memory for each would cost more than filling it
+        # for the matrices of a block: new memory for each would cost more than filling it
+        room = None
         for rows, G in squares.blocks(dtype=np.float32):
             room = np.empty((len(G), self.rank, self.rank), np.float32) if room is None else room
             squared = unpack(G, self.rank, room, False)
@@ -438,7 +519,9 @@ class NoisySolve(Algorithm):
         return V
 
     def _item_ridge(self, counts: NDArray[Any], lam: float, deviation: float) -> NDArray[Any]:
-        """λ c̃_j^μ / Z′, with Z′ the average of c̃_j^μ over ratings or items, and what the noise asks for."""
+        """λ c̃_j^μ / Z′, with Z′ the average of c̃_j^μ over ratings or items, and what the
+        noise asks for.
+        """
         c = np.maximum(counts, 1.0)
         weight = c**self.item_exponent
         if self.weighting == "rating":
@@ -458,7 +541,9 @@ class NoisySolve(Algorithm):
         return float(self.user_normalizer**-self.user_exponent)
 
     def _center(self, users: Users, session: Session) -> float:
-        """Release the global mean, if that is what ratings are centered by (erratum 3: its sensitivity is k Γ_M)."""
+        """Release the global mean, if that is what ratings are centered by (erratum 3: its
+        sensitivity is k Γ_M).
+        """
         assert self.rating_range is not None
         low, high = self.rating_range
         if not isinstance(self.centering, str):
@@ -490,12 +575,21 @@ class NoisySolve(Algorithm):
             return V, np.zeros(len(V), np.float32)
         return np.ascontiguousarray(V[:, 1:]), self.iota * V[:, 0]
 
-    def _check_signal(self, users: Users, session: Session, counts: NDArray[Any]) -> dict[str, float]:
-        """By the noise on counts and on the last right-hand sides, relative to what a rating can add."""
+    def _check_signal(
+        self, users: Users, session: Session, counts: NDArray[Any]
+    ) -> dict[str, float]:
+        """By the noise on counts and on the last right-hand sides, relative to what a rating
+        can add.
+        """
         counted = users.item_counts()
         last = self._steps_of("sum")[-1]
-        replaced = session.plan.budget.neighboring == "replace-one"  # moves a sum by √2 times more than a count
-        noise = session.deviation(last, counted) * (math.sqrt(2.0) if replaced else 1.0) * math.sqrt(self.rank)
+        # moves a sum by √2 times more than a count
+        replaced = session.plan.budget.neighboring == "replace-one"
+        noise = (
+            session.deviation(last, counted)
+            * (math.sqrt(2.0) if replaced else 1.0)
+            * math.sqrt(self.rank)
+        )
         counting = session.deviation("recounts" if self.recount else "counts", counted)
         remedy = "raise epsilon or lower factors, iterations or item_fraction"
         return check_signal(session, counts, counting, noise, remedy, "lower item_fraction")
@@ -503,7 +597,9 @@ class NoisySolve(Algorithm):
     # ------------------------------------------------------------ reading out
 
     def fold_in_rule(self, learned: Learned) -> FoldIn:
-        """Equation (1) without the cut. Items without factors are predicted by the user's own mean in any case."""
+        """Equation (1) without the cut. Items without factors are predicted by the user's own
+        mean in any case.
+        """
         V = learned.factors
         by_own_mean = self._explicit and self.centering == "user"
         ridge: dict[str, Any] = dict(
@@ -518,9 +614,14 @@ class NoisySolve(Algorithm):
         if by_own_mean:
             assert self.rating_range is not None
             return LeastSquaresFoldIn(
-                centering="own mean", center=middle(self.rating_range), prior_count=self.prior_count, **ridge
+                centering="own mean",
+                center=middle(self.rating_range),
+                prior_count=self.prior_count,
+                **ridge,
             )
-        return LeastSquaresFoldIn(centering="constant", center=learned.details["center"], tail=True, **ridge)
+        return LeastSquaresFoldIn(
+            centering="constant", center=learned.details["center"], tail=True, **ridge
+        )
 
 
 # ------------------------------------------------------------ the model
@@ -532,23 +633,25 @@ class DPALS(PrivateRecommender):
     Parameters
     ----------
     factors : int, optional
-        Rank r. Every step releases r(r+3)/2 numbers for each item. Default 16, or 32 for implicit feedback on 10,000
-        items and more.
+        Rank r. Every step releases r(r+3)/2 numbers for each item. Default 16, or 32 for implicit
+        feedback on 10,000 items and more.
     epsilon, delta, neighboring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     feedback : {"explicit", "implicit"}
         Predict ratings, or rank items from plain interactions.
     iterations : int, optional
-        Number of steps; each one costs. Default 2, or by the budget for implicit feedback on 10,000 items and more.
+        Number of steps; each one costs. Default 2, or by the budget for implicit feedback on 10,000
+        items and more.
     regularization : float, optional
-        λ of users and items. Default 80 for explicit and 0.5 for implicit feedback, or by the signal on 10,000 items
-        and more.
+        λ of users and items. Default 80 for explicit and 0.5 for implicit feedback, or by the
+        signal on 10,000 items and more.
     max_items : int, optional
         Through how many items a user contributes. Default 50.
     item_fraction : float, optional
         The share of items, the most frequent, that get factors. Default 0.4.
     rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says so.
+        Public range of the ratings. If not given, it is read from the data, and the statement says
+        so.
     allow_large_delta : bool
         Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}

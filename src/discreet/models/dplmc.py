@@ -1,10 +1,12 @@
-"""Private matrix completion by projected gradients: Algorithms 1 and 2 of Wang, Zhao and Kolar (2023), corrected.
+"""Private matrix completion by projected gradients: Algorithms 1 and 2 of Wang, Zhao and Kolar
+(2023), corrected.
 
-With the corrections of docs/errata.md (9–11). U and V are √m and √n times the paper's, so that their rows have the size
-of ordinary numbers whatever the numbers m of users and n of items (as in its §6); p is the share of entries that are
-known. Per user, private and free, with e_ij = u_i · v_j − y_ij:
+With the corrections of docs/errata.md (9–11). U and V are √m and √n times the paper's, so that
+their rows have the size of ordinary numbers whatever the numbers m of users and n of items (as in
+its §6); p is the share of entries that are known. Per user, private and free, with e_ij = u_i · v_j
+− y_ij:
 
-    u_i ← Π_α₁( u_i − η/(pn) Σ_{j ∈ Ω_i} e_ij v_j − η/2 · u_iᵀ R̃ )                                           (1)
+    u_i ← Π_α₁( u_i − η/(pn) Σ_{j ∈ Ω_i} e_ij v_j − η/2 · u_iᵀ R̃ )                              (1)
 
 Released, with noise, where every user's residuals are cut to ‖e_i‖ ≤ G from the first step on:
 
@@ -12,7 +14,7 @@ Released, with noise, where every user's residuals are cut to ‖e_i‖ ≤ G fr
 
 and from these alone, for everybody to see, with R̃ = K̃/m − VᵀV/n:
 
-    v_j ← Π_α₂( v_j − η/(pm) g̃_j + η/2 · R̃ v_j )                                                             (2)
+    v_j ← Π_α₂( v_j − η/(pm) g̃_j + η/2 · R̃ v_j )                                               (2)
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ class ProjectedGradient(Algorithm):
     residual_norm : float, optional
         G. Default: α₁ α₂.
     balance_share : float, optional
-        ω, the part of R̃ in the budget of (1) and (2). Default: where both kinds of noise together do least harm.
+        ω, the part of R̃ in the budget of (1) and (2). Default: where both kinds of noise together
+        do least harm.
     ratings_per_item, ratings_per_user : float
         pm and pn as public numbers. Where one is 0, both are released, at a price (erratum 10).
     centering : "user" or float
@@ -96,7 +99,8 @@ class ProjectedGradient(Algorithm):
     balanced : bool
         Split the spectrum evenly between users and items, or as printed (erratum 11).
     constants : {"tight", "printed"}
-        "printed" uses the noise of Theorems 5.1 and 5.3, for reproduction only: more than is needed (erratum 9).
+        "printed" uses the noise of Theorems 5.1 and 5.3, for reproduction only: more than is needed
+        (erratum 9).
     shares : dict
         Parts of the budget μ² by the names of the releases.
     """
@@ -144,8 +148,8 @@ class ProjectedGradient(Algorithm):
         left = 1 - float(found.initial_share or 0) - (0 if found.has_public_sizes else SIZE_SHARE)
         check_that(
             found.constants == "printed" or found.initialization == "random" or left > 1e-3,
-            f"initial_epsilon is {found.initial_epsilon!r}, which leaves nothing of epsilon = {budget.epsilon:g} for "
-            "the steps: lower it",
+            f"initial_epsilon is {found.initial_epsilon!r}, which leaves nothing of epsilon ="
+            f" {budget.epsilon:g} for the steps: lower it",
         )
         return found
 
@@ -171,21 +175,28 @@ class ProjectedGradient(Algorithm):
         spectral = self.initialization == "spectral"
         check_that(
             not spectral or self.factors <= n_items,
-            f"factors is {self.factors:,}, but a spectral start has at most {n_items:,}, one for each item: lower "
-            "factors, or take initialization='random'",
+            f"factors is {self.factors:,}, but a spectral start has at most {n_items:,}, one for"
+            " each item: lower factors, or take initialization='random'",
         )
         if self.constants == "printed":
-            check_that(self.has_public_sizes, "constants='printed' needs ratings_per_item and ratings_per_user")
+            check_that(
+                self.has_public_sizes,
+                "constants='printed' needs ratings_per_item and ratings_per_user",
+            )
             check_that(
                 not spectral or self.initial_epsilon > 0,
                 "constants='printed' needs initial_epsilon for a spectral start",
             )
-            check_that(not self.shares, "shares go without constants='printed', which has noise of its own")
+            check_that(
+                not self.shares, "shares go without constants='printed', which has noise of its own"
+            )
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
         if self.centering != "user":
-            return Bounds(items=EVERY_ITEM, rating=self.largest, center=self.centering, norm=self.user_norm)
+            return Bounds(
+                items=EVERY_ITEM, rating=self.largest, center=self.centering, norm=self.user_norm
+            )
         return Bounds(
             items=EVERY_ITEM,
             rating=self.largest,
@@ -200,14 +211,21 @@ class ProjectedGradient(Algorithm):
         if not self.has_public_sizes:
             lines.append(Line("size", share=SIZE_SHARE, shape=(3,)))
         if self.initialization == "spectral":
-            lines.append(Line("initial", share=float(self.initial_share or 0), shape=(n_items, n_items)))
+            lines.append(
+                Line("initial", share=float(self.initial_share or 0), shape=(n_items, n_items))
+            )
         rest = 1 - sum(line.share for line in lines)
         omega = float(self.balance_share or 0)
         packed = (1, triangle_size(self.factors))
         return [
             *lines,
             Line("balance", times=self.iterations, share=omega * rest, shape=packed),
-            Line("gradient", times=self.iterations, share=(1 - omega) * rest, shape=(n_items, self.factors)),
+            Line(
+                "gradient",
+                times=self.iterations,
+                share=(1 - omega) * rest,
+                shape=(n_items, self.factors),
+            ),
         ]
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
@@ -215,8 +233,12 @@ class ProjectedGradient(Algorithm):
             return super().plan(n_items, budget, accountant)
         printed = self._paper_multipliers(budget)
         lines = self.releases(n_items)
-        exact = [Release(str(line), line.times, printed[line.name], shape=line.shape) for line in lines]
-        return Plan.explicit(exact, budget.delta, budget.neighboring, accountant, budget.allow_large_delta)
+        exact = [
+            Release(str(line), line.times, printed[line.name], shape=line.shape) for line in lines
+        ]
+        return Plan.explicit(
+            exact, budget.delta, budget.neighboring, accountant, budget.allow_large_delta
+        )
 
     def assumptions(self) -> dict[str, str]:
         found = {}
@@ -239,23 +261,28 @@ class ProjectedGradient(Algorithm):
     def _best_balance(self, budget: Budget, n: int) -> float:
         """ω: the part of R̃, such that both kinds of noise together move the item factors least.
 
-        One step moves them by ½ V N₁ / m and by N₂ / (pm). With ‖v_j‖ ≤ α₂, the squared lengths of both are at most
-        A/ω and B/(1 − ω), and their sum is least for ω = √A / (√A + √B).
+        One step moves them by ½ V N₁ / m and by N₂ / (pm). With ‖v_j‖ ≤ α₂, the squared lengths of
+        both are at most A/ω and B/(1 − ω), and their sum is least for ω = √A / (√A + √B).
         """
         gram, gradient = self._sensitivities(budget)
-        p = min(1.0, self.ratings_per_user / n) if self.ratings_per_user else 0.1  # of the right order is enough
+        # of the right order is enough
+        p = min(1.0, self.ratings_per_user / n) if self.ratings_per_user else 0.1
         A = self.item_norm / 2 * math.sqrt(n * (self.factors + 1) / 2) * gram
         B = math.sqrt(n * self.factors) * gradient / p
         return A / (A + B)
 
     def _sensitivities(self, budget: Budget) -> tuple[float, float]:
-        """Of the Gram matrix and of the gradient: α₁² and G α₁, times √2 and 2 for replacing (erratum 9)."""
+        """Of the Gram matrix and of the gradient: α₁² and G α₁, times √2 and 2 for replacing
+        (erratum 9).
+        """
         replaced = budget.neighboring == "replace-one"
         gram = (math.sqrt(2) if replaced else 1.0) * self.user_norm**2
         return gram, (2.0 if replaced else 1.0) * self.largest * self.user_norm
 
     def _paper_multipliers(self, budget: Budget) -> dict[str, float]:
-        """Noise multipliers that give the standard deviations of Theorems 5.1 and 5.3 as they are printed."""
+        """Noise multipliers that give the standard deviations of Theorems 5.1 and 5.3 as they
+        are printed.
+        """
         first = self.initial_epsilon if self.initialization == "spectral" else 0.0
         eps = budget.epsilon - first
         T = self.iterations
@@ -276,7 +303,9 @@ class ProjectedGradient(Algorithm):
         """The part of μ² for the start: that of its own ε, as §6 sets one aside, or a tenth."""
         if not self.initial_epsilon:
             return 0.1
-        return (gdp.mu(self.initial_epsilon, budget.delta) / gdp.mu(budget.epsilon, budget.delta)) ** 2
+        return (
+            gdp.mu(self.initial_epsilon, budget.delta) / gdp.mu(budget.epsilon, budget.delta)
+        ) ** 2
 
     @property
     def has_public_sizes(self) -> bool:
@@ -297,7 +326,13 @@ class ProjectedGradient(Algorithm):
     # ------------------------------------------------------------ learning
 
     def learn(
-        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+        self,
+        users: Users,
+        session: Session,
+        *,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress,
     ) -> Learned:
         """Algorithm 1."""
         walk = Descent(users)
@@ -309,7 +344,9 @@ class ProjectedGradient(Algorithm):
         moves = []
         for step in range(self.iterations):
             walk.look(V, self.largest)
-            K, g = session.release_together([("balance", walk.gram()), ("gradient", walk.gradient())])
+            K, g = session.release_together(
+                [("balance", walk.gram()), ("gradient", walk.gradient())]
+            )
             K = unpack(K, self.factors)[0]
             R = K / m - second_moment(V) / n
             before = V
@@ -335,12 +372,16 @@ class ProjectedGradient(Algorithm):
     ) -> NDArray[np.float64]:
         """Item factors, and every user's vector from them: one step from 0, or Algorithm 2."""
         if self.initialization == "random":
-            V = self.initial_scale * np.random.default_rng(seed).standard_normal((users.n_items, self.factors))
+            V = self.initial_scale * np.random.default_rng(seed).standard_normal(
+                (users.n_items, self.factors)
+            )
             walk.start(self.step_size / per_user * V)
             return V
         users.choose()
         C = session.release("initial", users.covariance(self.largest))
-        V, W = spectral_start(C, self.factors, per_user / users.n_items, m, self.spectral_scale, self.balanced)
+        V, W = spectral_start(
+            C, self.factors, per_user / users.n_items, m, self.spectral_scale, self.balanced
+        )
         walk.start(W)
         return project(V, self.item_norm)
 
@@ -364,8 +405,9 @@ def spectral_start(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Algorithm 2: item factors V (n, r), and W (n, r) with which a user's vector is Σ_j y_j w_j.
 
-    The spectrum Σ is that of τ²/p² C / (mn), an estimate of XᵀX/(mn), hence of *squared* singular values. Printed is
-    V = Q Σ^½, which leaves users with U ~ Σ⁰; the balance term wants UᵀU/m = VᵀV/n, hence Q Σ^¼ (erratum 11).
+    The spectrum Σ is that of τ²/p² C / (mn), an estimate of XᵀX/(mn), hence of *squared* singular
+    values. Printed is V = Q Σ^½, which leaves users with U ~ Σ⁰; the balance term wants UᵀU/m =
+    VᵀV/n, hence Q Σ^¼ (erratum 11).
 
     Parameters
     ----------
@@ -384,7 +426,8 @@ def spectral_start(
 
 
 class DPLMC(PrivateRecommender):
-    """Private matrix completion by projected gradients, as in the paper; `DPMF` is what we recommend.
+    """Private matrix completion by projected gradients, as in the paper; `DPMF` is what we
+    recommend.
 
     For items that are rated about equally often.
 
@@ -401,7 +444,8 @@ class DPLMC(PrivateRecommender):
     user_norm, item_norm : float, optional
         The longest that the vectors of users and items may be. Default 1 and 4.
     rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says so.
+        Public range of the ratings. If not given, it is read from the data, and the statement says
+        so.
     allow_large_delta : bool
         Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}

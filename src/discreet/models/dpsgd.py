@@ -1,23 +1,28 @@
-"""Private stochastic gradient descent on the item factors (Abadi et al., 2016), users by least squares.
+"""Private stochastic gradient descent on the item factors (Abadi et al., 2016), users by least
+squares.
 
-T times, on a Poisson batch: every user is in it with probability q, by a secret coin of its own. Per user, free:
+T times, on a Poisson batch: every user is in it with probability q, by a secret coin of its own.
+Per user, free:
 
-    u_i = (ι, clip((Σ v v ᵀ + λ c_i I)⁻¹ Σ (y_ij − b_j) v_j))                                                       (1)
+    u_i = (ι, clip((Σ v v ᵀ + λ c_i I)⁻¹ Σ (y_ij − b_j) v_j))                                    (1)
 
-Released, with each user's gradient cut to the Frobenius norm C (`discreet.privacy.users.poisson_batches`):
+Released, with each user's gradient cut to the Frobenius norm C
+(`discreet.privacy.users.poisson_batches`):
 
-    g̃_j = Σ_{i in batch} s_j (u_i · v_j − y_ij) u_i + noise                                                         (2)
+    g̃_j = Σ_{i in batch} s_j (u_i · v_j − y_ij) u_i + noise                                     (2)
 
 and from it, with noisy counts c̃ that were released before, for everybody to see:
 
-    v_j ← v_j − η c̃_j / (c̃_j² + κ_j²) · g̃_j / (s_j q),     κ_j = damping · sd of the noise on g̃_j / (s_j q)          (3)
+    v_j ← v_j − η c̃_j / (c̃_j² + κ_j²) · g̃_j / (s_j q), κ_j = damping · sd of the noise on g̃_j /
+    (s_j q) (3)
 
-The step is a gradient over a count, which is about the curvature, so that popular and rare items move at one pace; but
-where the noise is as large as what the gradient can be, it is shortened as Wiener's filter would. s_j, a power of the
-count, spreads a user's norm C over its items. The result is the average over the last half of the steps.
+The step is a gradient over a count, which is about the curvature, so that popular and rare items
+move at one pace; but where the noise is as large as what the gradient can be, it is shortened as
+Wiener's filter would. s_j, a power of the count, spreads a user's norm C over its items. The result
+is the average over the last half of the steps.
 
-Privacy: batches are priced by their loss distribution (accountant "pld"), for add/remove one user only. Other
-accountants price every batch as if it held everybody.
+Privacy: batches are priced by their loss distribution (accountant "pld"), for add/remove one user
+only. Other accountants price every batch as if it held everybody.
 """
 
 from __future__ import annotations
@@ -51,9 +56,11 @@ class PoissonDescent(ClippedDescent):
     learning_rate : float
         η, in Newton steps; 1 is a full step where the noise is small.
     damping : float
-        The size of the noise, relative to an item's count, at which its steps are halved, is one over this.
+        The size of the noise, relative to an item's count, at which its steps are halved, is one
+        over this.
     spreading : float
-        s_j = (largest count / count)^spreading, up to 10: above 0, rare items get more of a user's norm.
+        s_j = (largest count / count)^spreading, up to 10: above 0, rare items get more of a user's
+        norm.
     average : bool
         Return the mean over the last half of the steps instead of the last.
     """
@@ -74,8 +81,8 @@ class PoissonDescent(ClippedDescent):
         check_number("batch_rate", found.batch_rate)
         check_that(
             LEAST_RATE <= found.batch_rate <= 1,
-            f"batch_rate is {found.batch_rate!r}, but must lie between {LEAST_RATE:g} and 1: a smaller batch holds "
-            "next to nobody, and takes minutes to price",
+            f"batch_rate is {found.batch_rate!r}, but must lie between {LEAST_RATE:g} and 1: a"
+            " smaller batch holds next to nobody, and takes minutes to price",
         )
         check_positive("learning_rate", found.learning_rate)
         for name in ("damping", "spreading"):
@@ -83,13 +90,15 @@ class PoissonDescent(ClippedDescent):
         check_bool("average", found.average)
         check_that(
             found.batch_rate == 1 or budget.neighboring != "replace-one",
-            f"neighboring is 'replace-one', but random batches (batch_rate={found.batch_rate:g}) are priced for "
-            "'add-remove' only: use that, or set batch_rate=1",
+            f"neighboring is 'replace-one', but random batches (batch_rate={found.batch_rate:g})"
+            " are priced for 'add-remove' only: use that, or set batch_rate=1",
         )
         return found
 
     def releases(self, n_items: int) -> list[Line]:
-        """Counts have about a twentieth of what gradients cost where all take part in every batch."""
+        """Counts have about a twentieth of what gradients cost where all take part in every
+        batch.
+        """
         shape = (self.n_frequent(n_items), self.factors + 1)
         return [
             Line("counts", share=0.05, shape=(n_items,)),
@@ -97,7 +106,9 @@ class PoissonDescent(ClippedDescent):
         ]
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
-        """Priced by their loss distribution, many batches cost about q² of as many full releases."""
+        """Priced by their loss distribution, many batches cost about q² of as many full
+        releases.
+        """
         given = dict(self._shares())
         if accountant == "pld" and "counts" not in given:
             given["counts"] = 0.05 * self.batch_rate**2
@@ -113,7 +124,13 @@ class PoissonDescent(ClippedDescent):
         return found | {"gradient": clip_gradient(batch, V, self.gradient_norm)}
 
     def learn(
-        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+        self,
+        users: Users,
+        session: Session,
+        *,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress,
     ) -> Learned:
         n_items = users.n_items
         users, frequent, counts = self.count(users, session)
@@ -133,7 +150,9 @@ class PoissonDescent(ClippedDescent):
             progress(t + 1, self.iterations, "steps")
         return self.make_learned(mean / (self.iterations - first), frequent, n_items)
 
-    def _rates(self, deviation: float, counts: NDArray[Any], s: NDArray[Any]) -> NDArray[np.float64]:
+    def _rates(
+        self, deviation: float, counts: NDArray[Any], s: NDArray[Any]
+    ) -> NDArray[np.float64]:
         """What a released row is multiplied with in (3)."""
         own = s * self.batch_rate
         noise = self.damping * deviation / own
@@ -158,11 +177,13 @@ class DPSGD(PrivateRecommender):
     iterations : int, optional
         Steps. Default 40.
     batch_rate : float, optional
-        The probability with which a user is in a batch; 1 takes everybody at every step. Default 0.2.
+        The probability with which a user is in a batch; 1 takes everybody at every step. Default
+        0.2.
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that get factors. Default 0.4.
     rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says so.
+        Public range of the ratings. If not given, it is read from the data, and the statement says
+        so.
     allow_large_delta : bool
         Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}

@@ -1,23 +1,29 @@
-"""Private Langevin dynamics on the item factors (Liu, Wang & Smola, 2015), with what can be proved of it.
+"""Private Langevin dynamics on the item factors (Liu, Wang & Smola, 2015), with what can be proved
+of it.
 
-The paper's model has ratings y_ij ~ N(u_i · v_j, 1/φ) and a Gaussian prior λ_v on item factors. Langevin dynamics walks
+The paper's model has ratings y_ij ~ N(u_i · v_j, 1/φ) and a Gaussian prior λ_v on item factors.
+Langevin dynamics walks
 
-    V ← V − (h_t/2) (φ Σ_i ∇_i + λ_v V) + N(0, τ h_t)                                                              (1)
+    V ← V − (h_t/2) (φ Σ_i ∇_i + λ_v V) + N(0, τ h_t)                                            (1)
 
-and ends, after infinitely many ever shorter steps, in a sample of the posterior at temperature τ. Here the noise of (1)
-*is* the noise of the release g̃ = Σ_i ∇_i + N(0, σ_t²), each user's ∇_i being cut to the norm C: (1) holds with
+and ends, after infinitely many ever shorter steps, in a sample of the posterior at temperature τ.
+Here the noise of (1) *is* the noise of the release g̃ = Σ_i ∇_i + N(0, σ_t²), each user's ∇_i being
+cut to the norm C: (1) holds with
 
-    h_t = 4 τ / (φ σ_t)²,                                                                                          (2)
+    h_t = 4 τ / (φ σ_t)²,                                                                        (2)
 
-so the budget decides how long the steps are. Where that would overshoot (an item's h_t φ c̃_j Γ²/4 > `longest`, with
-noisy counts c̃_j), the step is shorter and the item's temperature lower. Step lengths fall as t^(−decay). Users solve
-for their vectors by least squares, each for itself. The result is the mean over the last half of the walk.
+so the budget decides how long the steps are. Where that would overshoot (an item's h_t φ c̃_j Γ²/4
+> `longest`, with noisy counts c̃_j), the step is shorter and the item's temperature lower. Step
+lengths fall as t^(−decay). Users solve for their vectors by least squares, each for itself. The
+result is the mean over the last half of the walk.
 
-Privacy: every g̃ is a Gaussian release of sensitivity C, and all T of them are charged, as for noisy gradient descent.
-*Not provable*, and not claimed: that a sample of the posterior is private by itself ("for free"). It needs the walk to
-have reached the posterior, and how far T steps are from it is unknown for this non-convex model, so no δ could be
-stated; it needs bounded likelihoods, which (1) does not have without the cut; and per-rating bounds do not add up to a
-promise for a whole user. What the paper calls personalized privacy, each user with its own ε, is not offered either.
+Privacy: every g̃ is a Gaussian release of sensitivity C, and all T of them are charged, as for
+noisy gradient descent. *Not provable*, and not claimed: that a sample of the posterior is private
+by itself ("for free"). It needs the walk to have reached the posterior, and how far T steps are
+from it is unknown for this non-convex model, so no δ could be stated; it needs bounded likelihoods,
+which (1) does not have without the cut; and per-rating bounds do not add up to a promise for a
+whole user. What the paper calls personalized privacy, each user with its own ε, is not offered
+either.
 """
 
 from __future__ import annotations
@@ -80,9 +86,13 @@ class Langevin(ClippedDescent):
 
     def _gradients(self, n_items: int) -> list[Line]:
         shape = (self.n_frequent(n_items), self.factors + 1)
-        parts = np.arange(1, self.iterations + 1) ** -self.decay  # of the budget: the noise is its inverse root
+        # of the budget: the noise is its inverse root
+        parts = np.arange(1, self.iterations + 1) ** -self.decay
         parts = parts / parts.sum()
-        return [Line("gradient", t + 1, share=0.95 * part, shape=shape) for t, part in enumerate(parts.tolist())]
+        return [
+            Line("gradient", t + 1, share=0.95 * part, shape=shape)
+            for t, part in enumerate(parts.tolist())
+        ]
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         n_items = users.n_items
@@ -95,7 +105,13 @@ class Langevin(ClippedDescent):
         return found | {str(line): gradient for line in self._gradients(n_items)}
 
     def learn(
-        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+        self,
+        users: Users,
+        session: Session,
+        *,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress,
     ) -> Learned:
         n_items = users.n_items
         users, frequent, counts = self.count(users, session)
@@ -140,7 +156,8 @@ class DPSGLD(PrivateRecommender):
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that get factors. Default 0.4.
     rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says so.
+        Public range of the ratings. If not given, it is read from the data, and the statement says
+        so.
     allow_large_delta : bool
         Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}

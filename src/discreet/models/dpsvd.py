@@ -1,24 +1,27 @@
-"""A private covariance of ratings, factorized (McSherry & Mironov, 2009), for users instead of single ratings.
+"""A private covariance of ratings, factorized (McSherry & Mironov, 2009), for users instead of
+single ratings.
 
-The paper measures, with noise, averages and then a covariance, and hands those to any recommender. Sections 4.1–4.3:
+The paper measures, with noise, averages and then a covariance, and hands those to any recommender.
+Sections 4.1–4.3:
 
-    G = (Σ y + noise) / (Σ 1 + noise)                                       global mean                            (1)
-    b_j = (Σ_i y_ij + noise + β_j G) / (Σ_i 1 + noise + β_j) − G            item means, damped                     (2)
-    r_ij = clamp(y_ij − G − b_j − own damped mean of those, ±B)             per user, private and free             (3)
-    C = Σ_i w_i r_i r_iᵀ + noise,   N = Σ_i w_i 1_i 1_iᵀ + noise            covariance and by how many             (4)
-    C_jl / (max(N_jl, 0) + β') ≈ Q Λ Qᵀ,   V = Q Λ^{1/2}                    factorization                          (5)
+    G = (Σ y + noise) / (Σ 1 + noise)                                       global mean          (1)
+    b_j = (Σ_i y_ij + noise + β_j G) / (Σ_i 1 + noise + β_j) − G            item means, damped   (2)
+    r_ij = clamp(y_ij − G − b_j − own damped mean of those, ±B)      per user, private and free  (3)
+    C = Σ_i w_i r_i r_iᵀ + noise,   N = Σ_i w_i 1_i 1_iᵀ + noise     covariance and by how many  (4)
+    C_jl / (max(N_jl, 0) + β') ≈ Q Λ Qᵀ,   V = Q Λ^{1/2}                    factorization        (5)
 
-with 1_i the indicator of what user i has rated. The paper protects single ratings. For whole users, a user contributes
-through at most k items to (1) and (2), and w_i = 1/c_i with c_i its own number of ratings, so that √w_i r_i has at most
-the norm B and √w_i 1_i the norm 1: what a user can move (4) by does not depend on how much it rated.
+with 1_i the indicator of what user i has rated. The paper protects single ratings. For whole users,
+a user contributes through at most k items to (1) and (2), and w_i = 1/c_i with c_i its own number
+of ratings, so that √w_i r_i has at most the norm B and √w_i 1_i the norm 1: what a user can move
+(4) by does not depend on how much it rated.
 
-A user reads itself out by ridge regression on V or, with a public `density` p, by the textbook's estimate of a matrix
-of which a part p is seen, from its row with zeros for what is not,
+A user reads itself out by ridge regression on V or, with a public `density` p, by the textbook's
+estimate of a matrix of which a part p is seen, from its row with zeros for what is not,
 
-    r̂_i = Q Qᵀ r_i / p.                                                                                            (6)
+    r̂_i = Q Qᵀ r_i / p.                                                                         (6)
 
-The DPALS paper calls private SVD inconsistent, citing Jain et al. (2018); of (6) that is true, for what a user has left
-unrated is in the way however many other users there are.
+The DPALS paper calls private SVD inconsistent, citing Jain et al. (2018); of (6) that is true, for
+what a user has left unrated is in the way however many other users there are.
 """
 
 from __future__ import annotations
@@ -70,7 +73,8 @@ class CovarianceSVD(Algorithm):
     factors : int
         How many eigenvectors are kept.
     regularization : float
-        Ridge of a user's least squares: the variance of a rating that factors do not explain, over that which they do.
+        Ridge of a user's least squares: the variance of a rating that factors do not explain, over
+        that which they do.
     item_prior : float
         β of (2), in ratings; β_j has as much more as the known noise on an item's sum asks for.
     weighted : bool
@@ -88,7 +92,8 @@ class CovarianceSVD(Algorithm):
     max_items : int
         k: how many items of a user count for the means.
     item_fraction : float
-        The share of items, the most frequent by noisy counts, that get factors; the rest get their mean only.
+        The share of items, the most frequent by noisy counts, that get factors; the rest get their
+        mean only.
     shares : dict
         Parts of the budget μ² by the names of the releases.
     """
@@ -133,7 +138,11 @@ class CovarianceSVD(Algorithm):
     def bounds(self) -> Bounds:
         """Ratings are measured from the middle of the range, which bounds them by half of it."""
         assert self.rating_range is not None
-        return Bounds(items=self.max_items, rating=width(self.rating_range) / 2, center=middle(self.rating_range))
+        return Bounds(
+            items=self.max_items,
+            rating=width(self.rating_range) / 2,
+            center=middle(self.rating_range),
+        )
 
     def releases(self, n_items: int) -> list[Line]:
         pairs = (1, triangle_size(share_of_items(self.item_fraction, n_items)))
@@ -150,8 +159,13 @@ class CovarianceSVD(Algorithm):
         users.choose()
         found: dict[str, ReleasableSum] = {"sum": users.rating_sum(), "count": users.rating_count()}
         found |= {"item sums": item_totals(users), "item counts": users.item_counts()}
-        rows = residuals_of(users.restrict(np.arange(share_of_items(self.item_fraction, users.n_items))))
-        return found | {"covariance": rows.covariance(self.clamp, per_rating=True), "pairs": rows.pair_counts()}
+        rows = residuals_of(
+            users.restrict(np.arange(share_of_items(self.item_fraction, users.n_items)))
+        )
+        return found | {
+            "covariance": rows.covariance(self.clamp, per_rating=True),
+            "pairs": rows.pair_counts(),
+        }
 
     @property
     def clamp(self) -> float:
@@ -162,7 +176,13 @@ class CovarianceSVD(Algorithm):
     # ------------------------------------------------------------ learning
 
     def learn(
-        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+        self,
+        users: Users,
+        session: Session,
+        *,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress,
     ) -> Learned:
         assert self.rating_range is not None
         n_items = users.n_items
@@ -174,17 +194,26 @@ class CovarianceSVD(Algorithm):
         totals = item_totals(users)
         sums = session.release("item sums", totals)
         counts = np.maximum(session.release("item counts", users.item_counts()), 0.0)
-        # variance of the noise on a sum over the variance that item means are taken to have, (range/9)²
-        noise = (self._deviation(session, "item sums", totals) / (width(self.rating_range) / 9)) ** 2
+        # variance of the noise on a sum over the variance that item means are taken to have,
+        # (range/9)²
+        noise = (
+            self._deviation(session, "item sums", totals) / (width(self.rating_range) / 9)
+        ) ** 2
         b = shrink_means(sums, counts, G, self.item_prior + noise / np.maximum(counts, 1.0), half)
         frequent = most_frequent(counts, share_of_items(self.item_fraction, n_items))
         own_prior = self.prior_count if self.centering == "user" else None
         rows = residuals_of(users.restrict(frequent), G + b[frequent], own_prior, self.clamp)
-        C = unpack(session.release("covariance", rows.covariance(self.clamp, per_rating=True)), len(frequent))[0]
+        C = unpack(
+            session.release("covariance", rows.covariance(self.clamp, per_rating=True)),
+            len(frequent),
+        )[0]
         if self.weighted:
             pairs = rows.pair_counts()
             N = unpack(session.release("pairs", pairs), len(frequent))[0]
-            C = C / (np.maximum(N, 0.0) + max(self.pair_prior * self._deviation(session, "pairs", pairs), 1e-9))
+            C = C / (
+                np.maximum(N, 0.0)
+                + max(self.pair_prior * self._deviation(session, "pairs", pairs), 1e-9)
+            )
         progress(1, 1, "covariance")
         details = {"frequent": frequent.tolist(), "center": middle(self.rating_range) + G}
         factors = spread_out(principal(C, self.factors), frequent, n_items)
@@ -203,9 +232,16 @@ class CovarianceSVD(Algorithm):
         if not self.density:
             centering: Any = "own deviation" if personal else "constant"
             return LeastSquaresFoldIn(
-                self.regularization, 0.0, centering, center, self.prior_count, masked=True, known=known
+                self.regularization,
+                0.0,
+                centering,
+                center,
+                self.prior_count,
+                masked=True,
+                known=known,
             )
-        squares = (learned.factors.astype(np.float64) ** 2).sum(axis=0)  # V = Q Λ^{1/2}, so Q Qᵀ = V Λ⁻¹ Vᵀ
+        # V = Q Λ^{1/2}, so Q Qᵀ = V Λ⁻¹ Vᵀ
+        squares = (learned.factors.astype(np.float64) ** 2).sum(axis=0)
         return ProjectionFoldIn(center, self.prior_count, self.density, personal, known, squares)
 
 
@@ -213,12 +249,16 @@ def shrink_means(
     sums: NDArray[Any], counts: NDArray[Any], G: float, prior: NDArray[Any], largest: float
 ) -> NDArray[np.float64]:
     """(2): how far item means lie from the global one, between ±largest."""
-    deviations: NDArray[np.float64] = np.clip((sums - G * counts) / np.maximum(counts + prior, 1e-9), -largest, largest)
+    deviations: NDArray[np.float64] = np.clip(
+        (sums - G * counts) / np.maximum(counts + prior, 1e-9), -largest, largest
+    )
     return deviations
 
 
 def principal(C: NDArray[Any], factors: int) -> NDArray[np.float64]:
-    """(5): leading eigenvectors times the roots of their eigenvalues, (m, factors); zeros where there are no more."""
+    """(5): leading eigenvectors times the roots of their eigenvalues, (m, factors); zeros where
+    there are no more.
+    """
     from scipy.linalg import eigh
 
     m = len(C)
@@ -247,7 +287,8 @@ class DPSVD(PrivateRecommender):
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that get factors. Default 0.1.
     rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says so.
+        Public range of the ratings. If not given, it is read from the data, and the statement says
+        so.
     allow_large_delta : bool
         Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}

@@ -1,4 +1,6 @@
-"""What models have in common with scikit-learn's estimators: parameters, a fitted state, how they show themselves."""
+"""What models have in common with scikit-learn's estimators: parameters, a fitted state, how
+they show themselves.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from discreet.models.keywords import name_by_class, no_parameter
 
 
 class Estimator:
-    """Parameters are those of the constructor, which only stores them; so `sklearn.base.clone` and searches work."""
+    """Parameters are those of the constructor, which only stores them; so `sklearn.base.clone`
+    and searches work.
+    """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -35,9 +39,10 @@ class Estimator:
     def score(self, *given: Any, **more: Any) -> NoReturn:
         """Refused: `discreet.evaluate` says what it measures, on whom, and what that costs."""
         raise ConfigError(
-            "a recommender has no single score: what counts depends on what is held out of whose ratings, and looking "
-            "at that is a look at people that no ε pays for. Use discreet.evaluate(model, split, metrics), or "
-            "evaluate(..., epsilon=0.1) for scores that may be published"
+            "a recommender has no single score: what counts depends on what is held out of whose"
+            " ratings, and looking at that is a look at people that no ε pays for. Use"
+            " discreet.evaluate(model, split, metrics), or evaluate(..., epsilon=0.1) for scores"
+            " that may be published"
         )
 
     # ------------------------------------------------------------ for scikit-learn
@@ -60,22 +65,27 @@ class Estimator:
 
     def _params_given(self) -> dict[str, Any]:
         """The parameters that are not at their defaults."""
-        default = {name: p.default for name, p in inspect.signature(type(self).__init__).parameters.items()}
+        default = {
+            name: p.default for name, p in inspect.signature(type(self).__init__).parameters.items()
+        }
         return {name: value for name, value in self.get_params().items() if value != default[name]}
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._params_given().items())})"
-        )
+        given = ", ".join(f"{name}={value!r}" for name, value in self._params_given().items())
+        return f"{type(self).__name__}({given})"
 
     def _repr_html_(self) -> str:
         """For notebooks: the parameters, what was learned, and what is promised.
 
-        Notebooks are passed on, so the seed of a private model is left out: if it made the noise, whoever knows it can
-        subtract that.
+        Notebooks are passed on, so the seed of a private model is left out: if it made the noise,
+        whoever knows it can subtract that.
         """
         private = "epsilon" in self.parameter_names()
-        told = {name: value for name, value in self._params_given().items() if not (private and name == "random_state")}
+        told = {
+            name: value
+            for name, value in self._params_given().items()
+            if not (private and name == "random_state")
+        }
         listed = ", ".join(f"{name}={value!r}" for name, value in told.items())
         head = f"<p><strong>{escape(type(self).__name__)}</strong>({escape(listed)})</p>"
         statement = getattr(self, "privacy_", None)
@@ -86,5 +96,8 @@ class Estimator:
         size = f"<p>{items:,} items, {factors:,} factors</p>"
         learned = str(getattr(self, "summary_", ""))
         if statement is None:
-            promise = "<p><strong>Not private:</strong> single users' ratings may be recovered from it.</p>"
+            promise = (
+                "<p><strong>Not private:</strong> single users' ratings may be recovered from"
+                " it.</p>"
+            )
         return f"<div>{head}{size}{f'<p>{escape(learned)}</p>' if learned else ''}{promise}</div>"

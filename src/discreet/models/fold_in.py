@@ -1,20 +1,22 @@
-"""Read-outs: how a user's own vector follows from that user's history, as a value that can be saved and exported.
+"""Read-outs: how a user's own vector follows from that user's history, as a value that can be saved
+and exported.
 
-Every model scores item j as ``offset + u · v_j + b_j``; what differs is how u and the offset come from a history. There
-are eight ways, and each is a frozen value here that holds every number it needs:
+Every model scores item j as ``offset + u · v_j + b_j``; what differs is how u and the offset come
+from a history. There are eight ways, and each is a frozen value here that holds every number it
+needs:
 
-    Same             nothing of the user matters                                   Popularity, DPMF without a signal
-    OwnOffset        an offset alone, no vector                                    Bias
-    LeastSquares     ridge regression of centered ratings on item factors           DPALS, DPMF for ratings, HuberALS …
-    Alternating      the same with intercepts, and perhaps reweighted (Huber)      ALS, IRLS
-    PosteriorMean    a sum of known vectors, one for each item that is liked       DPMF for ranking
-    ProjectedDescent steps of projected gradient descent                           DPLMC
-    FrankWolfeSteps  the user's half of the released Frank–Wolfe steps             DPFrankWolfe by steps
-    Projection       onto the factors, divided by a density                        DPSVD by density
+    ConstantFoldIn      nothing of the user matters: Popularity, DPMF without a signal
+    UserMeanFoldIn      an offset alone, no vector: Bias
+    LeastSquaresFoldIn  ridge regression of centered ratings on item factors: DPALS, DPMF (ratings)
+    ALSFoldIn           the same with intercepts, and perhaps reweighted (Huber): ALS, IRLS
+    PosteriorMeanFoldIn a sum of known vectors, one for each item that is liked: DPMF for ranking
+    GradientFoldIn      steps of projected gradient descent: DPLMC
+    FrankWolfeFoldIn    the user's half of the released Frank–Wolfe steps: DPFrankWolfe by steps
+    ProjectionFoldIn    onto the factors, divided by a density: DPSVD by density
 
-Nothing here needs a model, an algorithm or a table of ratings: a `Scorer` is made of item factors, biases and one of
-these, and the page of ``discreet export --web`` computes the same in the browser (``serve/page/readout.js``). No bit of
-what one user gets depends on who else is asked about.
+Nothing here needs a model, an algorithm or a table of ratings: a `Scorer` is made of item factors,
+biases and one of these, and the page of ``discreet export --web`` computes the same in the browser
+(``serve/page/readout.js``). No bit of what one user gets depends on who else is asked about.
 """
 
 from __future__ import annotations
@@ -69,14 +71,19 @@ class FoldIn(ABC):
     kind: ClassVar[str]
 
     @abstractmethod
-    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
-        """Vectors (n, r) and offsets (n,) of users, each from its own row; V and b are factors and biases of items.
+    def fold(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
+        """Vectors (n, r) and offsets (n,) of users, each from its own row; V and b are factors and
+        biases of items.
 
-        `kernels` is `discreet.kernels`, or `discreet.kernels.reference` where a single question does not pay for
-        loading compiled code.
+        `kernels` is `discreet.kernels`, or `discreet.kernels.reference` where a single question
+        does not pay for loading compiled code.
         """
 
-    def score_vectors(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def score_vectors(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
         """Vectors that go with `score_factors`, and offsets."""
         return self.fold(rows, V, b, kernels)
 
@@ -97,12 +104,20 @@ class FoldIn(ABC):
 
     def numbers(self) -> dict[str, Any]:
         """Everything but the arrays, ready for JSON."""
-        found = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self) if not entry.metadata}
+        found = {
+            entry.name: getattr(self, entry.name)
+            for entry in dataclasses.fields(self)
+            if not entry.metadata
+        }
         return {"kind": self.kind} | found
 
     def arrays(self) -> dict[str, Array]:
         """The arrays, by name; those that are not used are left out."""
-        found = {entry.name: getattr(self, entry.name) for entry in dataclasses.fields(self) if entry.metadata}
+        found = {
+            entry.name: getattr(self, entry.name)
+            for entry in dataclasses.fields(self)
+            if entry.metadata
+        }
         return {name: value for name, value in found.items() if value is not None}
 
     def _per_item(self) -> list[dataclasses.Field[Any]]:
@@ -116,20 +131,26 @@ class ConstantFoldIn(FoldIn):
 
     kind: ClassVar[str] = "same"
 
-    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
         return np.zeros((rows.n, V.shape[1]), np.float32), np.zeros(rows.n, np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class UserMeanFoldIn(FoldIn):
-    """mean + Σ_j (y_j − mean − b_j) / (count + damping), or the mean alone where users have no offset."""
+    """mean + Σ_j (y_j − mean − b_j) / (count + damping), or the mean alone where users have no
+    offset.
+    """
 
     mean: float
     damping: float
     personal: bool
     kind: ClassVar[str] = "own offset"
 
-    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
         bias = np.zeros(rows.n)
         if self.personal:
             residual = rows.values - self.mean - b[rows.indices]
@@ -147,14 +168,15 @@ class LeastSquaresFoldIn(FoldIn):
     ridge, exponent : float
         λ and p.
     centering : {"none", "liked", "constant", "own mean", "own deviation"}
-        What is subtracted of a rating before, beside the item's bias: nothing; nothing, and every item counts as 1;
-        `center`; the user's own mean, with `prior_count` ratings of `center`; or `center` and then the mean of what is
-        left over, with `prior_count` zeros.
+        What is subtracted of a rating before, beside the item's bias: nothing; nothing, and every
+        item counts as 1; `center`; the user's own mean, with `prior_count` ratings of `center`; or
+        `center` and then the mean of what is left over, with `prior_count` zeros.
     center, prior_count : float
     second_center : float
         Subtracted after the bias, where there is an intercept.
     intercept : float
-        If above 0, the value of one more coordinate in every v_j; it does not take part in the score but as offset.
+        If above 0, the value of one more coordinate in every v_j; it does not take part in the
+        score but as offset.
     counted : {"all", "known"}
         Which of the user's items the ridge counts.
     masked : bool
@@ -180,25 +202,34 @@ class LeastSquaresFoldIn(FoldIn):
     shared: Array | None = field(default=None, metadata=_MATRIX)
     kind: ClassVar[str] = "least squares"
 
-    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
         offset, target = self._center(rows, V, b)
         if self.masked:
             assert self.known is not None
             target = np.where(self.known[rows.indices], target, target.dtype.type(0))
         ridge = self.ridge * np.maximum(self._counts(rows), 1.0) ** self.exponent
         if not self.intercept:
-            return kernels.solve_rows(rows.indptr, rows.indices, target, V, ridge, self.shared), offset
+            return (
+                kernels.solve_rows(rows.indptr, rows.indices, target, V, ridge, self.shared),
+                offset,
+            )
         mean = np.float32(self.second_center)
         target = target - mean
         if V.shape[1]:
-            U, own = kernels.solve_rows_constant(rows.indptr, rows.indices, target, V, ridge, self.intercept)
+            U, own = kernels.solve_rows_constant(
+                rows.indptr, rows.indices, target, V, ridge, self.intercept
+            )
         else:
             one = np.full((len(V), 1), self.intercept, V.dtype)
             own = kernels.solve_rows(rows.indptr, rows.indices, target, one, ridge)[:, 0]
             U = np.zeros((rows.n, 0), V.dtype)
         return U, offset + (mean + np.float32(self.intercept) * own)
 
-    def score_vectors(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def score_vectors(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
         vectors, offsets = self.fold(rows, V, b, kernels)
         if not self.tail:
             return vectors, offsets
@@ -241,7 +272,8 @@ class LeastSquaresFoldIn(FoldIn):
 
 @dataclass(frozen=True, eq=False)
 class ALSFoldIn(FoldIn):
-    """A half-step of `ALS`: with an intercept as one more coordinate, and with `transition` that of `IRLS`.
+    """A half-step of `ALS`: with an intercept as one more coordinate, and with `transition` that of
+    `IRLS`.
 
     Parameters
     ----------
@@ -267,12 +299,17 @@ class ALSFoldIn(FoldIn):
     shared: Array | None = field(default=None, metadata=_MATRIX)
     kind: ClassVar[str] = "alternating"
 
-    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
         ridge = self.ridge * np.maximum(rows.counts, 1).astype(np.float64) ** self.exponent
         mean = np.asarray(self.mean, V.dtype)
         none = np.zeros(rows.n, V.dtype)
         if not self.explicit:
-            return kernels.solve_rows(rows.indptr, rows.indices, None, V, ridge, self.shared), none + mean
+            return (
+                kernels.solve_rows(rows.indptr, rows.indices, None, V, ridge, self.shared),
+                none + mean,
+            )
         offset = b + mean
         if self.transition:
             U, own = self._robust(rows, V, offset, ridge, kernels)
@@ -287,7 +324,9 @@ class ALSFoldIn(FoldIn):
     def exact_in_part(self, r: int) -> bool:
         return self.shared is None or not _dual(r)
 
-    def _robust(self, rows: HistoryRows, V: Array, offset: Array, ridge: Array, kernels: Any) -> tuple[Array, Array]:
+    def _robust(
+        self, rows: HistoryRows, V: Array, offset: Array, ridge: Array, kernels: Any
+    ) -> tuple[Array, Array]:
         target = rows.values.astype(V.dtype) - offset[rows.indices]
         if not self.intercept:
             return self._reweight(rows, target, V, ridge, kernels), np.zeros(rows.n, V.dtype)
@@ -295,7 +334,9 @@ class ALSFoldIn(FoldIn):
         X = self._reweight(rows, target, np.column_stack([V, np.full(len(V), s)]), ridge, kernels)
         return np.ascontiguousarray(X[:, :-1]), s * X[:, -1]
 
-    def _reweight(self, rows: HistoryRows, target: Array, V: Array, ridge: Array, kernels: Any) -> Array:
+    def _reweight(
+        self, rows: HistoryRows, target: Array, V: Array, ridge: Array, kernels: Any
+    ) -> Array:
         X: Array = kernels.solve_rows(rows.indptr, rows.indices, target, V, ridge)
         for _ in range(self.inner_iterations):
             e = np.abs(target - kernels.pair_products(X, V, rows.row, rows.indices))
@@ -306,10 +347,12 @@ class ALSFoldIn(FoldIn):
 
 @dataclass(frozen=True, eq=False)
 class PosteriorMeanFoldIn(FoldIn):
-    """u = (1 − κ) prior + κ (base + Σ_j x_j g_j / ‖x‖) over the known items, with κ = 0 where all x_j are 0.
+    """u = (1 − κ) prior + κ (base + Σ_j x_j g_j / ‖x‖) over the known items, with κ = 0 where all
+    x_j are 0.
 
-    x_j is 1 for an item that is liked and 0 for others, with κ = 1; or, by `levels`, how far up the range of ratings it
-    is, in steps of 1/levels, with κ below 1 where even the best rating is below `like_threshold`.
+    x_j is 1 for an item that is liked and 0 for others, with κ = 1; or, by `levels`, how far up the
+    range of ratings it is, in steps of 1/levels, with κ below 1 where even the best rating is below
+    `like_threshold`.
 
     Parameters
     ----------
@@ -338,15 +381,21 @@ class PosteriorMeanFoldIn(FoldIn):
         own = np.where(place >= 0, np.arange(len(place), dtype=np.int32), np.int32(-1))
         return dataclasses.replace(self, place=own, gain=self.gain[np.maximum(place, 0)])
 
-    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
         place = self.place[rows.indices]
         x = np.where(place >= 0, self._likes(rows.values), 0.0)
         length = np.sqrt(np.bincount(rows.row, x**2, minlength=rows.n))
         y = kernels.sum_rows(rows.indptr, np.maximum(place, 0), x.astype(np.float32), self.gain)
         U = self.base + y / np.where(length > 0, length, 1)[:, None].astype(np.float32)
         if self.levels:
-            U = self.prior + self._conviction(rows, x)[:, None].astype(np.float32) * (U - self.prior)
-        return np.where(length[:, None] > 0, U, self.prior).astype(np.float32), np.zeros(rows.n, np.float32)
+            U = self.prior + self._conviction(rows, x)[:, None].astype(np.float32) * (
+                U - self.prior
+            )
+        return np.where(length[:, None] > 0, U, self.prior).astype(np.float32), np.zeros(
+            rows.n, np.float32
+        )
 
     def _likes(self, values: Array) -> Array:
         """x of every entry."""
@@ -367,7 +416,9 @@ class PosteriorMeanFoldIn(FoldIn):
 
 @dataclass(frozen=True, eq=False)
 class GradientFoldIn(FoldIn):
-    """`steps` times u ← Π(u − rate Σ_j (u · v_j − y_j) v_j) from 0, where Π cuts to the length `user_norm`."""
+    """`steps` times u ← Π(u − rate Σ_j (u · v_j − y_j) v_j) from 0, where Π cuts to the length
+    `user_norm`.
+    """
 
     steps: int
     rate: float
@@ -376,7 +427,9 @@ class GradientFoldIn(FoldIn):
     prior_count: float | None
     kind: ClassVar[str] = "descent"
 
-    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
         if self.prior_count is None:
             offset = np.full(rows.n, self.center, np.float32)
         else:
@@ -394,14 +447,16 @@ class GradientFoldIn(FoldIn):
 
 @dataclass(frozen=True, eq=False)
 class FrankWolfeFoldIn(FoldIn):
-    """The user's own part of the released steps: one coordinate of u after the other, each shrunk with those before.
+    """The user's own part of the released steps: one coordinate of u after the other, each shrunk
+    with those before.
 
     Parameters
     ----------
     nuclear_norm, row_norm, scale : float
         k and L of the steps, and by what factors are divided to be unit directions.
     center, prior_count : float
-        Ratings are measured from the user's own mean, with so many of `center`; from `center` if `prior_count` is None.
+        Ratings are measured from the user's own mean, with so many of `center`; from `center` if
+        `prior_count` is None.
     known : (m,) bool
     lengths, gammas : (r,)
     """
@@ -416,7 +471,9 @@ class FrankWolfeFoldIn(FoldIn):
     gammas: Array = field(metadata=_MATRIX)
     kind: ClassVar[str] = "Frank-Wolfe steps"
 
-    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
         from discreet.privacy.users.residual_covariance import frank_wolfe_step
 
         if self.prior_count is None:
@@ -430,9 +487,19 @@ class FrankWolfeFoldIn(FoldIn):
         directions = V[rows.indices[own]] / self.scale
         fitted = np.zeros(len(y))
         weights = np.zeros((rows.n, V.shape[1]))
-        for t, (length, gamma) in enumerate(zip(self.lengths.tolist(), self.gammas.tolist(), strict=True)):
+        for t, (length, gamma) in enumerate(
+            zip(self.lengths.tolist(), self.gammas.tolist(), strict=True)
+        ):
             fitted, step, shrink = frank_wolfe_step(
-                row, rows.n, directions[:, t], y, fitted, length, self.nuclear_norm, gamma, self.row_norm
+                row,
+                rows.n,
+                directions[:, t],
+                y,
+                fitted,
+                length,
+                self.nuclear_norm,
+                gamma,
+                self.row_norm,
             )
             weights *= 1 - gamma
             weights[:, t] = step
@@ -442,7 +509,8 @@ class FrankWolfeFoldIn(FoldIn):
 
 @dataclass(frozen=True, eq=False)
 class ProjectionFoldIn(FoldIn):
-    """u = Σ_j y_j v_j / (density · ‖column of V‖²), with y centered as in `LeastSquares` by its own deviation.
+    """u = Σ_j y_j v_j / (density · ‖column of V‖²), with y centered as in `LeastSquares` by its own
+    deviation.
 
     Parameters
     ----------
@@ -462,19 +530,25 @@ class ProjectionFoldIn(FoldIn):
     squares: Array = field(metadata=_MATRIX)
     kind: ClassVar[str] = "projection"
 
-    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
         left = rows.values - self.center - b[rows.indices]
         own = np.bincount(rows.row, left, minlength=rows.n) / (rows.counts + self.prior_count)
         own = own * self.personal
         target = np.where(self.known[rows.indices], left - own[rows.row], 0.0).astype(np.float32)
-        u = kernels.sum_rows(rows.indptr, rows.indices, target.astype(np.float64), V.astype(np.float64))
+        u = kernels.sum_rows(
+            rows.indptr, rows.indices, target.astype(np.float64), V.astype(np.float64)
+        )
         U = (u / np.maximum(self.squares, 1e-30) / self.density).astype(np.float32)
         return U, (self.center + own).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class ItemSimilarity:
-    """Which part of the factors items are compared by: coordinates from `first` on, of the known items if given."""
+    """Which part of the factors items are compared by: coordinates from `first` on, of the
+    known items if given.
+    """
 
     first: int = 0
     known: NDArray[np.bool_] | None = None
@@ -504,8 +578,11 @@ KINDS: dict[str, type[FoldIn]] = {
 }
 
 
-def fold_in_from_dict(numbers: Mapping[str, Any], arrays: Mapping[str, Array], shape: tuple[int, int]) -> FoldIn:
-    """The read-out that ``numbers()`` and ``arrays()`` described, for (items, factors) of this shape.
+def fold_in_from_dict(
+    numbers: Mapping[str, Any], arrays: Mapping[str, Array], shape: tuple[int, int]
+) -> FoldIn:
+    """The read-out that ``numbers()`` and ``arrays()`` described, for (items, factors) of this
+    shape.
 
     Raises
     ------
@@ -514,19 +591,28 @@ def fold_in_from_dict(numbers: Mapping[str, Any], arrays: Mapping[str, Array], s
     """
     kind = KINDS.get(str(numbers.get("kind")))
     if kind is None:
-        raise DataError(f"there is no read-out {numbers.get('kind')!r} in this version of discreet: upgrade to use it")
+        raise DataError(
+            f"there is no read-out {numbers.get('kind')!r} in this version of discreet: upgrade to"
+            " use it"
+        )
     entries = {entry.name: entry for entry in dataclasses.fields(kind)}
     plain = {name: value for name, value in numbers.items() if name != "kind"}
-    if set(plain) != {name for name, entry in entries.items() if not entry.metadata} or set(arrays) - set(entries):
+    if set(plain) != {name for name, entry in entries.items() if not entry.metadata} or set(
+        arrays
+    ) - set(entries):
         raise DataError(f"the read-out {kind.kind!r} is not as this version of discreet writes it")
     for name, value in plain.items():
         if isinstance(value, (int, float)) and not abs(value) <= LARGEST.get(name, 1e18):
             raise DataError(f"{name} of the read-out is not finite, or far too large")
     for name, array in arrays.items():
         _check_array(name, array, entries[name].metadata["by"] == "item", shape)
-    if "place" in arrays and not (-1 <= arrays["place"].min() <= arrays["place"].max() < len(arrays["gain"])):
+    if "place" in arrays and not (
+        -1 <= arrays["place"].min() <= arrays["place"].max() < len(arrays["gain"])
+    ):
         raise DataError("place of the read-out names rows that are not there")
-    missing = {name: None for name, entry in entries.items() if entry.metadata and name not in arrays}
+    missing = {
+        name: None for name, entry in entries.items() if entry.metadata and name not in arrays
+    }
     return kind(**plain, **missing, **arrays)
 
 
@@ -535,24 +621,38 @@ def _check_array(name: str, array: Array, per_item: bool, shape: tuple[int, int]
     if per_item:
         good = array.shape == (items,) and array.dtype in (np.bool_, np.int32)
     else:
-        good = array.ndim in (1, 2) and array.shape[-1] == factors and array.dtype in (np.float32, np.float64)
+        good = (
+            array.ndim in (1, 2)
+            and array.shape[-1] == factors
+            and array.dtype in (np.float32, np.float64)
+        )
         good = good and bool(np.isfinite(array).all())
     if not good:
-        raise DataError(f"{name} of the read-out is an array {array.shape} of {array.dtype}, which cannot be")
+        raise DataError(
+            f"{name} of the read-out is an array {array.shape} of {array.dtype}, which cannot be"
+        )
 
 
-def center_by_user_mean(rows: HistoryRows, prior_mean: float, prior_count: float) -> NDArray[np.float32]:
-    """Every user's own mean, counting `prior_count` ratings of the public value `prior_mean` as well."""
+def center_by_user_mean(
+    rows: HistoryRows, prior_mean: float, prior_count: float
+) -> NDArray[np.float32]:
+    """Every user's own mean, counting `prior_count` ratings of the public value `prior_mean` as
+    well.
+    """
     total = np.bincount(rows.row, rows.values, minlength=rows.n) + prior_mean * prior_count
     return (total / (rows.counts + prior_count)).astype(np.float32)
 
 
 def project(A: Array, largest: float) -> Array:
     """Rows cut to the length `largest`."""
-    cut: Array = A * np.minimum(1.0, largest / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30))
+    cut: Array = A * np.minimum(
+        1.0, largest / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30)
+    )
     return cut
 
 
 def _dual(r: int) -> bool:
-    """Whether least squares may turn the factors of all items, whose bits then depend on how many there are."""
+    """Whether least squares may turn the factors of all items, whose bits then depend on how
+    many there are.
+    """
     return r >= DUAL_RANK

@@ -1,22 +1,25 @@
 """Private matrix completion in a nuclear-norm ball: Frank–Wolfe (Jain, Thakkar & Thakurta, 2018).
 
-Algorithm 1 of the paper minimizes ½ ‖P_Ω(Y − Y*)‖² over ‖Y‖_nuclear ≤ k by rank-one steps. Per user, private and free
-(`discreet.privacy.users.residual_covariance.frank_wolfe_step`):
+Algorithm 1 of the paper minimizes ½ ‖P_Ω(Y − Y*)‖² over ‖Y‖_nuclear ≤ k by rank-one steps. Per
+user, private and free (`discreet.privacy.users.residual_covariance.frank_wolfe_step`):
 
-    a_i = P_Ωi(Y_i − Y*_i)                                                                                          (1)
-    û_i = a_i · v̂ / λ̂',     Y_i ← Π_L((1 − γ_t) Y_i − γ_t k û_i v̂ᵀ)                                                (2)
+    a_i = P_Ωi(Y_i − Y*_i)                                                                       (1)
+    û_i = a_i · v̂ / λ̂',     Y_i ← Π_L((1 − γ_t) Y_i − γ_t k û_i v̂ᵀ)                           (2)
 
 Released, with noise, T times, rows being cut to ‖a_i‖ ≤ L_a, and from it, for everybody to see:
 
-    W = Σ_i a_i a_iᵀ + noise,     v̂, λ̂² = top eigenvector and eigenvalue of W,     λ̂'² = max(λ̂², 0) + noise's own   (3)
+    W = Σ_i a_i a_iᵀ + noise, v̂, λ̂² = top eigenvector and eigenvalue of W, λ̂'² = max(λ̂², 0) +
+    noise's own (3)
 
-Π_L scales a user's row to ‖P_Ωi(Y_i)‖ ≤ L. The result is Y_i = Σ_t w_it v̂_t, so the directions v̂_t are the item
-factors and the rank is the number of steps. *A new user walks the same steps* from the released (v̂_t, λ̂'_t) alone.
+Π_L scales a user's row to ‖P_Ωi(Y_i)‖ ≤ L. The result is Y_i = Σ_t w_it v̂_t, so the directions
+v̂_t are the item factors and the rank is the number of steps. *A new user walks the same steps*
+from the released (v̂_t, λ̂'_t) alone.
 
-Three things differ from the paper. Its noise is for ‖a_i‖ ≤ L, but a difference of two rows of norm L can have 2 L:
-here residuals themselves are cut, to L_a. Its λ̂' adds a bound with the number of users in it, which is private; here
-it is the size of the largest eigenvalue of the noise, σ √(2 m) for m items, which is public. And k, which should grow
-with the number of users, is `spread` · √(ñ m) from a released ñ unless it is given.
+Three things differ from the paper. Its noise is for ‖a_i‖ ≤ L, but a difference of two rows of norm
+L can have 2 L: here residuals themselves are cut, to L_a. Its λ̂' adds a bound with the number of
+users in it, which is private; here it is the size of the largest eigenvalue of the noise, σ √(2 m)
+for m items, which is public. And k, which should grow with the number of users, is `spread` · √(ñ
+m) from a released ñ unless it is given.
 """
 
 from __future__ import annotations
@@ -74,7 +77,8 @@ class FrankWolfe(Algorithm):
     nuclear_norm : float
         k. 0: `spread` · √(ñ m), with a noisy number of users ñ and m frequent items.
     spread : float, optional
-        What predictions deviate by from a user's mean, as root mean square. Default: a tenth of the rating range.
+        What predictions deviate by from a user's mean, as root mean square. Default: a tenth of the
+        rating range.
     row_norm : float, optional
         L. Default: √max_items times a quarter of the rating range.
     residual_norm : float, optional
@@ -82,7 +86,8 @@ class FrankWolfe(Algorithm):
     steps : {"constant", "decreasing"}
         γ_t = 1/T as in the paper, or 2/(t + 1), t = 1, 2, …
     folding : {"least-squares", "steps"}
-        How a user's vector is read out: by least squares on the directions, or by walking the steps as the paper does.
+        How a user's vector is read out: by least squares on the directions, or by walking the steps
+        as the paper does.
     regularization : float
         Ridge of that least squares; directions have unit length times √m.
     centering : "user" or float
@@ -92,7 +97,8 @@ class FrankWolfe(Algorithm):
     max_items : int
         How many items of a user count when items are counted.
     item_fraction : float
-        The share of items, the most frequent by noisy counts, that the matrix has; 1 has all and counts none.
+        The share of items, the most frequent by noisy counts, that the matrix has; 1 has all and
+        counts none.
     shares : dict
         Parts of the budget μ² by the names of the releases.
     """
@@ -143,7 +149,8 @@ class FrankWolfe(Algorithm):
         most = max(n_items, MOST_STEPS)
         check_that(
             self.factors <= most,
-            f"factors is {self.factors:,}, but each is a step, and {most:,} are the most for {n_items:,} items",
+            f"factors is {self.factors:,}, but each is a step, and {most:,} are the most for"
+            f" {n_items:,} items",
         )
 
     def bounds(self) -> Bounds:
@@ -157,7 +164,10 @@ class FrankWolfe(Algorithm):
             lines.append(Line("counts", share=0.05, shape=(n_items,)))
         if not self.nuclear_norm:
             lines.append(Line("crowd", share=0.002, shape=(1,)))
-        return [*lines, Line("covariance", times=self.factors, share=0.948, shape=(1, triangle_size(m)))]
+        return [
+            *lines,
+            Line("covariance", times=self.factors, share=0.948, shape=(1, triangle_size(m))),
+        ]
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         users.choose()
@@ -168,7 +178,13 @@ class FrankWolfe(Algorithm):
     # ------------------------------------------------------------ learning
 
     def learn(
-        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+        self,
+        users: Users,
+        session: Session,
+        *,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress,
     ) -> Learned:
         n_items = users.n_items
         frequent = np.arange(n_items)
@@ -186,7 +202,8 @@ class FrankWolfe(Algorithm):
             covariance = self._covariance(rows)
             W = session.release("covariance", covariance)
             V[:, t], top = top_eigen(unpack(W, m)[0])
-            # the largest eigenvalue that the noise alone has is σ √(2 m), entries off the diagonal having σ/√2
+            # the largest eigenvalue that the noise alone has is σ √(2 m), entries off the diagonal
+            # having σ/√2
             deviation = 0.0 if session.silent else session.deviation("covariance", covariance)
             length = math.sqrt(max(top, 0.0) + max(deviation * math.sqrt(2 * m), 1e-12))
             rows.step(V[:, t], length, k, self._gamma(t), self.row_norm)
@@ -220,7 +237,9 @@ class FrankWolfe(Algorithm):
         known = learned.some("frequent")
         if self.folding == "least-squares":
             ridge = self.regularization
-            return what_factors_explain(ridge, 0.0, known, self.rating_range, self.centering, self.prior_count)
+            return what_factors_explain(
+                ridge, 0.0, known, self.rating_range, self.centering, self.prior_count
+            )
         by_own_mean = self.centering == "user"
         return FrankWolfeFoldIn(
             nuclear_norm=learned.details["nuclear_norm"],
@@ -235,13 +254,16 @@ class FrankWolfe(Algorithm):
 
 
 def top_eigen(W: NDArray[Any]) -> tuple[NDArray[Any], float]:
-    """The top eigenvector (its largest entry positive) and eigenvalue of a symmetric matrix, by Lanczos."""
+    """The top eigenvector (its largest entry positive) and eigenvalue of a symmetric matrix, by
+    Lanczos.
+    """
     from scipy.sparse.linalg import eigsh
 
     if len(W) < 3:
         values, vectors = np.linalg.eigh(W)
     else:
-        start = np.linspace(1.0, 2.0, len(W))  # Lanczos would draw one, and a fit would not be repeatable
+        # Lanczos would draw one, and a fit would not be repeatable
+        start = np.linspace(1.0, 2.0, len(W))
         values, vectors = eigsh(W, k=1, which="LA", v0=start)
     v = vectors[:, -1]
     return v * np.sign(v[np.argmax(np.abs(v))] or 1.0), float(values[-1])
@@ -264,7 +286,8 @@ class DPFrankWolfe(PrivateRecommender):
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that take part. Default 0.1.
     rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says so.
+        Public range of the ratings. If not given, it is read from the data, and the statement says
+        so.
     allow_large_delta : bool
         Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}

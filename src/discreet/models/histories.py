@@ -1,4 +1,6 @@
-"""The forms in which people hand over a history, many histories, or pairs to score, brought into one."""
+"""The forms in which people hand over a history, many histories, or pairs to score, brought
+into one.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ CSR = tuple[NDArray[Any], NDArray[Any]]
 
 
 def to_learn_from(given: Any, trust_user_column: bool = False) -> Ratings:
-    """What `fit` was given as `Ratings`: those, a frame of pandas, polars or pyarrow, or a scipy sparse matrix.
+    """What `fit` was given as `Ratings`: those, a frame of pandas, polars or pyarrow, or a scipy
+    sparse matrix.
 
-    Columns of a frame are found by convention, and its items are those that were rated, so that a private model's
-    statement carries a caution. `Ratings.from_frame` and `Ratings.from_csr` take a public catalog as well.
+    Columns of a frame are found by convention, and its items are those that were rated, so that a
+    private model's statement carries a caution. `Ratings.from_frame` and `Ratings.from_csr` take a
+    public catalog as well.
     """
     if isinstance(given, Ratings):
         return given
@@ -34,8 +38,8 @@ def to_learn_from(given: Any, trust_user_column: bool = False) -> Ratings:
     if _is_table(given):
         return Ratings.from_frame(given, trust_user_column=trust_user_column)
     raise DataError(
-        f"fit needs Ratings, a frame or a sparse matrix, and a {type(given).__name__} was given: read a file with "
-        "Ratings.read, or make ratings with Ratings.from_arrays"
+        f"fit needs Ratings, a frame or a sparse matrix, and a {type(given).__name__} was given:"
+        " read a file with Ratings.read, or make ratings with Ratings.from_arrays"
     )
 
 
@@ -43,17 +47,22 @@ def parse_history(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings
     """One user's history as `Ratings` with one row.
 
     Parameters
-    ----------
-    history : mapping item id -> rating, sequence of item ids, frame, sparse row over `item_ids`, or Ratings of one user
-        A pandas Series is a mapping where its index holds the item ids, and a sequence where that just counts.
+    ---------- history : mapping item id -> rating, sequence of item ids, frame, sparse row over
+    `item_ids`, or Ratings of one user
+        A pandas Series is a mapping where its index holds the item ids, and a sequence where that
+        just counts.
     liked : the rating that an item without one gets
     """
     if isinstance(history, Ratings) or sparse.issparse(history):
         one = as_user_rows(history, item_ids)
         if one.n_users != 1:
-            raise DataError(f"a history of one user is needed, and {one.n_users:,} were given: see recommend_many")
+            raise DataError(
+                f"a history of one user is needed, and {one.n_users:,} were given: see"
+                " recommend_many"
+            )
         return one
-    if hasattr(history, "index") and hasattr(history, "to_dict") and not _is_frame(history):  # a pandas Series
+    # a pandas Series
+    if hasattr(history, "index") and hasattr(history, "to_dict") and not _is_frame(history):
         numbered = history.index.tolist() == list(range(len(history)))
         history = history.to_list() if numbered else history.to_dict()
     ids: Any
@@ -64,17 +73,23 @@ def parse_history(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings
         values = list(history.values())
         wrong = [v for v in values if not isinstance(v, Real) or not math.isfinite(v)]
         if wrong:
-            raise DataError(f"a history maps item ids to finite ratings, and {wrong[0]!r} is not one")
+            raise DataError(
+                f"a history maps item ids to finite ratings, and {wrong[0]!r} is not one"
+            )
     elif _is_frame(history):
         columns = _frame_of_one_user(history)
         ids, values, times = columns.items, columns.ratings, columns.timestamps
     elif isinstance(history, (str, bytes)) or not hasattr(history, "__iter__"):
-        raise DataError(f"a history is a list of item ids or a mapping item id -> rating, and {history!r} was given")
+        raise DataError(
+            f"a history is a list of item ids or a mapping item id -> rating, and {history!r} was"
+            " given"
+        )
     else:
         if isinstance(history, np.ndarray) and history.size and history.dtype.kind == "f":
             raise DataError(
-                f"an array {history.shape} of {history.dtype} is no history: give a list of item ids, a mapping "
-                "item id -> rating or, for a row of ratings over all items, a sparse row such as csr_array(row)"
+                f"an array {history.shape} of {history.dtype} is no history: give a list of item"
+                " ids, a mapping item id -> rating or, for a row of ratings over all items, a"
+                " sparse row such as csr_array(row)"
             )
         ids = as_ids(history, "item id")
     if len(ids) == 0:
@@ -92,8 +107,8 @@ def as_user_rows(histories: Any, item_ids: NDArray[Any]) -> Ratings:
         if _is_table(histories):
             return Ratings.from_frame(histories)
         raise DataError(
-            f"histories come as Ratings, a frame or a sparse matrix, and a {type(histories).__name__} was given: "
-            "see recommend() for a single history"
+            "histories come as Ratings, a frame or a sparse matrix, and a"
+            f" {type(histories).__name__} was given: see recommend() for a single history"
         )
     rows, columns = histories.shape if histories.ndim == 2 else (1, histories.shape[0])
     if columns != len(item_ids):
@@ -128,7 +143,9 @@ def as_exclusions(
         Where they are in the model, −1 for unknown ones.
     """
     if isinstance(exclude, (str, bytes)):
-        raise DataError(f"exclude is a list of item ids, or one for each user, and {exclude!r} was given")
+        raise DataError(
+            f"exclude is a list of item ids, or one for each user, and {exclude!r} was given"
+        )
     if not isinstance(exclude, Ratings) and len(exclude) == 0:
         return seen
     if isinstance(exclude, Ratings):
@@ -140,7 +157,9 @@ def as_exclusions(
     elif isinstance(exclude, Mapping):
         lists = [list(ids) for ids in exclude.values()]
         flat = [item for ids in lists for item in ids]
-        row = np.repeat(people.user_index(as_ids(list(exclude), "user id")), [len(ids) for ids in lists])
+        row = np.repeat(
+            people.user_index(as_ids(list(exclude), "user id")), [len(ids) for ids in lists]
+        )
         item = positions(flat) if flat else np.zeros(0, np.int64)
     else:
         item = np.tile(positions(exclude), people.n_users)
@@ -157,14 +176,23 @@ def as_exclusions(
 def as_pairs(pairs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Distinct users, distinct items, and for each pair its positions in them."""
     if isinstance(pairs, Ratings):
-        return pairs.user_ids, pairs.item_ids, np.repeat(np.arange(pairs.n_users), np.diff(pairs.indptr)), pairs.indices
+        return (
+            pairs.user_ids,
+            pairs.item_ids,
+            np.repeat(np.arange(pairs.n_users), np.diff(pairs.indptr)),
+            pairs.indices,
+        )
     if _is_frame(pairs):
-        columns = frame_columns(pairs, {"user": None, "item": None, "rating": False, "timestamp": False})
+        columns = frame_columns(
+            pairs, {"user": None, "item": None, "rating": False, "timestamp": False}
+        )
         users, items = columns.users, columns.items
     else:
         rows = list(pairs) if hasattr(pairs, "__iter__") else [pairs]
         if any(not isinstance(row, (tuple, list, np.ndarray)) or len(row) != 2 for row in rows):
-            raise DataError("pairs are rows of (user_id, item_id), a frame with these columns, or Ratings")
+            raise DataError(
+                "pairs are rows of (user_id, item_id), a frame with these columns, or Ratings"
+            )
         users, items = [row[0] for row in rows], [row[1] for row in rows]
     (user_ids, user), (item_ids, item) = encode(users, "user id"), encode(items, "item id")
     return user_ids, item_ids, user, item
@@ -172,11 +200,14 @@ def as_pairs(pairs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDAr
 
 def _is_table(given: Any) -> bool:
     """Whether it is a frame of pandas, polars or pyarrow, lazy or not."""
-    return any(hasattr(given, name) for name in ("__dataframe__", "__arrow_c_stream__", "collect_schema"))
+    return any(
+        hasattr(given, name) for name in ("__dataframe__", "__arrow_c_stream__", "collect_schema")
+    )
 
 
 def _is_frame(given: Any) -> bool:
-    return hasattr(type(given), "columns")  # of the type, because asking a lazy frame itself may be work
+    # of the type, because asking a lazy frame itself may be work
+    return hasattr(type(given), "columns")
 
 
 def _frame_of_one_user(frame: Any) -> Columns:
@@ -188,9 +219,14 @@ def _frame_of_one_user(frame: Any) -> Columns:
     if any(normalize(name) in CONVENTIONS["user"] for name in names):
         columns = frame_columns(frame, {})
         if (users := len(encode(columns.users, "user id")[0])) > 1:
-            raise DataError(f"a history of one user is needed, and {users:,} were given: see recommend_many")
+            raise DataError(
+                f"a history of one user is needed, and {users:,} were given: see recommend_many"
+            )
         return columns
     if not any(normalize(name) in CONVENTIONS["item"] for name in names):
-        raise DataError(f"a history needs a column item_id and may have one for the rating: its columns are {names}")
+        raise DataError(
+            "a history needs a column item_id and may have one for the rating: its columns are"
+            f" {names}"
+        )
     only = nw.from_native(frame).with_columns(nw.lit(0).alias("user")).to_native()
     return frame_columns(only, {})

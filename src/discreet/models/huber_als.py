@@ -1,25 +1,29 @@
-"""Noisy least squares, plain or reweighted, with Gaussian, Laplace or Huber noise: the Huber paper, made sound.
+"""Noisy least squares, plain or reweighted, with Gaussian, Laplace or Huber noise: the Huber paper,
+made sound.
 
-After "Introducing the Huber mechanism for differentially private low-rank matrix completion" (Gowtham et al., 2022).
-Per user, private and free, from all of its ratings y (taken relative to its own mean):
+After "Introducing the Huber mechanism for differentially private low-rank matrix completion"
+(Gowtham et al., 2022). Per user, private and free, from all of its ratings y (taken relative to its
+own mean):
 
-    u_i = clip((Σ_{j ∈ Ω_i} v_j v_jᵀ + λ_u |Ω_i| I)⁻¹ Σ_{j ∈ Ω_i} (y_ij − b_j) v_j)                             (1)
+    u_i = clip((Σ_{j ∈ Ω_i} v_j v_jᵀ + λ_u |Ω_i| I)⁻¹ Σ_{j ∈ Ω_i} (y_ij − b_j) v_j)              (1)
 
 Released, with noise on both, from at most k items of each user, in each of T·K inner iterations:
 
-    G̃_j = Σ_i w_ij u_i u_iᵀ + noise,     g̃_j = Σ_i w_ij y_ij u_i + noise                                      (2)
-    w_ij = 1 (ALS, Algorithm 1),   or   w_ij = min(1, α / |y_ij − u_i · v_j|) (R-IRLS, Algorithms 2 and 3)     (3)
+    G̃_j = Σ_i w_ij u_i u_iᵀ + noise,     g̃_j = Σ_i w_ij y_ij u_i + noise                       (2)
+    w_ij = 1 (ALS),  or  w_ij = min(1, α / |y_ij − u_i · v_j|) (R-IRLS, Algorithms 2 and 3)     (3)
 
 and from these alone, for everybody to see:
 
-    v_j = (Π_PSD(G̃_j) + λ_j I)⁻¹ g̃_j,     λ_j = λ + σ_g² / (τ² a_j)                                          (4)
+    v_j = (Π_PSD(G̃_j) + λ_j I)⁻¹ g̃_j,     λ_j = λ + σ_g² / (τ² a_j)                            (4)
 
-where the second part of λ_j is what least squares asks for when a right-hand side has noise of deviation σ_g, a vector
-has prior variance τ² and a_j is the curvature, estimated from tr G̃_j / r (`curvature`).
+where the second part of λ_j is what least squares asks for when a right-hand side has noise of
+deviation σ_g, a vector has prior variance τ² and a_j is the curvature, estimated from tr G̃_j / r
+(`curvature`).
 
-Clipping is in ℓ₁ for Laplace noise and for pure ε, in ℓ₂ for Gaussian noise and for Huber noise priced by its Gaussian
-bound. The price is the sum of pure ε, a privacy loss distribution or the Gaussian bound, whichever asks for the least
-noise (``accountant="auto"``); the statement says which it was.
+Clipping is in ℓ₁ for Laplace noise and for pure ε, in ℓ₂ for Gaussian noise and for Huber noise
+priced by its Gaussian bound. The price is the sum of pure ε, a privacy loss distribution or the
+Gaussian bound, whichever asks for the least noise (``accountant="auto"``); the statement says which
+it was.
 """
 
 from __future__ import annotations
@@ -81,14 +85,15 @@ class RobustSolve(Algorithm):
     mechanism : {"gaussian", "laplace", "huber"}
         The noise. docs/huber.md says when to use which.
     solver : {"als", "irls"}
-        Least squares, or reweighted least squares in which ratings far from their prediction count less.
+        Least squares, or reweighted least squares in which ratings far from their prediction count
+        less.
     iterations : int
         T. 1 is for few people; take 3 from some 10,000 on.
     inner_iterations : int
         K of "irls", each of which is released and charged.
     alpha : float, optional
-        Huber noise only: where its tails begin, in units of its scale. Default 2 where its Gaussian bound is the price,
-        0.5 where pure ε is.
+        Huber noise only: where its tails begin, in units of its scale. Default 2 where its Gaussian
+        bound is the price, 0.5 where pure ε is.
     transition : float
         "irls" only: residuals beyond it, in stars, count less.
     item_regularization : float
@@ -96,15 +101,18 @@ class RobustSolve(Algorithm):
     ridge_per_rating : float
         λ_u of a user's least squares, per rating of the user.
     prior_variance : float
-        τ²: how large item factors are expected to be. Smaller shrinks more where there is much noise.
+        τ²: how large item factors are expected to be. Smaller shrinks more where there is much
+        noise.
     max_items : int
         k, how many items of a user are contributed.
     user_norm, user_norm_l1 : float
-        Γ and Γ₁, to which vectors are cut in ℓ₂ and, where clipping is "l1", in ℓ₁ (by default to the same number).
+        Γ and Γ₁, to which vectors are cut in ℓ₂ and, where clipping is "l1", in ℓ₁ (by default to
+        the same number).
     clipping : {"l1", "l2"}, optional
         Default "l2" for Gaussian noise and for Huber noise with δ > 0, else "l1".
     intercept : float
-        The part of `user_norm` that a constant first coordinate of every user's vector has, so that items have a bias.
+        The part of `user_norm` that a constant first coordinate of every user's vector has, so that
+        items have a bias.
     rating_bound : float, optional
         Γ_M: centered ratings are cut to ±Γ_M. Default: a quarter of the width of the range.
     centering : "user" or float
@@ -145,7 +153,9 @@ class RobustSolve(Algorithm):
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
         check_choice("mechanism", self.mechanism, *MECHANISMS)
-        approximate = self.mechanism == "gaussian" or (self.mechanism == "huber" and budget.delta > 0)
+        approximate = self.mechanism == "gaussian" or (
+            self.mechanism == "huber" and budget.delta > 0
+        )
         usual_clipping: Literal["l1", "l2"] = "l2" if approximate else "l1"
         clipping = usual_clipping if self.clipping is None else self.clipping
         alpha = self.alpha
@@ -157,7 +167,9 @@ class RobustSolve(Algorithm):
             clipping=clipping,
             user_norm_l1=self.user_norm if self.user_norm_l1 is None else self.user_norm_l1,
             rating_range=rating_range,
-            rating_bound=width(rating_range) / 4 if self.rating_bound is None else self.rating_bound,
+            rating_bound=(
+                width(rating_range) / 4 if self.rating_bound is None else self.rating_bound
+            ),
         )
         found._check(budget)
         return found
@@ -167,14 +179,21 @@ class RobustSolve(Algorithm):
             check_int(name, getattr(self, name))
         for name in ("iterations", "inner_iterations"):
             check_int(name, getattr(self, name), 1, MOST_SWEEPS)
-        for name in ("alpha", "transition", "prior_variance", "user_norm", "user_norm_l1", "rating_bound"):
+        for name in (
+            "alpha",
+            "transition",
+            "prior_variance",
+            "user_norm",
+            "user_norm_l1",
+            "rating_bound",
+        ):
             check_positive(name, getattr(self, name))
         assert self.alpha is not None
         other = "Laplace" if self.alpha < 1 else "Gaussian"
         check_that(
             SMALLEST_ALPHA <= self.alpha <= LARGEST_ALPHA,
-            f"alpha is {self.alpha!r}, which is {other} noise to all digits: it must lie between {SMALLEST_ALPHA:g} "
-            f"and {LARGEST_ALPHA:g}",
+            f"alpha is {self.alpha!r}, which is {other} noise to all digits: it must lie between"
+            f" {SMALLEST_ALPHA:g} and {LARGEST_ALPHA:g}",
         )
         for name in ("item_regularization", "ridge_per_rating", "intercept"):
             check_number(name, getattr(self, name))
@@ -182,11 +201,20 @@ class RobustSolve(Algorithm):
         check_choice("solver", self.solver, *SOLVERS)
         check_choice("clipping", self.clipping, "l1", "l2")
         check_number("gram_share", self.gram_share)
-        check_that(0 < self.gram_share < 1, f"gram_share is {self.gram_share!r}, but must be between 0 and 1")
-        check_that(self.intercept < 1, f"intercept is {self.intercept!r} of the norm, but must be below 1")
+        check_that(
+            0 < self.gram_share < 1,
+            f"gram_share is {self.gram_share!r}, but must be between 0 and 1",
+        )
+        check_that(
+            self.intercept < 1, f"intercept is {self.intercept!r} of the norm, but must be below 1"
+        )
         check_centering(self.centering, "user")
         pure = self.mechanism == "gaussian" and budget.delta == 0
-        check_that(not pure, "delta is 0 and mechanism is 'gaussian', which has no pure ε: take 'laplace' or 'huber'")
+        check_that(
+            not pure,
+            "delta is 0 and mechanism is 'gaussian', which has no pure ε: take 'laplace' or"
+            " 'huber'",
+        )
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
@@ -206,7 +234,10 @@ class RobustSolve(Algorithm):
         n = self.iterations * self.inner
         share = {"sum": 1 - self.gram_share, "gram": self.gram_share}
         found = self.statistics(seal(empty_ratings(n_items), self.bounds()))
-        return [Line(name, times=n, share=share[name], shape=tuple(s.shape)) for name, s in found.items()]
+        return [
+            Line(name, times=n, share=share[name], shape=tuple(s.shape))
+            for name, s in found.items()
+        ]
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
         """By the accountant who asks for the least noise, if "auto" may choose."""
@@ -248,14 +279,17 @@ class RobustSolve(Algorithm):
         return ["pure", "gdp", *(["pld"] if distributions else [])]
 
     def _many(self, budget: Budget) -> bool:
-        """Whether all releases at their worst are rarer than δ, more or less: else nothing is better than the sum of ε.
+        """Whether all releases at their worst are rarer than δ, more or less: else nothing is
+        better than the sum of ε.
 
-        A release has its largest loss where the noise lies in the far tail: half of the draws of Laplace noise. This
-        saves asking for a loss distribution in vain, which takes seconds.
+        A release has its largest loss where the noise lies in the far tail: half of the draws of
+        Laplace noise. This saves asking for a loss distribution in vain, which takes seconds.
         """
         assert self.alpha is not None
         worst = 0.5 if self.mechanism == "laplace" else (1 - Huber(self.alpha).core) / 2
-        return 2 * self.iterations * self.inner * math.log(1 / worst) > math.log(1 / budget.delta) - 5
+        return (
+            2 * self.iterations * self.inner * math.log(1 / worst) > math.log(1 / budget.delta) - 5
+        )
 
     def _ratios(self, n_items: int, neighboring: Neighboring) -> dict[str, float]:
         """Δ₂/Δ₁ of every release, asked of the statistics of nobody at all."""
@@ -286,7 +320,13 @@ class RobustSolve(Algorithm):
     # ------------------------------------------------------------ learning
 
     def learn(
-        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+        self,
+        users: Users,
+        session: Session,
+        *,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress,
     ) -> Learned:
         users.choose()
         V = self._start(users.n_items, seed)
@@ -299,7 +339,10 @@ class RobustSolve(Algorithm):
             progress(step + 1, self.iterations, "steps")
         if np.abs(V).max() < 1e-2:
             epsilon = session.plan.budget.epsilon
-            logger.warning("at ε = %g the noise leaves nothing of the items: users' own means will predict", epsilon)
+            logger.warning(
+                "at ε = %g the noise leaves nothing of the items: users' own means will predict",
+                epsilon,
+            )
         factors, biases = self._parts(V)
         return Learned(factors.astype(np.float32), biases.astype(np.float32))
 
@@ -311,7 +354,9 @@ class RobustSolve(Algorithm):
         G = unpack(G, self.rank)
         seen = np.trace(G, axis1=1, axis2=2) / self.rank
         bend = curvature(seen, session.deviation("gram", grams), self.rank)
-        ridge = self.item_regularization + session.deviation("sum", sums) ** 2 / (self.prior_variance * bend)
+        ridge = self.item_regularization + session.deviation("sum", sums) ** 2 / (
+            self.prior_variance * bend
+        )
         return solve_psd(G, g, ridge)
 
     def _start(self, n: int, seed: int) -> NDArray[Any]:
@@ -331,12 +376,15 @@ class RobustSolve(Algorithm):
         assert self.rating_range is not None
         if isinstance(self.centering, str):
             center = middle(self.rating_range)
-            return LeastSquaresFoldIn(self.ridge_per_rating, 1.0, "own mean", center, self.prior_count)
+            return LeastSquaresFoldIn(
+                self.ridge_per_rating, 1.0, "own mean", center, self.prior_count
+            )
         return LeastSquaresFoldIn(self.ridge_per_rating, 1.0, "constant", self.centering)
 
 
 def curvature(seen: NDArray[Any], deviation: float, rank: int) -> NDArray[Any]:
-    """Estimates of tr G / r from noisy ones, drawn toward their mean as far as they are noise (James and Stein).
+    """Estimates of tr G / r from noisy ones, drawn toward their mean as far as they are noise
+    (James and Stein).
 
     None is below a tenth of the mean, nor of what the mean itself may be off by.
     """
@@ -354,15 +402,20 @@ def calibrate_plan(releases: tuple[Release, ...], budget: Budget, accountant: st
 
 
 def empty_ratings(n_items: int) -> Ratings:
-    """Ratings of no one at all: statistics of them say the same about shapes and sensitivities as of everybody."""
-    return Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalog=True)
+    """Ratings of no one at all: statistics of them say the same about shapes and sensitivities
+    as of everybody.
+    """
+    return Ratings.from_indices(
+        [0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalog=True
+    )
 
 
 # ------------------------------------------------------------ the model
 
 
 class HuberALS(PrivateRecommender):
-    """Private matrix factorization by least squares or robust least squares, with a choice of noise.
+    """Private matrix factorization by least squares or robust least squares, with a choice of
+    noise.
 
     Parameters
     ----------
@@ -375,13 +428,15 @@ class HuberALS(PrivateRecommender):
     mechanism : {"gaussian", "laplace", "huber"}, optional
         The noise. docs/huber.md says when to use which. Default "huber".
     solver : {"als", "irls"}, optional
-        Least squares (the default), or reweighted, where ratings far from their prediction count less.
+        Least squares (the default), or reweighted, where ratings far from their prediction count
+        less.
     iterations : int, optional
         Steps. Default 1, for few people; take 3 from some 10,000 on.
     max_items : int, optional
         Through how many items a user contributes. Default 30.
     rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says so.
+        Public range of the ratings. If not given, it is read from the data, and the statement says
+        so.
     allow_large_delta : bool
         Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}

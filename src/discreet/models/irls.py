@@ -1,15 +1,18 @@
-"""IRLS: matrix factorization under the Huber loss, by iteratively reweighted least squares. Without privacy.
+"""IRLS: matrix factorization under the Huber loss, by iteratively reweighted least squares. Without
+privacy.
 
 The loss of `ALS` with ρ_α in place of the square (the Huber paper's equation 6):
 
-    f(U, V) = 2 Σ_{(i,j) ∈ Ω} ρ_α(M_ij − m_ij − u_i · v_j) + Σ_i λ w_i ‖u_i‖² + Σ_j λ w_j ‖v_j‖²                (1)
+    f(U, V) = 2 Σ_{(i,j) ∈ Ω} ρ_α(M_ij − m_ij − u_i · v_j) + Σ_i λ w_i ‖u_i‖² + Σ_j λ w_j ‖v_j‖² (1)
 
-with ρ_α(t) = t²/2 up to α and α(|t| − α/2) beyond: a rating far from its prediction pulls with force α at most, however
-wrong it is. Each half-step is R-IRLS (Algorithm 3, without noise): from the least-squares solution, K times
+with ρ_α(t) = t²/2 up to α and α(|t| − α/2) beyond: a rating far from its prediction pulls with
+force α at most, however wrong it is. Each half-step is R-IRLS (Algorithm 3, without noise): from
+the least-squares solution, K times
 
-    ω_ij = min(1, α / |e_ij|),     u_i = (Σ_j ω_ij v_j v_jᵀ + λ w_i I)⁻¹ Σ_j ω_ij (M_ij − m_ij) v_j             (2)
+    ω_ij = min(1, α / |e_ij|), u_i = (Σ_j ω_ij v_j v_jᵀ + λ w_i I)⁻¹ Σ_j ω_ij (M_ij − m_ij) v_j (2)
 
-None of these steps raises (1) for the side that it solves. With a huge α all weights are 1, and this is `ALS`.
+None of these steps raises (1) for the side that it solves. With a huge α all weights are 1, and
+this is `ALS`.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from discreet.models.parameters import MOST_SWEEPS, check_int, check_number, che
 
 
 class IRLS(ALS):
-    """Robust matrix factorization: single wrong ratings do little harm. **Not private**: `HuberALS` is.
+    """Robust matrix factorization: single wrong ratings do little harm. **Not private**: `HuberALS`
+    is.
 
     Parameters
     ----------
@@ -36,7 +40,8 @@ class IRLS(ALS):
         α, in units of ratings: residuals beyond it count less.
     inner_iterations : int
         K, reweighted solves in each half-step.
-    iterations, regularization, user_exponent, item_exponent, weighting, intercepts, initial_scale, dtype, random_state
+    iterations, regularization, user_exponent, item_exponent, weighting, intercepts, initial_scale,
+    dtype, random_state
         As for `ALS`; ratings only, no implicit feedback.
     """
 
@@ -74,9 +79,15 @@ class IRLS(ALS):
         self.inner_iterations = inner_iterations
 
     def _half_step(
-        self, rows: tuple[NDArray[Any], ...], Y: NDArray[Any], offset: NDArray[Any], ridge: NDArray[Any]
+        self,
+        rows: tuple[NDArray[Any], ...],
+        Y: NDArray[Any],
+        offset: NDArray[Any],
+        ridge: NDArray[Any],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Factors and intercepts of every row by R-IRLS, given the factors and offsets of the other side."""
+        """Factors and intercepts of every row by R-IRLS, given the factors and offsets of the
+        other side.
+        """
         indptr, indices, values = rows
         target = values.astype(Y.dtype) - offset[indices]
         none = np.zeros(len(indptr) - 1, Y.dtype)
@@ -89,13 +100,22 @@ class IRLS(ALS):
     def fold_in_rule(self) -> FoldIn:
         plain = super().fold_in_rule()
         assert isinstance(plain, ALSFoldIn)
-        return dataclasses.replace(plain, transition=self.transition, inner_iterations=self.inner_iterations)
+        return dataclasses.replace(
+            plain, transition=self.transition, inner_iterations=self.inner_iterations
+        )
 
     def _solve(
-        self, indptr: NDArray[Any], indices: NDArray[Any], target: NDArray[Any], Y: NDArray[Any], ridge: NDArray[Any]
+        self,
+        indptr: NDArray[Any],
+        indices: NDArray[Any],
+        target: NDArray[Any],
+        Y: NDArray[Any],
+        ridge: NDArray[Any],
     ) -> NDArray[Any]:
         start = solve_rows(indptr, indices, target, Y, ridge)
-        return irls_rows(indptr, indices, target, Y, ridge, self.transition, self.inner_iterations, start)
+        return irls_rows(
+            indptr, indices, target, Y, ridge, self.transition, self.inner_iterations, start
+        )
 
     def _check(self) -> None:
         super()._check()
@@ -133,9 +153,15 @@ def irls_rows(
 
 
 def huber_regression(
-    y: NDArray[Any], A: NDArray[Any], *, alpha: float = 1.345, ridge: float = 0.0, iterations: int = 20
+    y: NDArray[Any],
+    A: NDArray[Any],
+    *,
+    alpha: float = 1.345,
+    ridge: float = 0.0,
+    iterations: int = 20,
 ) -> NDArray[np.float64]:
-    """Robust linear regression (Algorithm 3 without noise): argmin Σ ρ_α(y − Aθ) + ridge/2 · ‖θ‖², from least squares.
+    """Robust linear regression (Algorithm 3 without noise): argmin Σ ρ_α(y − Aθ) + ridge/2 · ‖θ‖²,
+    from least squares.
 
     Parameters
     ----------
@@ -146,7 +172,8 @@ def huber_regression(
     """
     A, y = np.asarray(A, np.float64), np.asarray(y, np.float64)
     check_that(
-        A.ndim == 2 and y.shape == A.shape[:1], f"y has shape {y.shape} and A {A.shape}: they need (n,) and (n, p)"
+        A.ndim == 2 and y.shape == A.shape[:1],
+        f"y has shape {y.shape} and A {A.shape}: they need (n,) and (n, p)",
     )
     n = len(y)
     indptr = np.array([0, n])

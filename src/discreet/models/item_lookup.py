@@ -1,4 +1,6 @@
-"""Items as people name them: by id, also typed as text, or by title; and lists of them with ranks and titles."""
+"""Items as people name them: by id, also typed as text, or by title; and lists of them with
+ranks and titles.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ _SEVERAL = -2
 class ItemLookup:
     """The items of a model, found by id (also an integer one, typed as text) or by title.
 
-    A title may be given without what follows ``" · "`` and without the year in brackets, in any case, as long as only
-    one item answers to it.
+    A title may be given without what follows ``" · "`` and without the year in brackets, in any
+    case, as long as only one item answers to it.
     """
 
     def __init__(self, model: Any) -> None:
@@ -27,13 +29,18 @@ class ItemLookup:
         self.titles: np.ndarray[Any, Any] | None = model.titles_
 
     def id_of(self, text: str) -> Any:
-        """The id of the item called so; `DataError` with near misses where there is none, or several."""
+        """The id of the item called so; `DataError` with near misses where there is none, or
+        several.
+        """
         at = self._find(text)
         if at >= 0:
             return self.ids.tolist()[at]
         if at == _SEVERAL:
             same = [str(self.ids[i]) for i in self._by_title[_key(text)]]
-            raise DataError(f"{len(same)} items are called {text!r}: say which by its id, {' or '.join(same[:4])}")
+            raise DataError(
+                f"{len(same)} items are called {text!r}: say which by its id,"
+                f" {' or '.join(same[:4])}"
+            )
         raise DataError(f"the model does not know the item {text!r}{self._near(text)}")
 
     def knows(self, text: str) -> bool:
@@ -69,7 +76,9 @@ class ItemLookup:
 
     @cached_property
     def _by_title(self) -> dict[str, list[int]]:
-        """Positions by every way to write a title; a longer way never shares a list with a shorter one of others."""
+        """Positions by every way to write a title; a longer way never shares a list with a
+        shorter one of others.
+        """
         found: dict[str, list[int]] = defaultdict(list)
         for at, title in enumerate(self.titles if self.titles is not None else []):
             whole = str(title)
@@ -85,7 +94,14 @@ def rank_items(items: ItemLookup, ids: Any, scores: Any) -> list[dict[str, Any]]
     rows = []
     for rank, (item, score) in enumerate(zip(ids.tolist(), scores.tolist(), strict=True), start=1):
         title = items.title_of(item)
-        rows.append({"rank": rank, "item_id": item, **({} if title is None else {"title": title}), "score": score})
+        rows.append(
+            {
+                "rank": rank,
+                "item_id": item,
+                **({} if title is None else {"title": title}),
+                "score": score,
+            }
+        )
     return rows
 
 

@@ -1,4 +1,6 @@
-"""Parameters checked before anything is done with them; every message says what was given and what is allowed."""
+"""Parameters checked before anything is done with them; every message says what was given and
+what is allowed.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,16 @@ def check_that(condition: bool, message: str) -> None:
 
 
 def check_history_range(values: Any, history_range: tuple[float, float] | None) -> None:
-    """Raise a `DataError` for ratings of a history outside the public range; any will do where there is none."""
+    """Raise a `DataError` for ratings of a history outside the public range; any will do where
+    there is none.
+    """
     if not in_range(values, history_range):
         assert history_range is not None
         low, high = history_range
-        raise DataError(f"a rating in the history is outside the range {low:g} to {high:g}: correct it or leave it out")
+        raise DataError(
+            f"a rating in the history is outside the range {low:g} to {high:g}: correct it or leave"
+            " it out"
+        )
 
 
 def in_range(values: Any, history_range: tuple[float, float] | None) -> bool:
@@ -41,7 +48,9 @@ def in_range(values: Any, history_range: tuple[float, float] | None) -> bool:
 
 def check_int(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
     """Raise a `ConfigError` unless the value is a whole number from `least` to `most`."""
-    good = isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= most
+    good = (
+        isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= most
+    )
     allowed = f"of at least {least}" if most == math.inf else f"from {least} to {most:,}"
     check_that(good, f"{name} is {value!r}, but must be a whole number {allowed}")
 
@@ -49,8 +58,13 @@ def check_int(name: str, value: Any, least: int = 1, most: float = math.inf) -> 
 def check_number(name: str, value: Any, least: float = 0) -> None:
     """Raise a `ConfigError` unless the value is a finite number of at least `least`."""
     number = isinstance(value, Real) and not isinstance(value, bool)
-    check_that(not number or float(value) != math.inf, f"{name} is {value!r}, but must be a finite number")
-    check_that(number and least <= float(value), f"{name} is {value!r}, but must be a number of at least {least}")
+    check_that(
+        not number or float(value) != math.inf, f"{name} is {value!r}, but must be a finite number"
+    )
+    check_that(
+        number and least <= float(value),
+        f"{name} is {value!r}, but must be a number of at least {least}",
+    )
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -68,32 +82,45 @@ def require_fraction(name: str, value: Any) -> None:
 def check_range(name: str, value: Any) -> None:
     """Raise a `ConfigError` unless the value is two finite numbers, the lower one first."""
     pair = isinstance(value, (tuple, list)) and len(value) == 2
-    good = pair and all(isinstance(x, Real) and not isinstance(x, bool) and math.isfinite(x) for x in value)
+    good = pair and all(
+        isinstance(x, Real) and not isinstance(x, bool) and math.isfinite(x) for x in value
+    )
     check_that(good, f"{name} is {value!r}, but must be two finite numbers such as (1, 5)")
     low, high = value
     check_that(low < high, f"{name} is ({low:g}, {high:g}), but must go from low to high")
 
 
 def require_growth(growth: float, iterations: int) -> None:
-    """Raise a `ConfigError` unless a budget can grow so from iteration to iteration, and every one has a part of it."""
+    """Raise a `ConfigError` unless a budget can grow so from iteration to iteration, and every
+    one has a part of it.
+    """
     check_that(0.01 <= growth <= 100, f"growth is {growth!r}, but must lie between 0.01 and 100")
     check_that(
         abs(iterations * math.log(growth)) < 500,
-        f"growth is {growth!r} over {iterations:,} iterations, which leaves nothing of the budget for some of them: "
-        "take fewer, or a growth nearer to 1",
+        f"growth is {growth!r} over {iterations:,} iterations, which leaves nothing of the budget"
+        " for some of them: take fewer, or a growth nearer to 1",
     )
 
 
 def require_shares(shares: Any, names: Iterable[str]) -> None:
-    """Raise a `ConfigError` unless the parts of a budget are positive, and of releases with these names."""
+    """Raise a `ConfigError` unless the parts of a budget are positive, and of releases with
+    these names.
+    """
     if shares is None:
         return
     known = list(names)
-    check_that(isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{{known[-1]!r}: 1}}")
+    check_that(
+        isinstance(shares, Mapping),
+        f"shares is {shares!r}, but must be a mapping such as {{{known[-1]!r}: 1}}",
+    )
     for name, part in shares.items():
         check_that(name in known, f"shares names {name!r}, but the releases are {', '.join(known)}")
-        number = isinstance(part, Real) and not isinstance(part, bool) and 0 < float(part) < math.inf
-        check_that(number, f"shares has {part!r} for {name!r}, but every release needs a positive part")
+        number = (
+            isinstance(part, Real) and not isinstance(part, bool) and 0 < float(part) < math.inf
+        )
+        check_that(
+            number, f"shares has {part!r} for {name!r}, but every release needs a positive part"
+        )
 
 
 def check_choice(name: str, value: Any, *allowed: str) -> None:
@@ -106,4 +133,6 @@ def check_bool(name: str, value: Any) -> None:
     """Raise a `ConfigError` unless the value is True or False."""
     import numpy as np
 
-    check_that(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}, but must be True or False")
+    check_that(
+        isinstance(value, (bool, np.bool_)), f"{name} is {value!r}, but must be True or False"
+    )

@@ -1,4 +1,6 @@
-"""Popularity: the same list for everybody, the most chosen items first. The baseline for rankings. Not private."""
+"""Popularity: the same list for everybody, the most chosen items first. The baseline for
+rankings. Not private.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Popularity(Recommender):
         ratings = to_learn_from(ratings)
         self._begin(ratings)
         counts = np.bincount(ratings.indices, minlength=ratings.n_items)
-        self._learned_state(ratings, np.zeros((ratings.n_items, 0), np.float32), counts.astype(np.float32))
+        self._learned_state(
+            ratings, np.zeros((ratings.n_items, 0), np.float32), counts.astype(np.float32)
+        )
         with progress_bar(progress, "Training Popularity", verbose=verbose) as told:
             told(1, 1, "counting")
         return self

@@ -1,9 +1,10 @@
 """What the private recommenders share: `fit`, written once, around an algorithm that is a value.
 
-A private `fit` resolves the algorithm, seals the ratings, makes a session from the plan, and from then on holds nothing
-but released numbers. The plan follows from the parameters and the number of items in the public catalog; no rating is
-needed to price it. The resolved algorithm is saved with the model, so that loading derives nothing. A `fit` that is cut
-short (Ctrl-C, an error) leaves the ledger of what it had released, and nothing learned.
+A private `fit` resolves the algorithm, seals the ratings, makes a session from the plan, and from
+then on holds nothing but released numbers. The plan follows from the parameters and the number of
+items in the public catalog; no rating is needed to price it. The resolved algorithm is saved with
+the model, so that loading derives nothing. A `fit` that is cut short (Ctrl-C, an error) leaves the
+ledger of what it had released, and nothing learned.
 """
 
 from __future__ import annotations
@@ -47,20 +48,23 @@ COMMON_RANGE = (1.0, 5.0)  # stands in for a range that is read from the data, b
 class PrivateRecommender(Recommender):
     """Base of the models with a promise.
 
-    Subclasses take ``epsilon``, ``delta``, ``neighboring``, ``accountant``, ``noise``, ``random_state``,
-    ``rating_range`` and ``method`` among their parameters, and say which kinds of algorithm they are a shell of. A
-    parameter that the algorithm has as well is None for the algorithm's own default. With a `random_state` of None,
-    every fit has a fresh seed; seeded noise needs an explicit one, because a seed that everybody knows hides nothing.
+    Subclasses take ``epsilon``, ``delta``, ``neighboring``, ``accountant``, ``noise``,
+    ``random_state``, ``rating_range`` and ``method`` among their parameters, and say which kinds of
+    algorithm they are a shell of. A parameter that the algorithm has as well is None for the
+    algorithm's own default. With a `random_state` of None, every fit has a fresh seed; seeded noise
+    needs an explicit one, because a seed that everybody knows hides nothing.
 
-    Attributes whose names end with an underscore are what a fit learned; the next fit begins without them. Those whose
-    names begin with one are its notes; they are dropped as well if it is cut short.
+    Attributes whose names end with an underscore are what a fit learned; the next fit begins
+    without them. Those whose names begin with one are its notes; they are dropped as well if it is
+    cut short.
 
     Attributes
     ----------
     algorithm_ : Algorithm
         As it was resolved for the last fit.
     details_ : dict
-        What was learned beside item factors and biases: plain numbers, all of them released or made of released ones.
+        What was learned beside item factors and biases: plain numbers, all of them released or made
+        of released ones.
     counts_ : (n_items,) float64 or None
         About how many people rated each item, where the algorithm releases that.
     summary_ : str
@@ -70,8 +74,9 @@ class PrivateRecommender(Recommender):
     earlier_ledgers_ : tuple of Ledger
         Those of the fits before, which have been spent as well. They are saved with the model.
     account_head_ : Head
-        Where the account's chain ended after the last fit, where an account was charged. It is saved with the model,
-        and the next fit on that account is refused if the account has lost that record.
+        Where the account's chain ended after the last fit, where an account was charged. It is
+        saved with the model, and the next fit on that account is refused if the account has lost
+        that record.
     """
 
     epsilon: float
@@ -97,37 +102,60 @@ class PrivateRecommender(Recommender):
 
     @classmethod
     def kinds(cls, **settings: Any) -> tuple[type[Algorithm], ...]:
-        """The kind of algorithm that a model with these settings is a shell of, and others that `method` may be."""
+        """The kind of algorithm that a model with these settings is a shell of, and others that
+        `method` may be.
+        """
         return cls._kinds
 
     def algorithm(self) -> Algorithm:
-        """What the parameters say, with the rest still open: `method`, or an algorithm with the knobs given."""
+        """What the parameters say, with the rest still open: `method`, or an algorithm with the
+        knobs given.
+        """
         kinds = self.kinds(**self.get_params())
-        knobs = {name: value for name in self._knobs(kinds[0]) if (value := getattr(self, name)) is not None}
+        knobs = {
+            name: value
+            for name in self._knobs(kinds[0])
+            if (value := getattr(self, name)) is not None
+        }
         fixed = {"feedback": self.feedback} if "feedback" in field_names(kinds[0]) else {}
         if self.method is None:
             return kinds[0](**knobs, **fixed)
         if not isinstance(self.method, kinds):
             names = " or ".join(kind.__name__ for kind in kinds)
-            what = self.method.__name__ if isinstance(self.method, type) else type(self.method).__name__
-            raise ConfigError(f"method is a {what}, but {type(self).__name__} needs a value of {names}")
+            what = (
+                self.method.__name__
+                if isinstance(self.method, type)
+                else type(self.method).__name__
+            )
+            raise ConfigError(
+                f"method is a {what}, but {type(self).__name__} needs a value of {names}"
+            )
         if knobs:
             name = next(iter(knobs))
-            raise ConfigError(f"{name} is given beside method, which has a {name} of its own: leave one of them out")
+            raise ConfigError(
+                f"{name} is given beside method, which has a {name} of its own: leave one of"
+                " them out"
+            )
         self._check_method(self.method)
         return dataclasses.replace(self.method, **fixed)
 
     def _check_method(self, method: Algorithm) -> None:
-        """What is the model's to say is not said otherwise by its method, where it would have no effect."""
+        """What is the model's to say is not said otherwise by its method, where it would have
+        no effect.
+        """
         scale = getattr(method, "rating_range", None)
-        same = scale is None or (self.rating_range is not None and tuple(scale) == tuple(self.rating_range))
+        same = scale is None or (
+            self.rating_range is not None and tuple(scale) == tuple(self.rating_range)
+        )
         check_that(
-            same, f"method has rating_range={scale!r}, which is the model's to say: give {type(self).__name__} that"
+            same,
+            f"method has rating_range={scale!r}, which is the model's to say: give"
+            f" {type(self).__name__} that",
         )
         check_that(
             method.feedback in ("explicit", self.feedback),
-            f"method has feedback={method.feedback!r}, and {type(self).__name__} has {self.feedback!r}, which counts: "
-            "give both the same",
+            f"method has feedback={method.feedback!r}, and {type(self).__name__} has"
+            f" {self.feedback!r}, which counts: give both the same",
         )
 
     @classmethod
@@ -139,24 +167,38 @@ class PrivateRecommender(Recommender):
         for name in settings:
             if name not in own and name not in inner:
                 near = difflib.get_close_matches(name, [*own, *inner], n=1, cutoff=0.8)
-                has = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(dict.fromkeys([*own, *inner]))}"
+                has = (
+                    f"did you mean {near[0]!r}?"
+                    if near
+                    else f"it has {', '.join(dict.fromkeys([*own, *inner]))}"
+                )
                 raise ConfigError(f"{cls.__name__} has no parameter {name!r}: {has}")
         more = {name: value for name, value in settings.items() if name not in own}
         if not more:
             return cls(**settings)
         knobs = cls._knobs(kind)
-        more |= {name: value for name, value in settings.items() if name in knobs and value is not None}
-        rest = {name: value for name, value in settings.items() if name in own and name not in knobs}
+        more |= {
+            name: value for name, value in settings.items() if name in knobs and value is not None
+        }
+        rest = {
+            name: value for name, value in settings.items() if name in own and name not in knobs
+        }
         return cls(**(rest | {"method": kind(**more)}))
 
     @classmethod
     def _knobs(cls, kind: type[Algorithm]) -> list[str]:
         """Parameters that the algorithm has as well, but for those that are the model's to say."""
         inner = field_names(kind)
-        return [name for name in cls.parameter_names() if name in inner and name not in ("rating_range", "feedback")]
+        return [
+            name
+            for name in cls.parameter_names()
+            if name in inner and name not in ("rating_range", "feedback")
+        ]
 
     def resolve(self, n_items: int) -> Algorithm:
-        """The algorithm with nothing left open, for a catalog of that many items. Pure: no data are needed."""
+        """The algorithm with nothing left open, for a catalog of that many items. Pure: no data
+        are needed.
+        """
         return self.algorithm().resolve(self.budget, n_items, self._range())
 
     @property
@@ -173,13 +215,17 @@ class PrivateRecommender(Recommender):
         return self.resolve(n_items).plan(n_items, self.budget, self.accountant)
 
     def price_list(self, n_items: int) -> list[dict[str, Any]]:
-        """The plan as a table, with how far one user can move each release and how much noise that means.
+        """The plan as a table, with how far one user can move each release and how much noise that
+        means.
 
-        No data are needed: the statistics are built for nobody at all, and say the same as for everybody.
+        No data are needed: the statistics are built for nobody at all, and say the same as for
+        everybody.
         """
         algorithm = self.resolve(n_items)
         plan = self.plan(n_items)
-        nobody = Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalog=True)
+        nobody = Ratings.from_indices(
+            [0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalog=True
+        )
         found = algorithm.statistics(seal(nobody, algorithm.bounds()))
         rows = []
         for row, event in zip(plan.rows(), plan.events, strict=True):
@@ -223,15 +269,16 @@ class PrivateRecommender(Recommender):
         """Learn from scratch and return self.
 
         Parameters
-        ----------
-        ratings : Ratings, a frame of pandas, polars or pyarrow, a scipy sparse matrix, or people of another engine
+        ---------- ratings : Ratings, a frame of pandas, polars or pyarrow, a scipy sparse matrix,
+        or people of another engine
             (`discreet.engines`)
         budget : Account, optional
-            The account of these people in a `discreet.BudgetStore`, from which the price is taken before anything is
-            sealed.
+            The account of these people in a `discreet.BudgetStore`, from which the price is taken
+            before anything is sealed.
         progress : function, bool or None
-            By default a bar is shown where a person looks, on a terminal or in a notebook. True shows the steps in
-            any case, False never; a function is called as ``progress(done, total, text)``.
+            By default a bar is shown where a person looks, on a terminal or in a notebook. True
+            shows the steps in any case, False never; a function is called as ``progress(done,
+            total, text)``.
         verbose : bool
             A line on stderr for every step instead.
         trust_user_column : bool
@@ -255,16 +302,24 @@ class PrivateRecommender(Recommender):
         session = Session(plan, self.noise, seed if self.noise == "seeded" else None)
         head = getattr(self, "account_head_", None)
         with charge_account(budget, session, type(self).__name__, head) as held:
-            self._begin(ratings)  # a fit that is refused before there is a session leaves the last one as it is
+            # a fit that is refused before there is a session leaves the last one as it is
+            self._begin(ratings)
             self._assume(session, ratings, algorithm, seen, features)
             try:
                 users = seal(ratings, algorithm.bounds(), seed=seed)
-                with closing(users), progress_bar(progress, f"Training {type(self).__name__}", verbose=verbose) as told:
+                with (
+                    closing(users),
+                    progress_bar(
+                        progress, f"Training {type(self).__name__}", verbose=verbose
+                    ) as told,
+                ):
                     learned = self._learn(algorithm, users, session, features, seed, told)
                 session.finish()
                 self._keep(algorithm, learned, session.ledger)
                 scale = rating_range if algorithm.feedback == "explicit" else None
-                self.restore_items(ratings.item_ids, learned.factors, learned.biases, ratings.titles, scale)
+                self.restore_items(
+                    ratings.item_ids, learned.factors, learned.biases, ratings.titles, scale
+                )
             except BaseException:  # Ctrl-C as well: what was released stays released
                 self._abandon(algorithm, session.ledger)
                 raise
@@ -326,7 +381,9 @@ class PrivateRecommender(Recommender):
             session.record_assumption("items", f"the catalog of {ratings.n_items:,} items")
         else:
             session.record_assumption(
-                "items", f"the list of {ratings.n_items:,} items, found in the ratings", inferred=True
+                "items",
+                f"the list of {ratings.n_items:,} items, found in the ratings",
+                inferred=True,
             )
         if getattr(ratings, "filtered", ""):
             session.record_assumption("filter", ratings.filtered, inferred=True)
@@ -338,28 +395,34 @@ class PrivateRecommender(Recommender):
             low, high = given or seen or COMMON_RANGE
             clipped = CLIPPED if given else ""
             session.record_assumption(
-                "ratings", f"the range of ratings, {low:g} to {high:g}{clipped}", inferred=given is None
+                "ratings",
+                f"the range of ratings, {low:g} to {high:g}{clipped}",
+                inferred=given is None,
             )
         for name, text in algorithm.assumptions().items():
             session.record_assumption(name, text)
         if features is not None:
-            session.record_assumption("features", f"the features of the items, {features.shape[1]:,} for each")
+            session.record_assumption(
+                "features", f"the features of the items, {features.shape[1]:,} for each"
+            )
 
     def _features(self, ratings: Any) -> NDArray[Any] | None:
         """Public features of the items, for models that have any."""
         return None
 
     def _check_engine(self, ratings: Any) -> None:
-        """An engine says whether its machines agree before anything is charged, and adds up whole numbers only."""
+        """An engine says whether its machines agree before anything is charged, and adds up
+        whole numbers only.
+        """
         check_that(
             self.noise == "secure" or not getattr(ratings, "exact_only", False),
-            "this engine adds up whole numbers, and seeded noise is for floating-point ones: train with "
-            "noise='secure', or on Ratings in memory",
+            "this engine adds up whole numbers, and seeded noise is for floating-point ones: train"
+            " with noise='secure', or on Ratings in memory",
         )
         check_that(
             not (self.algorithm().secret_coins and getattr(ratings, "replays", False)),
-            f"{type(self).__name__} draws people by secret coins, and an engine that reads them again for every sum "
-            "would throw others: train it on Ratings in memory",
+            f"{type(self).__name__} draws people by secret coins, and an engine that reads them"
+            " again for every sum would throw others: train it on Ratings in memory",
         )
         if hasattr(ratings, "ready"):
             ratings.ready()
@@ -399,7 +462,9 @@ class PrivateRecommender(Recommender):
 
     @property
     def history_range(self) -> tuple[float, float] | None:
-        """The range of ratings where it is public; where it was read from the data, histories are clipped to it."""
+        """The range of ratings where it is public; where it was read from the data, histories
+        are clipped to it.
+        """
         public = any(a.name == "ratings" and not a.inferred for a in self.privacy_.assumptions)
         used = self.rating_range_ or getattr(self.algorithm_, "rating_range", None)
         return (float(used[0]), float(used[1])) if public and used is not None else None
@@ -411,11 +476,18 @@ class PrivateRecommender(Recommender):
         return str(self.details_.get("learned", ""))
 
     def _check_comparable(self) -> None:
-        if self.item_factors_.shape[1] <= self.algorithm_.item_similarity(self._learned()).first and self.summary_:
-            raise ConfigError(f"there is nothing to compare items by. What was learned: {self.summary_}")
+        if (
+            self.item_factors_.shape[1] <= self.algorithm_.item_similarity(self._learned()).first
+            and self.summary_
+        ):
+            raise ConfigError(
+                f"there is nothing to compare items by. What was learned: {self.summary_}"
+            )
         super()._check_comparable()
         if self.details_.get("dimensions") == 0:
-            logger.warning("what is shown as alike may be noise. What was learned: %s", self.summary_)
+            logger.warning(
+                "what is shown as alike may be noise. What was learned: %s", self.summary_
+            )
 
     def _learned(self) -> Learned:
         return Learned(self.item_factors_, self.item_biases_, self.counts_, self.details_)
@@ -459,31 +531,52 @@ class PrivateRecommender(Recommender):
             self.counts_ is None or self.counts_.shape == (len(self.item_ids_),),
             "released counts and item ids differ in number",
         )
-        check_that(self.counts_ is None or bool(np.isfinite(self.counts_).all()), "released counts are not finite")
+        check_that(
+            self.counts_ is None or bool(np.isfinite(self.counts_).all()),
+            "released counts are not finite",
+        )
 
     def check_restored(self) -> None:
-        """The algorithm must be one that could have been resolved, and what the parameters promise what was paid."""
+        """The algorithm must be one that could have been resolved, and what the parameters
+        promise what was paid.
+        """
         n_items = len(self.item_ids_)
         budget = self.budget
         plan = self.privacy_.ledger.plan
         kinds = self.kinds(**self.get_params())
-        check_that(isinstance(self.algorithm_, kinds), f"its algorithm, {self.algorithm_.name!r}, is another model's")
+        check_that(
+            isinstance(self.algorithm_, kinds),
+            f"its algorithm, {self.algorithm_.name!r}, is another model's",
+        )
         self.algorithm_.resolve(budget, n_items, self.rating_range_ or COMMON_RANGE)
         promised = budget
         if plan.scale == 1:  # the noise was said, and not the ε: what that costs is the promise
             promised = self.algorithm_.plan(n_items, budget, plan.accountant).budget
-        same = (promised.delta, promised.neighboring) == (plan.budget.delta, plan.budget.neighboring)
-        if any(line.law for line in plan.releases):  # the best of several: all of them together cost more than one
-            same = promised.neighboring == plan.budget.neighboring and promised.epsilon <= plan.budget.epsilon
+        same = (promised.delta, promised.neighboring) == (
+            plan.budget.delta,
+            plan.budget.neighboring,
+        )
+        # the best of several: all of them together cost more than one
+        if any(line.law for line in plan.releases):
+            same = (
+                promised.neighboring == plan.budget.neighboring
+                and promised.epsilon <= plan.budget.epsilon
+            )
         else:
             same = same and math.isclose(promised.epsilon, plan.budget.epsilon, rel_tol=1e-9)
         same = same and (self.noise != "secure" or self.privacy_.ledger.noise == "secure")
-        check_that(same, f"its parameters promise something else than its {LEDGER} says: one of them was changed")
+        check_that(
+            same,
+            f"its parameters promise something else than its {LEDGER} says: one of them was"
+            " changed",
+        )
         self._try_out()
 
     def extra_files(self) -> dict[str, str]:
         earlier = [ledger.to_text() for ledger in self.earlier_ledgers_]
-        return {LEDGER: self.privacy_.ledger.to_text()} | {earlier_name(text.encode()): text for text in earlier}
+        return {LEDGER: self.privacy_.ledger.to_text()} | {
+            earlier_name(text.encode()): text for text in earlier
+        }
 
     def restore_files(self, files: dict[str, bytes]) -> None:
         self._state(Ledger.from_dict(parse_json(files[LEDGER])))

@@ -1,7 +1,8 @@
 """Lists for everybody in a Spark DataFrame: what a platform writes back into its tables.
 
-Rows are divided by user, and each task reads the model, which holds nothing private, and ranks for its own users. A
-user's list is the same as `recommend_many` gives, to the last bit, whoever shares its task.
+Rows are divided by user, and each task reads the model, which holds nothing private, and ranks for
+its own users. A user's list is the same as `recommend_many` gives, to the last bit, whoever shares
+its task.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def pack_model(model: Any) -> Files:
     """A fitted model as the files that it is saved as, to be sent to workers."""
     with tempfile.TemporaryDirectory(prefix="discreet-") as folder:
         model.save(Path(folder) / "model")
-        return tuple((one.name, one.read_bytes()) for one in sorted((Path(folder) / "model").iterdir()))
+        return tuple(
+            (one.name, one.read_bytes()) for one in sorted((Path(folder) / "model").iterdir())
+        )
 
 
 def unpack_model(files: Files) -> Any:
@@ -73,16 +76,26 @@ def recommend_frame(
 ) -> Any:
     """See `Recommender.recommend_frame`."""
     if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
-        raise DataError(f"recommend_frame needs a DataFrame of Spark, and a {type(frame).__name__} was given")
+        raise DataError(
+            f"recommend_frame needs a DataFrame of Spark, and a {type(frame).__name__} was given"
+        )
     chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     names = list(frame.columns)
-    columns = {role: names[at] for role, at in find_columns(names, chosen, "the Spark DataFrame").items()}
+    columns = {
+        role: names[at] for role, at in find_columns(names, chosen, "the Spark DataFrame").items()
+    }
     user_kind = frame.schema[columns["user"]].dataType.simpleString()
     item_kind = "bigint" if model.item_ids_.dtype == np.int64 else "string"
     task = ranker(pack_model(model), n, columns, exclude_seen)
     rows = frame.select(*columns.values())
-    rows = rows.repartition(columns["user"]) if partitions is None else rows.repartition(partitions, columns["user"])
-    return rows.mapInArrow(task, f"user {user_kind}, rank int, item {item_kind}, title string, score float")
+    rows = (
+        rows.repartition(columns["user"])
+        if partitions is None
+        else rows.repartition(partitions, columns["user"])
+    )
+    return rows.mapInArrow(
+        task, f"user {user_kind}, rank int, item {item_kind}, title string, score float"
+    )
 
 
 def ranker(files: Files, n: int, columns: dict[str, str], exclude_seen: bool) -> Any:
@@ -99,16 +112,24 @@ def ranker(files: Files, n: int, columns: dict[str, str], exclude_seen: bool) ->
         found = at >= 0
         place = at[found]
         kind = table.schema.field(columns["user"]).type
-        users = pa.array(histories.user_ids.tolist()).cast(kind).take(pa.array(np.nonzero(found)[0]))
+        users = (
+            pa.array(histories.user_ids.tolist()).cast(kind).take(pa.array(np.nonzero(found)[0]))
+        )
         ids = model.item_ids_[place]
-        items = pa.array(ids) if ids.dtype == np.int64 else pa.array([str(one) for one in ids.tolist()], pa.string())
+        items = (
+            pa.array(ids)
+            if ids.dtype == np.int64
+            else pa.array([str(one) for one in ids.tolist()], pa.string())
+        )
         titles = model.titles_
         yield pa.RecordBatch.from_pydict(
             {
                 "user": users,
                 "rank": pa.array((np.nonzero(found)[1] + 1).astype(np.int32)),
                 "item": items,
-                "title": pa.array([None] * len(place) if titles is None else titles[place].tolist(), pa.string()),
+                "title": pa.array(
+                    [None] * len(place) if titles is None else titles[place].tolist(), pa.string()
+                ),
                 "score": pa.array(scores[found].astype(np.float32)),
             }
         )
@@ -117,7 +138,9 @@ def ranker(files: Files, n: int, columns: dict[str, str], exclude_seen: bool) ->
 
 
 def as_histories(table: pa.Table, columns: dict[str, str], model: Any) -> Ratings:
-    """The rows of a partition as `Ratings` over the model's items; those of other items are left out."""
+    """The rows of a partition as `Ratings` over the model's items; those of other items are
+    left out.
+    """
     timed = "timestamp" in columns
     return Ratings.from_frame(
         table,

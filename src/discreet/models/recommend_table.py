@@ -30,7 +30,8 @@ def recommend_frame(
     unknown: Unknown = "error",
     progress: ShowProgress = None,
 ) -> pa.Table | None:
-    """The best items for many users, in rows of user_id, rank, item_id, title (where known) and score.
+    """The best items for many users, in rows of user_id, rank, item_id, title (where known) and
+    score.
 
     What is in the table is for these users alone: each list depends on the user's own history.
 
@@ -65,13 +66,24 @@ def recommend_frame(
 
 
 def _blocks(
-    model: Recommender, histories: Any, n: int, exclude_seen: bool, unknown: Unknown, progress: Progress
+    model: Recommender,
+    histories: Any,
+    n: int,
+    exclude_seen: bool,
+    unknown: Unknown,
+    progress: Progress,
 ) -> Iterator[pa.Table]:
-    """Tables of the lists of some users after others; at least one, which has no rows where there are no users."""
+    """Tables of the lists of some users after others; at least one, which has no rows where
+    there are no users.
+    """
     import pyarrow as pa
 
     ids = _column(model.item_ids_)
-    titles = None if model.titles_ is None else pa.array([str(title) for title in model.titles_.tolist()])
+    titles = (
+        None
+        if model.titles_ is None
+        else pa.array([str(title) for title in model.titles_.tolist()])
+    )
     for start in range(0, max(histories.n_users, 1), BLOCK):
         stop = min(start + BLOCK, histories.n_users)
         part = histories.select_users(np.arange(start, stop), by="index")
@@ -93,4 +105,6 @@ def _column(ids: Any) -> pa.Array:
     """Ids as arrow has them: integers, and text for all others."""
     import pyarrow as pa
 
-    return pa.array(ids) if ids.dtype == np.int64 else pa.array([str(item) for item in ids.tolist()])
+    return (
+        pa.array(ids) if ids.dtype == np.int64 else pa.array([str(item) for item in ids.tolist()])
+    )

@@ -1,4 +1,6 @@
-"""A list of items with scores: it unpacks to (ids, scores), prints as a table and turns into a frame."""
+"""A list of items with scores: it unpacks to (ids, scores), prints as a table and turns into a
+frame.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,18 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
         return self[1]
 
     def rows(self) -> Iterator[tuple[Any, str | None, float]]:
-        """(item, title, score) of each, best first; the title is None where the model knows none."""
-        titles = [None] * len(self.ids) if self.titles is None else [str(title) for title in self.titles]
+        """(item, title, score) of each, best first; the title is None where the model knows
+        none.
+        """
+        titles = (
+            [None] * len(self.ids) if self.titles is None else [str(title) for title in self.titles]
+        )
         return zip(self.ids.tolist(), titles, self.scores.tolist(), strict=True)
 
     def to_frame(self, backend: str = "pandas") -> Any:
-        """A frame with the columns item, title (where known) and score; pandas, polars or pyarrow."""
+        """A frame with the columns item, title (where known) and score; pandas, polars or
+        pyarrow.
+        """
         from discreet.data.frames import make_frame
 
         named = {} if self.titles is None else {"title": self.titles}
@@ -58,13 +66,17 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
             return "no recommendations"
         head = ["", "item", "title", "score"]
         lines = [
-            [str(rank), str(item), title or "", f"{score:.4g}"] for rank, item, title, score in self._rows_to_show()
+            [str(rank), str(item), title or "", f"{score:.4g}"]
+            for rank, item, title, score in self._rows_to_show()
         ]
         if self.titles is None:
             head.pop(2)
             lines = [[rank, item, score] for rank, item, _, score in lines]
         wide = [max(len(line[at]) for line in [head, *lines]) for at in range(len(head))]
-        shown = ["  ".join(text.ljust(room) for text, room in zip(line, wide, strict=True)) for line in [head, *lines]]
+        shown = [
+            "  ".join(text.ljust(room) for text, room in zip(line, wide, strict=True))
+            for line in [head, *lines]
+        ]
         return "\n".join(line.rstrip() for line in shown) + self._more("\n… and {:,} more")
 
     def _repr_html_(self) -> str:
@@ -76,8 +88,9 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
             + f"<td>{score:.4g}</td></tr>"
             for rank, item, title, score in self._rows_to_show()
         )
-        return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>" + self._more(
-            "<p>… and {:,} more</p>"
+        return (
+            f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
+            + self._more("<p>… and {:,} more</p>")
         )
 
     def _rows_to_show(self) -> Iterator[tuple[int, Any, str | None, float]]:

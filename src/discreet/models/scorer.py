@@ -1,9 +1,10 @@
-"""The thin read-out path: item factors, biases, ids and titles, and how a history becomes a vector. Nothing else.
+"""The thin read-out path: item factors, biases, ids and titles, and how a history becomes a vector.
+Nothing else.
 
-`Scorer` is what `Recommender.recommend`, the service and the exports share. It needs neither a model class nor a table
-library: only numpy and the kernels are imported on the way. Item factors are packed for the product on first use and
-kept so. A single question (``kernels=once``) does without: it reads a memory-mapped file part by part, and the
-catalog never is in memory as a whole.
+`Scorer` is what `Recommender.recommend`, the service and the exports share. It needs neither a
+model class nor a table library: only numpy and the kernels are imported on the way. Item factors
+are packed for the product on first use and kept so. A single question (``kernels=once``) does
+without: it reads a memory-mapped file part by part, and the catalog never is in memory as a whole.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Scorer:
     history_range : (low, high), optional
         Public range of the ratings: histories with others are refused.
     kernels : module
-        `discreet.kernels`, or `discreet.kernels.reference` to answer a single question without loading compiled code.
+        `discreet.kernels`, or `discreet.kernels.reference` to answer a single question without
+        loading compiled code.
     """
 
     def __init__(
@@ -86,7 +88,9 @@ class Scorer:
         return {canonical(value): at for at, value in reversed(list(enumerate(ids)))} | table
 
     def position(self, item_id: Any) -> int:
-        """Where the item of that id is, −1 if it is unknown; 7 and "7" are one id unless both are there."""
+        """Where the item of that id is, −1 if it is unknown; 7 and "7" are one id unless both
+        are there.
+        """
         try:
             at = self._table.get(item_id)
             return self._table.get(canonical(item_id), -1) if at is None else at
@@ -94,14 +98,17 @@ class Scorer:
             return -1
 
     def history(self, history: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
-        """Positions, in order, and ratings of a plain history: a mapping id -> rating, or a list of ids.
+        """Positions, in order, and ratings of a plain history: a mapping id -> rating, or a list of
+        ids.
 
-        None for anything that is not plain: other forms, unknown items, an item twice, ratings that are no numbers or
-        outside the public range.
+        None for anything that is not plain: other forms, unknown items, an item twice, ratings that
+        are no numbers or outside the public range.
         """
         ids: Iterable[Any]
         if type(history) is dict:
-            if not all(type(value) in (int, float) and math.isfinite(value) for value in history.values()):
+            if not all(
+                type(value) in (int, float) and math.isfinite(value) for value in history.values()
+            ):
                 return None
             ids = history
             values = np.fromiter(history.values(), np.float32, len(history))
@@ -133,7 +140,8 @@ class Scorer:
         exclude: Array | None = None,
         only: Array | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Positions and scores of the best `n` items for one history, given by positions in order and ratings.
+        """Positions and scores of the best `n` items for one history, given by positions in order
+        and ratings.
 
         Parameters
         ----------
@@ -150,7 +158,9 @@ class Scorer:
         if exclude is not None:
             bias[exclude] = -np.inf
         seen = np.asarray(at, np.int32) if exclude_seen else np.empty(0, np.int32)
-        rows, best = self.kernels.top_k(vector, self._panels, bias, min(n, len(self)), (np.array([0, len(seen)]), seen))
+        rows, best = self.kernels.top_k(
+            vector, self._panels, bias, min(n, len(self)), (np.array([0, len(seen)]), seen)
+        )
         found = rows[0] >= 0
         items = rows[0][found]
         scores = best[0][found]
@@ -159,8 +169,11 @@ class Scorer:
             scores = np.clip(scores, *self.rating_range)
         return items, scores
 
-    def best_many(self, questions: Sequence[tuple[Array, Array, int, bool]]) -> list[tuple[Array, Array]]:
-        """`best` for several histories in one pass: each with ratings, n, and whether to leave out what is seen.
+    def best_many(
+        self, questions: Sequence[tuple[Array, Array, int, bool]]
+    ) -> list[tuple[Array, Array]]:
+        """`best` for several histories in one pass: each with ratings, n, and whether to leave out
+        what is seen.
 
         The bits are those of one question at a time.
         """
@@ -177,8 +190,13 @@ class Scorer:
             b = b[union]
             rows = rows._replace(indices=np.searchsorted(union, flat).astype(np.int32))
         vectors, offsets = fold_in_rule.score_vectors(rows, V, b, self.kernels)
-        left_out = [at if leave else at[:0] for at, (_, _, _, leave) in zip(own, questions, strict=True)]
-        seen = (np.concatenate([[0], np.cumsum([len(at) for at in left_out])]), np.concatenate(left_out))
+        left_out = [
+            at if leave else at[:0] for at, (_, _, _, leave) in zip(own, questions, strict=True)
+        ]
+        seen = (
+            np.concatenate([[0], np.cumsum([len(at) for at in left_out])]),
+            np.concatenate(left_out),
+        )
         longest = min(max(n for _, _, n, _ in questions), len(self))
         items, scores = self.kernels.top_k(vectors, self._panels, self._biases, longest, seen)
         scores += offsets[:, None].astype(np.float32)
@@ -187,15 +205,23 @@ class Scorer:
             found = np.flatnonzero(items[row, :n] >= 0)
             kept = scores[row, found]
             answers.append(
-                (items[row, found], kept if self.rating_range is None else np.clip(kept, *self.rating_range))
+                (
+                    items[row, found],
+                    kept if self.rating_range is None else np.clip(kept, *self.rating_range),
+                )
             )
         return answers
 
     def similar(self, at: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Positions of the items most like the one at `at`, and cosines; without the item itself."""
+        """Positions of the items most like the one at `at`, and cosines; without the item
+        itself.
+        """
         check_int("n", n)
         panels, lengths = self._unit
-        check_that(lengths[at] > 0, f"nothing was learned of {self.name(at)!r} by which items could be like it")
+        check_that(
+            lengths[at] > 0,
+            f"nothing was learned of {self.name(at)!r} by which items could be like it",
+        )
         skip = np.zeros(len(self), np.float32)
         skip[at] = -np.inf
         items, scores = self.kernels.top_k(panels.V[at : at + 1], panels, skip, min(n, len(self)))
@@ -203,7 +229,8 @@ class Scorer:
         return items[0][found], scores[0][found]
 
     def similar_many(self, at: Array, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """`similar` for several items: positions (k, n), padded with −1, and cosines, padded with −inf.
+        """`similar` for several items: positions (k, n), padded with −1, and cosines, padded with
+        −inf.
 
         The row of an item of which nothing was learned is all padding.
         """
@@ -219,7 +246,9 @@ class Scorer:
         return items, scores
 
     def why(self, at: Array, values: Array, item: int) -> NDArray[np.float64]:
-        """How much each item of a history adds to the score of `item`: the score less that without this one."""
+        """How much each item of a history adds to the score of `item`: the score less that
+        without this one.
+        """
         k = len(at)
         kept = ~np.eye(k, dtype=bool)
         rows = HistoryRows(
@@ -227,7 +256,9 @@ class Scorer:
             np.concatenate([at, np.broadcast_to(at, (k, k))[kept]]).astype(np.int32),
             np.concatenate([values, np.broadcast_to(values, (k, k))[kept]]).astype(np.float32),
         )
-        vectors, offsets = self.fold_in_rule.score_vectors(rows, self.factors, self.biases, self.kernels)
+        vectors, offsets = self.fold_in_rule.score_vectors(
+            rows, self.factors, self.biases, self.kernels
+        )
         v = self.fold_in_rule.score_factors(self.factors)[item].astype(np.float64)
         scores = vectors.astype(np.float64) @ v + offsets
         return np.asarray(scores[0] - scores[1:], np.float64)
@@ -271,7 +302,9 @@ class Scorer:
     def _unit(self) -> tuple[Any, Array]:
         """Vectors of length 1 by which items are compared, and their lengths before."""
         if self.factors.shape[1] == 0:
-            raise ConfigError("there is nothing to compare items by: this model has no item factors")
+            raise ConfigError(
+                "there is nothing to compare items by: this model has no item factors"
+            )
         V = self.item_similarity.vectors(self.factors)
         lengths = np.linalg.norm(V, axis=1, keepdims=True)
         return self.kernels.Panels(V / np.maximum(lengths, 1e-30)), lengths[:, 0]
@@ -287,12 +320,21 @@ def as_history(scorer: Scorer, history: Mapping[Any, Any] | Sequence[Any]) -> tu
     if isinstance(history, Mapping):
         for value in history.values():
             if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
-                raise DataError(f"a history maps item ids to finite ratings, and {value!r} is not one")
+                raise DataError(
+                    f"a history maps item ids to finite ratings, and {value!r} is not one"
+                )
         check_history_range(list(history.values()), scorer.history_range)
     strange = [item for item in history if scorer.position(item) < 0]
     if strange:
-        raise DataError(f"the model does not know {len(strange):,} of the item ids given, such as {strange[0]!r}")
-    latest = dict(history) if isinstance(history, Mapping) else dict.fromkeys(history, scorer.default_rating)
+        raise DataError(
+            f"the model does not know {len(strange):,} of the item ids given, such as"
+            f" {strange[0]!r}"
+        )
+    latest = (
+        dict(history)
+        if isinstance(history, Mapping)
+        else dict.fromkeys(history, scorer.default_rating)
+    )
     by_place = {scorer.position(item): float(value) for item, value in latest.items()}
     order = sorted(by_place)
     return np.array(order, np.int32), np.array([by_place[at] for at in order], np.float32)

@@ -1,9 +1,9 @@
 """The privacy core: one door, three owners.
 
-A *statistic* owns its sensitivity, a *plan* the noise multiplier, a *session* the ledger. Rooms: `door` (plan, session,
-ledger, statement), `people` (bounds, sealed users, what they compute by themselves), `statistics` (sums that know how
-far one user moves them), `noise`, `accounting`; `audit` is an adversary. The names below are public, and imported on
-first use.
+A *statistic* owns its sensitivity, a *plan* the noise multiplier, a *session* the ledger. Rooms:
+`door` (plan, session, ledger, statement), `people` (bounds, sealed users, what they compute by
+themselves), `statistics` (sums that know how far one user moves them), `noise`, `accounting`;
+`audit` is an adversary. The names below are public, and imported on first use.
 """
 
 from __future__ import annotations

@@ -1,18 +1,22 @@
-r"""White-box audit: what do many draws of a release tell an adversary who knows everything but one user?
+r"""White-box audit: what do many draws of a release tell an adversary who knows everything but one
+user?
 
-The adversary knows the exact statistic with and without the worst-case user, and with which noise a release is made.
-It looks along the direction in which the user moves the statistic, at many draws of either kind, and asks how well the
-two can be told apart. The answer is compared with what the ledger claims:
+The adversary knows the exact statistic with and without the worst-case user, and with which noise a
+release is made. It looks along the direction in which the user moves the statistic, at many draws
+of either kind, and asks how well the two can be told apart. The answer is compared with what the
+ledger claims:
 
-- Gaussian noise: μ = (difference of means) / (standard deviation), with an interval that is exact for normal draws: the
-  difference is within z σ √(2/n), and σ within the chi-square bounds of the pooled deviation.
-- Laplace and Huber noise: ε = ln(P(E | with) / P(E | without)) for the event E in which the loss is largest, "beyond
-  where the statistic with the user lies (Huber: and beyond the center of the noise)", with Clopper and Pearson's exact
-  binomial bounds on both probabilities. The place is taken from a quarter of the draws, the counts from the others.
+- Gaussian noise: μ = (difference of means) / (standard deviation), with an interval that is exact
+  for normal draws: the difference is within z σ √(2/n), and σ within the chi-square bounds of the
+  pooled deviation.
+- Laplace and Huber noise: ε = ln(P(E | with) / P(E | without)) for the event E in which the loss is
+  largest, "beyond where the statistic with the user lies (Huber: and beyond the center of the
+  noise)", with Clopper and Pearson's exact binomial bounds on both probabilities. The place is
+  taken from a quarter of the draws, the counts from the others.
 
-An audit is no proof. It finds what proofs take for granted: a clip that does not cut, a sensitivity that forgot a
-factor, noise that is smaller than the ledger says, a release that nobody charged. `error` bounds the probability that a
-right mechanism is called broken, 10⁻⁹ by default.
+An audit is no proof. It finds what proofs take for granted: a clip that does not cut, a sensitivity
+that forgot a factor, noise that is smaller than the ledger says, a release that nobody charged.
+`error` bounds the probability that a right mechanism is called broken, 10⁻⁹ by default.
 """
 
 from __future__ import annotations
@@ -44,7 +48,8 @@ Draws = Callable[[bool], NDArray[Any]]
 class AuditResult:
     """What was found, with bounds that hold except with probability `error`.
 
-    ``estimate``, ``low``, ``high`` and ``claimed`` are in units of ``unit``: μ of Gaussian privacy, or pure ε.
+    ``estimate``, ``low``, ``high`` and ``claimed`` are in units of ``unit``: μ of Gaussian privacy,
+    or pure ε.
     """
 
     unit: Literal["mu", "epsilon"]
@@ -62,7 +67,9 @@ class AuditResult:
 
     @property
     def verdict(self) -> Literal["broken", "tight", "loose"]:
-        """Broken: more is lost than claimed. Loose: certainly less is. Tight: the claim lies within the bounds."""
+        """Broken: more is lost than claimed. Loose: certainly less is. Tight: the claim lies
+        within the bounds.
+        """
         if self.low > self.claimed:
             return "broken"
         return "loose" if self.high < self.claimed else "tight"
@@ -70,8 +77,8 @@ class AuditResult:
     def __str__(self) -> str:
         sign = {"mu": "μ", "epsilon": "ε"}[self.unit]
         return (
-            f"{self.verdict}: {sign} = {self.estimate:.4g} in [{self.low:.4g}, {self.high:.4g}] from {self.draws:,} "
-            f"draws, {self.claimed:.4g} claimed"
+            f"{self.verdict}: {sign} = {self.estimate:.4g} in [{self.low:.4g}, {self.high:.4g}]"
+            f" from {self.draws:,} draws, {self.claimed:.4g} claimed"
         )
 
 
@@ -93,17 +100,21 @@ def audit(
     claimed : float
         μ for Gaussian noise, pure ε for Laplace and Huber noise.
     direction : array of the shape of one draw
-        What a draw is multiplied with and summed; the user's move must be positive along it. For Laplace and Huber
-        noise, one entry alone.
+        What a draw is multiplied with and summed; the user's move must be positive along it. For
+        Laplace and Huber noise, one entry alone.
     mechanism : {"gaussian", "laplace", "huber"}
     beyond : float
         For Huber noise, half the width of its center along the direction, α · scale.
     error : float
         The probability with which the bounds may fail.
     """
-    inside, outside = (np.tensordot(release(kind), direction, axes=np.ndim(direction)) for kind in (True, False))
+    inside, outside = (
+        np.tensordot(release(kind), direction, axes=np.ndim(direction)) for kind in (True, False)
+    )
     if inside.ndim != 1 or min(len(inside), len(outside)) < 100:
-        raise ConfigError("an audit needs at least a hundred draws of each kind, and a direction of their shape")
+        raise ConfigError(
+            "an audit needs at least a hundred draws of each kind, and a direction of their shape"
+        )
     draws = len(inside) + len(outside)
     if mechanism == "gaussian":
         return AuditResult("mu", *_gaussian(inside, outside, error), claimed, draws, error)
@@ -123,15 +134,19 @@ def audit_statistic(
     draws: int = 20_000,
     error: float = ERROR,
 ) -> AuditResult:
-    """Audit one release of a statistic, given with and without the worst-case user (or with one and with another).
+    """Audit one release of a statistic, given with and without the worst-case user (or with one and
+    with another).
 
-    The draws are made by `Session.release`, charged and noised as any other, and the claim is what its ledger says.
-    Nothing may be learned from the result about real users: use it on made-up ones.
+    The draws are made by `Session.release`, charged and noised as any other, and the claim is what
+    its ledger says. Nothing may be learned from the result about real users: use it on made-up
+    ones.
     """
     line = Release("audited", 2, noise_multiplier, mechanism, alpha)
     session = Session(Plan.explicit([line], 1e-6, neighboring), noise, random_state)
     release = {
-        kind: session.release("audited", Copies(KEY, statistic, draws)).reshape(draws, *present.shape)
+        kind: (
+            session.release("audited", Copies(KEY, statistic, draws)).reshape(draws, *present.shape)
+        )
         for kind, statistic in ((True, present), (False, absent))
     }
     entry = session.ledger.entries[0]
@@ -145,13 +160,21 @@ def audit_statistic(
     most = np.unravel_index(np.argmax(np.abs(moved)), moved.shape)
     direction[most] = np.sign(moved[most])
     beyond = (alpha or 0.0) * unit.scale * entry.sensitivity
-    return audit(release.__getitem__, unit.epsilon(1.0), direction, mechanism=mechanism, beyond=beyond, error=error)
+    return audit(
+        release.__getitem__,
+        unit.epsilon(1.0),
+        direction,
+        mechanism=mechanism,
+        beyond=beyond,
+        error=error,
+    )
 
 
 class Copies:
     """A statistic so many times below itself: one release of it makes that many independent draws.
 
-    Its sensitivity is that of one copy, so it is good for audits and nothing else; it takes the key to make one.
+    Its sensitivity is that of one copy, so it is good for audits and nothing else; it takes the key
+    to make one.
     """
 
     def __init__(self, key: Key, statistic: ReleasableSum, times: int) -> None:
@@ -169,29 +192,39 @@ class Copies:
     def weights(self, norm: Norm) -> NDArray[np.float64] | None:
         return self._statistic.weights(norm)
 
-    def compute(self, key: Key, *, grid: float | None = None, rows: slice | None = None) -> NDArray[Any]:
+    def compute(
+        self, key: Key, *, grid: float | None = None, rows: slice | None = None
+    ) -> NDArray[Any]:
         one = self._statistic.compute(key, grid=grid)
         return np.tile(one, (self._times, *[1] * (one.ndim - 1)))[rows or slice(None)]
 
 
-def _gaussian(inside: NDArray[Any], outside: NDArray[Any], error: float) -> tuple[float, float, float]:
+def _gaussian(
+    inside: NDArray[Any], outside: NDArray[Any], error: float
+) -> tuple[float, float, float]:
     n, m = len(inside), len(outside)
     free = n + m - 2
     deviation = math.sqrt(((n - 1) * inside.var(ddof=1) + (m - 1) * outside.var(ddof=1)) / free)
     apart = float(inside.mean() - outside.mean()) / max(deviation, 1e-300)
-    small, large = (math.sqrt(quantile(error / 4, free) / free) for quantile in (stats.chi2.ppf, stats.chi2.isf))
+    small, large = (
+        math.sqrt(quantile(error / 4, free) / free) for quantile in (stats.chi2.ppf, stats.chi2.isf)
+    )
     around = -stats.norm.ppf(error / 4) * math.sqrt(1 / n + 1 / m)
     scaled = sorted((apart * small, apart * large))
     return apart, scaled[0] - around, scaled[1] + around
 
 
-def _tails(inside: NDArray[Any], outside: NDArray[Any], beyond: float, error: float) -> tuple[float, float, float]:
+def _tails(
+    inside: NDArray[Any], outside: NDArray[Any], beyond: float, error: float
+) -> tuple[float, float, float]:
     cut = len(inside) // 4
     place = float(np.median(inside[:cut])) + beyond
     hits = [(int((side > place).sum()), len(side)) for side in (inside[cut:], outside)]
     (least, most), (fewest, greatest) = (_clopper_pearson(*hit, error / 4) for hit in hits)
     with np.errstate(divide="ignore"):
-        ratios = np.log([hits[0][0] / hits[0][1], least, most]) - np.log([hits[1][0] / hits[1][1], greatest, fewest])
+        ratios = np.log([hits[0][0] / hits[0][1], least, most]) - np.log(
+            [hits[1][0] / hits[1][1], greatest, fewest]
+        )
     return float(ratios[0]), float(ratios[1]), float(ratios[2])
 
 

@@ -1,7 +1,9 @@
-"""The key to private data. Only ``privacy`` and ``engines`` may import this module; import-linter enforces it.
+"""The key to private data. Only ``privacy`` and ``engines`` may import this module; import-linter
+enforces it.
 
-Python cannot hide anything from code that is determined to look. What the key gives is that every place which opens
-private data has to say so by importing this file, and that nothing else can happen to open them by accident.
+Python cannot hide anything from code that is determined to look. What the key gives is that every
+place which opens private data has to say so by importing this file, and that nothing else can
+happen to open them by accident.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ T = TypeVar("T")
 
 
 class Key:
-    """The capability to open private data. There is one, ``KEY``; it cannot be copied, pickled or made again."""
+    """The capability to open private data. There is one, ``KEY``; it cannot be copied, pickled
+    or made again.
+    """
 
     __slots__ = ()
 
@@ -41,11 +45,14 @@ KEY = Key()
 def require(key: object) -> None:
     """Refuse anything but the key."""
     if key is not KEY:
-        raise PrivacyError("private data are opened only by Session.release; a statistic needs its key")
+        raise PrivacyError(
+            "private data are opened only by Session.release; a statistic needs its key"
+        )
 
 
 class Sealed(Generic[T]):
-    """A closed container. It shows its public label, gives its content to the key, and refuses everything else.
+    """A closed container. It shows its public label, gives its content to the key, and refuses
+    everything else.
 
     Parameters
     ----------
@@ -58,7 +65,8 @@ class Sealed(Generic[T]):
     __slots__ = ("_content", "label")
 
     def __init__(self, content: T, label: str):
-        self._content: Callable[[], T] = lambda: content  # a closure: neither ``vars`` nor a debugger's repr shows it
+        # a closure: neither ``vars`` nor a debugger's repr shows it
+        self._content: Callable[[], T] = lambda: content
         self.label = label
 
     def open(self, key: Key) -> T:
@@ -71,7 +79,9 @@ class Sealed(Generic[T]):
 
     def refuse(self, *_arguments: Any, **_options: Any) -> NoReturn:
         """Raise: private data have no length, no elements, no copy and no file."""
-        raise PrivacyError(f"{self!r} cannot be read, copied, stored or turned into an array: use Session.release")
+        raise PrivacyError(
+            f"{self!r} cannot be read, copied, stored or turned into an array: use Session.release"
+        )
 
     __array__ = __buffer__ = __dlpack__ = __dlpack_device__ = refuse
     __iter__ = __len__ = __getitem__ = __contains__ = __bool__ = refuse
@@ -92,12 +102,14 @@ def _origin(error: BaseException) -> str:
 
 
 def guard(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """For every function that computes on private data: it warns of nothing, and fails without saying why.
+    """For every function that computes on private data: it warns of nothing, and fails without
+    saying why.
 
-    The text of an error may hold private numbers (a MemoryError names the shape of an array, and so how many users
-    there are). Only its type is told, and the error itself is neither cause nor context of the one that is raised.
-    What this package itself raises on purpose passes, because it speaks of public values; the same kind of error from a
-    kernel does not, for there the arrays are private.
+    The text of an error may hold private numbers (a MemoryError names the shape of an array, and so
+    how many users there are). Only its type is told, and the error itself is neither cause nor
+    context of the one that is raised. What this package itself raises on purpose passes, because it
+    speaks of public values; the same kind of error from a kernel does not, for there the arrays are
+    private.
 
     Parameters
     ----------
@@ -112,7 +124,9 @@ def guard(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 with np.errstate(all="ignore"):
                     return function(*arguments, **options)
             except Exception as error:
-                if isinstance(error, (ConfigError, PrivacyError)) and _origin(error).startswith(_OUTSPOKEN):
+                if isinstance(error, (ConfigError, PrivacyError)) and _origin(error).startswith(
+                    _OUTSPOKEN
+                ):
                     raise
                 if isinstance(error, EngineError):  # made of public words, whoever raises it
                     raise

@@ -1,9 +1,9 @@
 """``discreet report``: one HTML file about a trained model, to be looked at rather than read.
 
-promise, items, quality     what there is to say: from the ledger, from the vectors, from ratings (a look at data)
-html, charts                how to say it: escaped markup, SVG
-privacy_part, page          the page, with style.css and script.js inside
-sign_off                    one sheet for whoever signs, with sign_off.css
+ledger_summary, item_map, evaluation_section   content: from the ledger, the vectors, the ratings
+html, charts                                   escaped markup, SVG
+privacy_section, page                          the page, with style.css and script.js inside
+sign_off                                       one sheet to be signed, with sign_off.css
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def check_target(path: str | os.PathLike[str]) -> Path:
     """The file to write, if it can be one."""
     file = Path(path)
     if file.is_dir():
-        raise ConfigError(f"{file} is a folder: name a file for the report, such as {file / 'report.html'}")
+        raise ConfigError(
+            f"{file} is a folder: name a file for the report, such as {file / 'report.html'}"
+        )
     return file
 
 
@@ -47,10 +49,11 @@ def write_report(
     model : Recommender
     path : path of the HTML file
     data : Ratings, optional
-        Ratings to measure the model on, beside baselines. Without them the report looks at nobody's ratings.
+        Ratings to measure the model on, beside baselines. Without them the report looks at nobody's
+        ratings.
     test : Ratings, optional
-        Ratings that the model has not seen, of users in `data`. Without them a model with the same parameters is
-        trained anew on a part of `data` and asked about the rest.
+        Ratings that the model has not seen, of users in `data`. Without them a model with the same
+        parameters is trained anew on a part of `data` and asked about the rest.
     histories : mappings item id -> rating
         What to show recommendations for, instead of invented histories.
     n : how many recommendations
@@ -61,9 +64,8 @@ def write_report(
     What was measured, or None without `data`.
 
     Notes
-    -----
-    Privacy: with `data` the file shows exact statistics of people's ratings, which the model's ε does not cover; the
-    page says so.
+    ----- Privacy: with `data` the file shows exact statistics of people's ratings, which the
+    model's ε does not cover; the page says so.
     """
     from discreet.data.download import atomic_write
     from discreet.report import evaluation_section, item_map, page
@@ -71,7 +73,9 @@ def write_report(
     if test is not None and data is None:
         raise ConfigError("test ratings need the data that say what is known of their users")
     file = check_target(path)
-    measured = None if data is None else evaluation_section.measure(model, data, test, progress=progress)
+    measured = (
+        None if data is None else evaluation_section.measure(model, data, test, progress=progress)
+    )
     if histories:
         shown = [
             item_map.sample_recommendations(model, dict(h), f"History {at}", n)

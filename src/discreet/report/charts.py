@@ -1,7 +1,9 @@
-"""Charts as SVG that take their colors from the page, so that light, dark and paper each have their own.
+"""Charts as SVG that take their colors from the page, so that light, dark and paper each have their
+own.
 
-All are drawn 360 units wide: on a phone one unit is about a pixel, on a desk text grows a little with the picture.
-Numbers are also in a table beside every chart; the label says what there is to see.
+All are drawn 360 units wide: on a phone one unit is about a pixel, on a desk text grows a little
+with the picture. Numbers are also in a table beside every chart; the label says what there is to
+see.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ WIDTH = 360
 
 @dataclass(frozen=True)
 class Series:
-    """A line: a name, values with their errors (NaN where there is none), and which of the page's colors it has."""
+    """A line: a name, values with their errors (NaN where there is none), and which of the
+    page's colors it has.
+    """
 
     name: str
     values: Sequence[float]
@@ -26,7 +30,14 @@ class Series:
 
 
 def _figure(label: str, height: float, *parts: Html) -> Html:
-    return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {height:g}", role="img", aria_label=label, class_="chart")
+    return tag(
+        "svg",
+        *parts,
+        viewBox=f"0 0 {WIDTH} {height:g}",
+        role="img",
+        aria_label=label,
+        class_="chart",
+    )
 
 
 def _text(x: float, y: float, words: str, **more: object) -> Html:
@@ -70,13 +81,21 @@ def epsilon_curve(points: Sequence[tuple[float, float]], delta: float, epsilon: 
     parts = []
     for value in ticks(0, highest):
         y = point_at(points[0][0], value)[1]
-        parts += [_line(left, y, right, y, "grid"), _text(left - 6, y + 3.5, f"{value:g}", text_anchor="end")]
+        parts += [
+            _line(left, y, right, y, "grid"),
+            _text(left - 6, y + 3.5, f"{value:g}", text_anchor="end"),
+        ]
     for exponent in range(math.floor(large), math.ceil(small) - 1, -2):
         x = point_at(10.0**exponent, 0)[0]
         parts.append(_text(x, bottom + 16, power(10.0**exponent), text_anchor="middle"))
     parts.append(_text(left - 6, top - 6, "ε", text_anchor="end", class_="strong"))
     parts.append(
-        _text((left + right) / 2, bottom + 34, "δ: the promise may fail with this probability", text_anchor="middle")
+        _text(
+            (left + right) / 2,
+            bottom + 34,
+            "δ: the promise may fail with this probability",
+            text_anchor="middle",
+        )
     )
     parts.append(_path([point_at(d, e) for d, e in points], "line c0"))
     x, y = point_at(min(max(delta, points[-1][0]), points[0][0]), epsilon)
@@ -84,7 +103,10 @@ def epsilon_curve(points: Sequence[tuple[float, float]], delta: float, epsilon: 
     end = "end" if x > 0.75 * WIDTH else "start"  # below the curve there is room
     x += 0 if end == "end" else 6
     parts.append(_text(x, y + 18, f"ε = {epsilon:.4g}", text_anchor=end, class_="strong"))
-    label = f"Curve: the smaller the δ, the larger the ε; promised is ε = {epsilon:.4g} at δ = {power(delta)}"
+    label = (
+        f"Curve: the smaller the δ, the larger the ε; promised is ε = {epsilon:.4g} at δ ="
+        f" {power(delta)}"
+    )
     return _figure(label, bottom + 42, *parts)
 
 
@@ -109,12 +131,19 @@ def staircase(names: Sequence[str], values: Sequence[float], label: str) -> Html
     points = [(float(left), y(0))]
     for at, value in enumerate(values):
         points += [(left + at * width, y(value)), (left + (at + 1) * width, y(value))]
-    parts += [_text(left - 6, top - 6, "ε", text_anchor="end", class_="strong"), _path(points, "line c0")]
+    parts += [
+        _text(left - 6, top - 6, "ε", text_anchor="end", class_="strong"),
+        _path(points, "line c0"),
+    ]
     if max(map(len, names)) * 6.5 < width:  # there is room for the names
         for at, name in enumerate(names):
             parts.append(_text(left + (at + 0.5) * width, bottom + 16, name, text_anchor="middle"))
     else:
-        parts.append(_text((left + right) / 2, bottom + 16, f"releases 1 to {len(names)}", text_anchor="middle"))
+        parts.append(
+            _text(
+                (left + right) / 2, bottom + 16, f"releases 1 to {len(names)}", text_anchor="middle"
+            )
+        )
     return _figure(label, bottom + 24, *parts)
 
 
@@ -128,20 +157,38 @@ def trace(values: Sequence[float], label: str) -> Html:
     parts = []
     for value in ticks(0, highest):
         y = bottom - value / highest * (bottom - top)
-        parts += [_line(left, y, right, y, "grid"), _text(left - 6, y + 3.5, f"{value:.3g}", text_anchor="end")]
+        parts += [
+            _line(left, y, right, y, "grid"),
+            _text(left - 6, y + 3.5, f"{value:.3g}", text_anchor="end"),
+        ]
     step = (right - left) / max(len(values) - 1, 1)
-    points = [(left + at * step, bottom - value / highest * (bottom - top)) for at, value in enumerate(values)]
+    points = [
+        (left + at * step, bottom - value / highest * (bottom - top))
+        for at, value in enumerate(values)
+    ]
     parts.append(_path(points, "line c0") if len(points) > 1 else Html(""))
-    parts += [tag("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=2.5, class_="dot c0") for x, y in points[:60]]
-    parts.append(_text((left + right) / 2, bottom + 18, f"steps 1 to {len(values)}", text_anchor="middle"))
+    parts += [
+        tag("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=2.5, class_="dot c0") for x, y in points[:60]
+    ]
+    parts.append(
+        _text((left + right) / 2, bottom + 18, f"steps 1 to {len(values)}", text_anchor="middle")
+    )
     return _figure(label, bottom + 26, *parts)
 
 
-def bars(rows: Sequence[tuple[str, float, float, int]], label: str, mark: float | None = None) -> Html:
-    """Horizontal bars (name, value, error or NaN, color) from 0, each with its value; `mark` is a line across."""
+def bars(
+    rows: Sequence[tuple[str, float, float, int]], label: str, mark: float | None = None
+) -> Html:
+    """Horizontal bars (name, value, error or NaN, color) from 0, each with its value; `mark` is
+    a line across.
+    """
     row = 40.0
     top = 4.0
-    known = [value + (0 if math.isnan(error) else error) for _, value, error, _ in rows if not math.isnan(value)]
+    known = [
+        value + (0 if math.isnan(error) else error)
+        for _, value, error, _ in rows
+        if not math.isnan(value)
+    ]
     highest = max([*known, mark or 0.0, 1e-12])
     scale = (WIDTH - 62) / highest
     parts = []
@@ -190,7 +237,10 @@ def lines(groups: Sequence[str], series: Sequence[Series], label: str) -> Html:
     parts = []
     for value in ticks(low, high, 5):
         y = bottom - (value - low) / (high - low) * (bottom - top)
-        parts += [_line(left, y, right, y, "grid"), _text(left - 6, y + 3.5, f"{value:.3g}", text_anchor="end")]
+        parts += [
+            _line(left, y, right, y, "grid"),
+            _text(left - 6, y + 3.5, f"{value:.3g}", text_anchor="end"),
+        ]
     step = (right - left) / len(groups)
     for at, name in enumerate(groups):
         parts.append(_text(left + (at + 0.5) * step, bottom + 16, name, text_anchor="middle"))
@@ -208,13 +258,19 @@ def lines(groups: Sequence[str], series: Sequence[Series], label: str) -> Html:
                 parts.append(_line(x, y - half, x, y + half, f"error c{one.color}"))
         if points:
             parts.append(_path(points, f"line c{one.color}"))
-        parts += [tag("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=3.2, class_=f"dot c{one.color}") for x, y in points]
+        parts += [
+            tag("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=3.2, class_=f"dot c{one.color}")
+            for x, y in points
+        ]
     return _figure(label, bottom + 24, *parts)
 
 
 def legend(series: Sequence[Series]) -> Html:
     """Names of the lines, each beside its color."""
-    keys = [tag("li", tag("span", class_=f"key c{one.color}", aria_hidden="true"), one.name) for one in series]
+    keys = [
+        tag("li", tag("span", class_=f"key c{one.color}", aria_hidden="true"), one.name)
+        for one in series
+    ]
     return tag("ul", *keys, class_="legend")
 
 

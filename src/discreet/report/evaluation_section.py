@@ -1,10 +1,12 @@
 """How good the model is, beside baselines, on ratings that were held out.
 
-Privacy: every number here is a look at people's ratings that no ε pays for. The page says so wherever it shows one.
+Privacy: every number here is a look at people's ratings that no ε pays for. The page says so
+wherever it shows one.
 
-1. Ratings alone: 80 % to learn from, 20 % held out at random. The model is trained anew, with its own parameters, on
-   the 80 %, because the saved one may have learned from what it would be asked.
-2. Ratings and a test set: the saved model itself is asked about the test set; baselines learn from the ratings.
+1. Ratings alone: 80 % to learn from, 20 % held out at random. The model is trained anew, with its
+   own parameters, on the 80 %, because the saved one may have learned from what it would be asked.
+2. Ratings and a test set: the saved model itself is asked about the test set; baselines learn from
+   the ratings.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ Progress = Callable[[int, int, str], None]
 class Quality:
     """What was measured.
 
-    ``mine`` is the model's own name among the rows; ``trace`` what the model trained anew holds of its training;
-    ``counts`` how often each item of the catalog was rated in training.
+    ``mine`` is the model's own name among the rows; ``trace`` what the model trained anew holds of
+    its training; ``counts`` how often each item of the catalog was rated in training.
     """
 
     found: Comparison
@@ -67,7 +69,12 @@ class _SavedModel:
 
 
 def measure(
-    model: Any, data: Ratings, test: Ratings | None = None, *, seed: int = 0, progress: Progress | None = None
+    model: Any,
+    data: Ratings,
+    test: Ratings | None = None,
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> Quality:
     """Scores of the model and the baselines, whole and by popularity.
 
@@ -84,11 +91,13 @@ def measure(
     data = data.with_items(model.item_ids_, "drop")
     if data.n_ratings == 0:
         raise DataError("none of the ratings is of an item that the model knows")
-    split = random_ratings(data, (0.8, 0.2), seed) if test is None else _make_split(model, data, test)
+    split = (
+        random_ratings(data, (0.8, 0.2), seed) if test is None else _make_split(model, data, test)
+    )
     if test is None and _without_features(model):
         raise DataError(
-            "the model was trained with item features that are not saved with it, so it cannot be trained "
-            "again: give ratings that it has not seen with --test"
+            "the model was trained with item features that are not saved with it, so it cannot be"
+            " trained again: give ratings that it has not seen with --test"
         )
     mine = _model_name(model)
     trained: list[Any] = []
@@ -104,12 +113,26 @@ def measure(
         makers = {name: make for name, make in makers.items() if make(0).feedback == "implicit"}
     with _quiet():
         found = compare(
-            makers, [split], 1, METRICS[model.feedback], relevant=relevant, slices="ratings", progress=progress
+            makers,
+            [split],
+            1,
+            METRICS[model.feedback],
+            relevant=relevant,
+            slices="ratings",
+            progress=progress,
         )
     trace = trace_of(trained[-1])
     counts = np.bincount(split.train.indices, minlength=data.n_items)
     target = split.test.target
-    return Quality(found, mine, test is None, trace, counts, int((np.diff(target.indptr) > 0).sum()), target.n_ratings)
+    return Quality(
+        found,
+        mine,
+        test is None,
+        trace,
+        counts,
+        int((np.diff(target.indptr) > 0).sum()),
+        target.n_ratings,
+    )
 
 
 def trace_of(model: Any) -> list[float]:
@@ -122,15 +145,21 @@ def _make_split(model: Any, data: Ratings, test: Ratings) -> Split:
     test = test.with_items(model.item_ids_, "drop")
     rows = data.user_index(test.user_ids)
     if (rows < 0).all() or test.n_ratings == 0:
-        raise DataError("no user of the test ratings is in the data: both must name users in the same way")
+        raise DataError(
+            "no user of the test ratings is in the data: both must name users in the same way"
+        )
     test, rows = test.select_users(np.flatnonzero(rows >= 0), by="index"), rows[rows >= 0]
-    return Split("the test ratings given", 0, data, Holdout(data.select_users(rows, by="index"), test))
+    return Split(
+        "the test ratings given", 0, data, Holdout(data.select_users(rows, by="index"), test)
+    )
 
 
 def _without_features(model: Any) -> bool:
     """Whether the model learned with features of items that came from memory, and are gone."""
     statement = getattr(model, "privacy_", None)
-    used = statement is not None and any(assumed.name == "features" for assumed in statement.assumptions)
+    used = statement is not None and any(
+        assumed.name == "features" for assumed in statement.assumptions
+    )
     return used and getattr(model, "item_features", None) is None
 
 
@@ -141,7 +170,11 @@ def _quiet_name(name: str) -> str:
 def _model_name(model: Any) -> str:
     statement = getattr(model, "privacy_", None)
     name = type(model).__name__
-    return name if statement is None or not statement.finite else f"{name}, ε = {statement.epsilon:.3g}"
+    return (
+        name
+        if statement is None or not statement.finite
+        else f"{name}, ε = {statement.epsilon:.3g}"
+    )
 
 
 def _fresh(model: Any, seed: int, **changed: Any) -> Any:
@@ -152,14 +185,21 @@ def _fresh(model: Any, seed: int, **changed: Any) -> Any:
 
 
 def _references(model: Any, retrain: bool) -> dict[str, Callable[[int], Any]]:
-    """What to compare with: the model without noise, one without privacy, and what can be had without taste."""
+    """What to compare with: the model without noise, one without privacy, and what can be had
+    without taste.
+    """
     makers: dict[str, Callable[[int], Any]] = {}
     rank = model.item_factors_.shape[1]
     if retrain and _can_be_quiet(model):
-        same = {"factors": rank} if "factors" in model.get_params() else {}  # a rank may follow from ε
-        makers[_quiet_name(type(model).__name__)] = lambda seed: _fresh(model, seed, epsilon=QUIET, **same)
+        # a rank may follow from ε
+        same = {"factors": rank} if "factors" in model.get_params() else {}
+        makers[_quiet_name(type(model).__name__)] = lambda seed: _fresh(
+            model, seed, epsilon=QUIET, **same
+        )
     if not isinstance(model, ALS) and rank:
-        makers[f"ALS of rank {rank}, not private"] = lambda seed: ALS(rank, feedback=model.feedback, random_state=seed)
+        makers[f"ALS of rank {rank}, not private"] = lambda seed: ALS(
+            rank, feedback=model.feedback, random_state=seed
+        )
     if type(model) is not Bias:
         makers["Bias"] = lambda seed: Bias()
     if model.feedback == "explicit":

@@ -1,4 +1,6 @@
-"""HTML from Python values: whatever is not `Html` already is escaped, so no title or id can become markup."""
+"""HTML from Python values: whatever is not `Html` already is escaped, so no title or id can
+become markup.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,24 @@ class Html(str):
 
 
 _VOID = frozenset({"meta", "input", "br", "hr"})
-# what no HTML file may hold: control characters, halves of surrogate pairs, characters that are none
+# what no HTML file may hold: control characters, halves of surrogate pairs, characters that are
+# none
 _STRANGE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def text(value: Any) -> Html:
     """A value as it may stand between tags and in attributes."""
-    return value if isinstance(value, Html) else Html(html.escape(_STRANGE.sub("\ufffd", str(value)), quote=True))
+    return (
+        value
+        if isinstance(value, Html)
+        else Html(html.escape(_STRANGE.sub("\ufffd", str(value)), quote=True))
+    )
 
 
 def tag(name: str, /, *inner: Any, **attributes: Any) -> Html:
-    """An element; ``class_`` is class, ``data_x`` is data-x, None leaves an attribute out and True has no value."""
+    """An element; ``class_`` is class, ``data_x`` is data-x, None leaves an attribute out and
+    True has no value.
+    """
     shown = ""
     for key, value in attributes.items():
         key = key.rstrip("_").replace("_", "-")
@@ -61,9 +70,10 @@ def table(
 ) -> Html:
     """A table whose first column names the rows.
 
-    On a phone rows of more than three cells become cards (by the style sheet), which would make browsers forget that
-    this is a table: hence the roles, and the column's name at every cell. `words` are the columns that are not numbers;
-    a `quiet` caption is for those who cannot see that the heading above says the same.
+    On a phone rows of more than three cells become cards (by the style sheet), which would make
+    browsers forget that this is a table: hence the roles, and the column's name at every cell.
+    `words` are the columns that are not numbers; a `quiet` caption is for those who cannot see that
+    the heading above says the same.
     """
     lines = []
     for row in rows:
@@ -71,10 +81,18 @@ def table(
         cells = [tag("th", first, scope="row", role="rowheader")]
         for at, value in enumerate(others, start=1):
             kind = "words" if at in words else None
-            cells.append(tag("td", tag("span", value), role="cell", data_label=head[at], class_=kind))
+            cells.append(
+                tag("td", tag("span", value), role="cell", data_label=head[at], class_=kind)
+            )
         lines.append(tag("tr", *cells, role="row"))
     names = [
-        tag("th", name, scope="col", role="columnheader", class_="words" if at in (0, *words) else None)
+        tag(
+            "th",
+            name,
+            scope="col",
+            role="columnheader",
+            class_="words" if at in (0, *words) else None,
+        )
         for at, name in enumerate(head)
     ]
     whole = tag(
@@ -99,14 +117,23 @@ def power(value: float) -> str:
 
 
 def data(name: str, value: Any) -> Html:
-    """Values for the page's script; ``<`` is escaped, so that nothing in them can end the element."""
+    """Values for the page's script; ``<`` is escaped, so that nothing in them can end the
+    element.
+    """
     packed = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    safe = _STRANGE.sub("\ufffd", packed).replace("<", "\\u003c").replace("\u2028", " ").replace("\u2029", " ")
+    safe = (
+        _STRANGE.sub("\ufffd", packed)
+        .replace("<", "\\u003c")
+        .replace("\u2028", " ")
+        .replace("\u2029", " ")
+    )
     return Html(f'<script type="application/json" id="{text(name)}">{safe}</script>')
 
 
 def content_policy(style: str, script: str | None = None) -> str:
-    """Write the content policy of a page: this style sheet and this script by their hashes, and nothing else."""
+    """Write the content policy of a page: this style sheet and this script by their hashes, and
+    nothing else.
+    """
     scripts = "'none'" if script is None else _hash_source(script)
     return (
         f"default-src 'none'; style-src {_hash_source(style)}; script-src {scripts}; "

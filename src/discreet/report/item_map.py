@@ -1,4 +1,6 @@
-"""Items as a map and as sample histories, from the model's own vectors: nobody's ratings are looked at."""
+"""Items as a map and as sample histories, from the model's own vectors: nobody's ratings are
+looked at.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,10 @@ LONGEST = 110  # characters of a title on the map
 class Map:
     """Items in the plane in which their vectors differ most.
 
-    ``at`` are the positions in the model's catalog of those drawn; ``x``, ``y`` lie between 0 and `GRID`; ``length``
-    is that of the vector, 0 to 100 of the longest; ``alike`` holds the places (in ``at``) of the most similar ones, or
-    None; ``share`` is the part of the variance that the plane holds, ``height`` its height over its width.
+    ``at`` are the positions in the model's catalog of those drawn; ``x``, ``y`` lie between 0 and
+    `GRID`; ``length`` is that of the vector, 0 to 100 of the longest; ``alike`` holds the places
+    (in ``at``) of the most similar ones, or None; ``share`` is the part of the variance that the
+    plane holds, ``height`` its height over its width.
     """
 
     at: NDArray[np.int64]
@@ -45,7 +48,9 @@ class Sample:
 
 def names(model: Any) -> list[str]:
     """Titles, or ids as text where there are none."""
-    return [str(name) for name in (model.item_ids_ if model.titles_ is None else model.titles_).tolist()]
+    return [
+        str(name) for name in (model.item_ids_ if model.titles_ is None else model.titles_).tolist()
+    ]
 
 
 def item_map(model: Any) -> Map | None:
@@ -65,7 +70,8 @@ def item_map(model: Any) -> Map | None:
         share = 1.0
     else:
         axes = axes[:, [-1, -2]]
-        axes *= np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1]])  # an eigenvector's sign is chance
+        # an eigenvector's sign is chance
+        axes *= np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1]])
         plane = centered @ axes
         share = float(values[-2:].sum() / values.sum())
     low = plane.min(axis=0)
@@ -74,7 +80,9 @@ def item_map(model: Any) -> Map | None:
     x, y = (np.rint(plane * GRID)).astype(np.int64).T
     relative = np.rint(100 * length[at] / length.max()).astype(np.int64)
     alike = _alike(V / length[at, None]) if len(at) <= MOST_NEIGHBORS else None
-    return Map(at, x, y, relative, share, alike, float(np.clip(span[1] / max(span[0], 1e-30), 0.45, 1.0)))
+    return Map(
+        at, x, y, relative, share, alike, float(np.clip(span[1] / max(span[0], 1e-30), 0.45, 1.0))
+    )
 
 
 def _alike(W: NDArray[np.float64], n: int = 5) -> NDArray[np.int32]:
@@ -91,7 +99,10 @@ def _alike(W: NDArray[np.float64], n: int = 5) -> NDArray[np.int32]:
 def map_data(drawn: Map, model: Any) -> dict[str, Any]:
     """What the page's script draws."""
     titles = names(model)
-    shown = [titles[a] if len(titles[a]) <= LONGEST else titles[a][: LONGEST - 1] + "…" for a in drawn.at.tolist()]
+    shown = [
+        titles[a] if len(titles[a]) <= LONGEST else titles[a][: LONGEST - 1] + "…"
+        for a in drawn.at.tolist()
+    ]
     return {
         "grid": GRID,
         "height": round(drawn.height, 3),
@@ -104,7 +115,9 @@ def map_data(drawn: Map, model: Any) -> dict[str, Any]:
 
 
 def samples(model: Any, n: int = 10, how_many: int = 4, long: int = 5) -> list[Sample]:
-    """Histories of items that lie together, chosen far from each other, and the recommendations for them."""
+    """Histories of items that lie together, chosen far from each other, and the recommendations
+    for them.
+    """
     return [
         sample_recommendations(model, history, f"Somebody who liked {name}", n, invented=True)
         for name, history in _histories(model, how_many, long)
@@ -117,8 +130,13 @@ def sample_recommendations(
     """Recommendations for one history, {item id: rating}."""
     titles = dict(zip(model.item_ids_.tolist(), names(model), strict=True))
     ids, scores = model.recommend(history, n)
-    best = [(titles[item], float(score)) for item, score in zip(ids.tolist(), scores.tolist(), strict=True)]
-    return Sample(name, [(titles[item], float(rating)) for item, rating in history.items()], best, invented)
+    best = [
+        (titles[item], float(score))
+        for item, score in zip(ids.tolist(), scores.tolist(), strict=True)
+    ]
+    return Sample(
+        name, [(titles[item], float(rating)) for item, rating in history.items()], best, invented
+    )
 
 
 def _histories(model: Any, how_many: int, long: int) -> list[tuple[str, dict[Any, float]]]:
@@ -129,7 +147,8 @@ def _histories(model: Any, how_many: int, long: int) -> list[tuple[str, dict[Any
     pool = np.flatnonzero(length > 0)
     if len(pool) < 2 * long:  # nothing to tell items apart by
         return [(titles[0], dict.fromkeys(ids[:long], liked))]
-    pool = pool[np.argsort(-length[pool], kind="stable")[: max(len(pool) // 2, 2 * long)]]  # those learned best
+    # those learned best
+    pool = pool[np.argsort(-length[pool], kind="stable")[: max(len(pool) // 2, 2 * long)]]
     W = model.item_factors_[pool] / length[pool, None]
     chosen = [0]
     while len(chosen) < how_many:  # each time the item least like all chosen ones

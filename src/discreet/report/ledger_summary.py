@@ -1,6 +1,8 @@
-"""What a saved model's ledger says, made ready for reading: prices, releases, and how loud the noise is.
+"""What a saved model's ledger says, made ready for reading: prices, releases, and how loud the
+noise is.
 
-Everything here follows from the ledger, which is public: it looks at nobody's ratings and costs nothing.
+Everything here follows from the ledger, which is public: it looks at nobody's ratings and costs
+nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +30,9 @@ TYPICAL = 100  # items of a person, where there is no bound on them
 class Kind:
     """Equal releases counted together.
 
-    ``hearing`` is about how many people an item needs before what they say in this release is as loud as its noise; NaN
-    where the release is not one row per item, or how far people spread over items is not known.
+    ``hearing`` is about how many people an item needs before what they say in this release is as
+    loud as its noise; NaN where the release is not one row per item, or how far people spread over
+    items is not known.
     """
 
     entry: Entry
@@ -44,7 +47,9 @@ class Kind:
 
 @dataclass(frozen=True)
 class Quintile:
-    """Items of similar popularity: how many, how often rated, and how far above the noise that is at best."""
+    """Items of similar popularity: how many, how often rated, and how far above the noise that
+    is at best.
+    """
 
     n_items: int
     with_vector: int
@@ -73,7 +78,8 @@ def kinds(model: Any) -> list[Kind]:
     parts = [(some[0], len(some), _weight(some[0]) * len(some)) for some in found.values()]
     total = sum(weight for _, _, weight in parts)
     return [
-        Kind(entry, n, weight / total if total else math.nan, _noise_ratio(entry, model)) for entry, n, weight in parts
+        Kind(entry, n, weight / total if total else math.nan, _noise_ratio(entry, model))
+        for entry, n, weight in parts
     ]
 
 
@@ -84,8 +90,9 @@ def _weight(entry: Entry) -> float:
 def _noise_ratio(entry: Entry, model: Any) -> float:
     """√(row length) · deviation over the most that one person adds to one item.
 
-    A person is in `spread` items, each bounded alike, so one item gets Δ/√k (L2) or Δ/k (L1). To replace a person is
-    to take one away and add one, at least √2 (L2) or 2 (L1) times that: with the least, nothing is overstated.
+    A person is in `spread` items, each bounded alike, so one item gets Δ/√k (L2) or Δ/k (L1). To
+    replace a person is to take one away and add one, at least √2 (L2) or 2 (L1) times that: with
+    the least, nothing is overstated.
     """
     k = spread(model)
     if k is None or len(entry.shape) == 0 or entry.shape[0] < 2 or entry.unsafe or entry.rate < 1:
@@ -109,17 +116,24 @@ def has_joint_bound(model: Any) -> bool:
 
 
 def spread(model: Any) -> int | None:
-    """Through how many items a person contributes: the bound, or `TYPICAL` where all of them are bounded together.
+    """Through how many items a person contributes: the bound, or `TYPICAL` where all of them are
+    bounded together.
 
     None where people are bounded in another way, which says nothing about single items.
     """
     if not hasattr(model, "algorithm_"):
         return None
-    return min(TYPICAL, len(model.item_ids_)) if has_joint_bound(model) else int(model.algorithm_.bounds().items)
+    return (
+        min(TYPICAL, len(model.item_ids_))
+        if has_joint_bound(model)
+        else int(model.algorithm_.bounds().items)
+    )
 
 
 def audible(found: Sequence[Kind]) -> list[Kind]:
-    """Of releases with a row per item that differ in the step only ("sum 1", "sum 2"), the one with least noise."""
+    """Of releases with a row per item that differ in the step only ("sum 1", "sum 2"), the one
+    with least noise.
+    """
     best: dict[str, Kind] = {}
     for kind in found:
         stem = kind.entry.name.rstrip("0123456789 ")
@@ -129,7 +143,8 @@ def audible(found: Sequence[Kind]) -> list[Kind]:
 
 
 def loudest(found: Sequence[Kind]) -> Kind | None:
-    """The release that decides whether an item is heard: of those that hold a vector per item, the quietest one.
+    """The release that decides whether an item is heard: of those that hold a vector per item, the
+    quietest one.
 
     The right-hand sides say what people think of an item; without them nothing is learned about it.
     """
@@ -138,13 +153,16 @@ def loudest(found: Sequence[Kind]) -> Kind | None:
 
 
 def curve(statement: PrivacyStatement) -> list[tuple[float, float]]:
-    """(δ, ε) from likely to unlikely, by the accountant of the statement; empty where there is no such curve."""
+    """(δ, ε) from likely to unlikely, by the accountant of the statement; empty where there is
+    no such curve.
+    """
     if not statement.finite or statement.accountant == "pure" or statement.delta == 0:
         return []
     slow = statement.accountant == "pld"  # a fraction of a second for each point
     deltas = np.geomspace(*_DELTAS, 11 if slow else 61).tolist()
     found = [(delta, epsilon_at(statement, delta)) for delta in deltas]
-    found = [(delta, epsilon) for delta, epsilon in found if math.isfinite(epsilon)]  # pld cannot see the far tail
+    # pld cannot see the far tail
+    found = [(delta, epsilon) for delta, epsilon in found if math.isfinite(epsilon)]
     return found if len(found) > 2 else []
 
 
@@ -160,20 +178,27 @@ def spending_steps(statement: PrivacyStatement) -> list[tuple[str, float]]:
     entries = [entry for entry in statement.ledger.entries if not entry.unsafe]
     if not statement.finite or not entries or statement.accountant == "pld":
         return []
-    ends = np.unique(np.linspace(1, len(entries), min(len(entries), _MOST_STEPS)).round().astype(int))
+    ends = np.unique(
+        np.linspace(1, len(entries), min(len(entries), _MOST_STEPS)).round().astype(int)
+    )
     delta = max(0.0, statement.delta - statement.ledger.noise_delta)
     events = [entry.event for entry in entries]
     return [
-        (entries[end - 1].name, float(accounting.epsilon(events[:end], delta, statement.accountant)))
+        (
+            entries[end - 1].name,
+            float(accounting.epsilon(events[:end], delta, statement.accountant)),
+        )
         for end in ends.tolist()
     ]
 
 
 def belief(prior: float, epsilon: float, delta: float = 0.0, seen: float = 1.0) -> float:
-    """The most that a belief of probability `prior` can become by what is seen with a probability of `seen` or more.
+    """The most that a belief of probability `prior` can become by what is seen with a probability
+    of `seen` or more.
 
-    What is seen with probability β by those who are right, and α by the others, has odds of β/α for it, and α is at
-    least (β − δ)·e^(−ε). So the odds grow by e^ε / (1 − δ/β) at most, and without bound where β is no more than δ.
+    What is seen with probability β by those who are right, and α by the others, has odds of β/α for
+    it, and α is at least (β − δ)·e^(−ε). So the odds grow by e^ε / (1 − δ/β) at most, and without
+    bound where β is no more than δ.
     """
     if seen <= delta:
         return 1.0
@@ -189,7 +214,9 @@ def read_released_counts(model: Any) -> NDArray[np.float64] | None:
 
 
 def quintiles(model: Any, counts: NDArray[Any], people: float) -> list[Quintile]:
-    """Five groups of items by popularity, a fifth of the ratings each, head first; `people` drown one item's noise."""
+    """Five groups of items by popularity, a fifth of the ratings each, head first; `people`
+    drown one item's noise.
+    """
     group = popularity_quintiles(counts, "ratings")
     length = np.linalg.norm(model.item_factors_.astype(np.float64), axis=1)
     found = []

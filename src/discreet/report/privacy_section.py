@@ -18,14 +18,24 @@ _ONE = {
     "replace-one": "with all the ratings of any one person replaced by those of another",
 }
 _NOISE = {
-    "secure": "It came from the operating system's entropy through a cryptographic generator and was added to whole "
-    "numbers, so that rounding gives nothing away.",
-    "seeded": "RESEARCH MODE: it came from a seed. Whoever learns the seed can take the noise away again.",
+    "secure": (
+        "It came from the operating system's entropy through a cryptographic generator and was"
+        " added to whole numbers, so that rounding gives nothing away."
+    ),
+    "seeded": (
+        "RESEARCH MODE: it came from a seed. Whoever learns the seed can take the noise away again."
+    ),
 }
 VERDICTS = (
     (1.0, "By common reading that is a strong promise."),
     (10.0, "By common reading that is a reasonable promise, though not a strong one."),
-    (WEAK_EPSILON, "By common reading that is a weak promise: it rules out certainty rather than good guesses."),
+    (
+        WEAK_EPSILON,
+        (
+            "By common reading that is a weak promise: it rules out certainty rather than good"
+            " guesses."
+        ),
+    ),
     (math.inf, f"An ε above {WEAK_EPSILON:g} is no meaningful protection."),
 )
 QUINTILES = ("1 (head)", "2", "3", "4", "5 (tail)")
@@ -44,13 +54,14 @@ def render_guarantee(model: Any) -> Html:
                     "p",
                     "Nothing is promised to anybody. ",
                     tag("strong", f"{type(model).__name__} is not a private model: "),
-                    "its numbers were computed from exact ratings, and single people's ratings may be recovered "
-                    "from them.",
+                    "its numbers were computed from exact ratings, and single people's ratings may"
+                    " be recovered from them.",
                     class_="lead",
                 ),
                 tag(
                     "p",
-                    "Handle the model, and this page, like the ratings themselves. A private model is trained with ",
+                    "Handle the model, and this page, like the ratings themselves. A private model"
+                    " is trained with ",
                     tag("code", "discreet train … --epsilon 1"),
                     ".",
                 ),
@@ -61,7 +72,13 @@ def render_guarantee(model: Any) -> Html:
         why = f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
         return join(
             [
-                tag("p", "Nothing is promised to anybody: ", tag("strong", why), ", so ε is infinite.", class_="lead"),
+                tag(
+                    "p",
+                    "Nothing is promised to anybody: ",
+                    tag("strong", why),
+                    ", so ε is infinite.",
+                    class_="lead",
+                ),
                 tag("p", "Handle the model, and this page, like the ratings themselves."),
                 _assumptions(statement),
             ]
@@ -83,29 +100,36 @@ def _cautions(statement: PrivacyStatement) -> Html | None:
     if not statement.cautions:
         return None
     items = [tag("li", text, class_="caution") for text in statement.cautions]
-    return join([tag("p", "It holds with cautions, for which somebody has to answer:"), tag("ul", *items)])
+    return join(
+        [tag("p", "It holds with cautions, for which somebody has to answer:"), tag("ul", *items)]
+    )
 
 
 def _words(statement: PrivacyStatement) -> Html:
-    times = f"{math.exp(statement.epsilon):,.4g}" if statement.epsilon < 30 else f"e^{statement.epsilon:.4g}"
+    times = (
+        f"{math.exp(statement.epsilon):,.4g}"
+        if statement.epsilon < 30
+        else f"e^{statement.epsilon:.4g}"
+    )
     but = f", but for a probability of δ = {power(statement.delta)}" if statement.delta else ""
     verdict = next(words for limit, words in VERDICTS if statement.epsilon <= limit)
     return join(
         [
             tag(
                 "p",
-                "What anybody can learn from this model about any one person is limited. Compare two worlds, "
-                f"{_ONE[statement.neighboring]}: no possible result is ",
+                "What anybody can learn from this model about any one person is limited. Compare"
+                f" two worlds, {_ONE[statement.neighboring]}: no possible result is ",
                 tag("strong", f"more than {times} times as likely"),
                 f" in one as in the other (e to the power of ε){but}. {verdict}",
                 class_="lead",
             ),
             tag(
                 "p",
-                "The promise is to each person as a whole, not to single ratings, and it lasts: nothing that is done "
-                "with the model later can weaken it. It does not say that a model knows nothing about people: what "
-                "many have in common is what it is for. Recommendations for a person are computed from that person's "
-                "own history and are for that person alone.",
+                "The promise is to each person as a whole, not to single ratings, and it lasts:"
+                " nothing that is done with the model later can weaken it. It does not say that a"
+                " model knows nothing about people: what many have in common is what it is for."
+                " Recommendations for a person are computed from that person's own history and are"
+                " for that person alone.",
             ),
         ]
     )
@@ -116,39 +140,61 @@ def _facts(statement: PrivacyStatement) -> Html:
     words = "all releases as one: telling a bell curve from one shifted by μ"
     together = [] if statement.mu is None else [("μ", f"{statement.mu:.4g}", words)]
     rows = [
-        ("ε", f"{statement.epsilon:.4g}", "how far any likelihood can move; smaller is more private"),
+        (
+            "ε",
+            f"{statement.epsilon:.4g}",
+            "how far any likelihood can move; smaller is more private",
+        ),
         ("δ", power(statement.delta), "the probability with which ε may not hold"),
         *together,
         ("Neighbors", relation[statement.neighboring], "what the two worlds differ in"),
-        ("Releases", f"{len(statement.ledger.entries):,}", "noisy sums that everything in the model was made of"),
+        (
+            "Releases",
+            f"{len(statement.ledger.entries):,}",
+            "noisy sums that everything in the model was made of",
+        ),
         ("Noise", statement.noise, _NOISE.get(statement.noise, "")),
     ]
-    cells = [tag("div", tag("dt", name), tag("dd", tag("b", value), tag("span", words))) for name, value, words in rows]
+    cells = [
+        tag("div", tag("dt", name), tag("dd", tag("b", value), tag("span", words)))
+        for name, value, words in rows
+    ]
     return tag("dl", *cells, class_="facts")
 
 
 def _beliefs(statement: PrivacyStatement) -> Html:
     after = {
-        p: ledger_summary.belief(p, statement.epsilon, statement.delta, ledger_summary.SEEN) for p in (0.01, 0.1, 0.5)
+        p: ledger_summary.belief(p, statement.epsilon, statement.delta, ledger_summary.SEEN)
+        for p in (0.01, 0.1, 0.5)
     }
     rows = [[_percent(prior), _percent(most)] for prior, most in after.items()]
     rare = (
-        f" by anything that the model shows with a probability of {ledger_summary.SEEN:.0%} or more. "
-        "What it shows more "
-        f"rarely may say more: that is what δ = {power(statement.delta)} is for, which is counted here"
+        f" by anything that the model shows with a probability of {ledger_summary.SEEN:.0%} or"
+        f" more. What it shows more rarely may say more: that is what δ = {power(statement.delta)}"
+        " is for, which is counted here"
         if statement.delta
         else ""
     )
-    what = "that somebody is in the data" if statement.neighboring == "add-remove" else "which of two histories it was"
+    what = (
+        "that somebody is in the data"
+        if statement.neighboring == "add-remove"
+        else "which of two histories it was"
+    )
     return join(
         [
             tag("h3", "What somebody could come to believe"),
             tag(
                 "p",
-                f"Suppose that somebody has an idea of how likely it is {what}, and then studies the model with any "
-                f"other knowledge and any amount of computing. The belief cannot become firmer than this{rare}:",
+                f"Suppose that somebody has an idea of how likely it is {what}, and then studies"
+                " the model with any other knowledge and any amount of computing. The belief"
+                f" cannot become firmer than this{rare}:",
             ),
-            table(["belief before", "after, at most"], rows, caption="Beliefs before and after the model", quiet=True),
+            table(
+                ["belief before", "after, at most"],
+                rows,
+                caption="Beliefs before and after the model",
+                quiet=True,
+            ),
         ]
     )
 
@@ -165,8 +211,9 @@ def _price(statement: PrivacyStatement) -> Html:
             tag("h3", "The price at another δ"),
             tag(
                 "p",
-                "ε and δ belong together: the same noise can be described by a larger ε that fails more rarely, or "
-                f"by a smaller one that fails more often. The price was computed by: {how}.",
+                "ε and δ belong together: the same noise can be described by a larger ε that fails"
+                " more rarely, or by a smaller one that fails more often. The price was computed"
+                f" by: {how}.",
             ),
             tag(
                 "div",
@@ -179,17 +226,22 @@ def _price(statement: PrivacyStatement) -> Html:
 
 
 def _assumptions(statement: PrivacyStatement) -> Html | None:
-    taken = [assumption for assumption in statement.assumptions if assumption.name != "delta"]  # that is a caution
+    # that is a caution
+    taken = [assumption for assumption in statement.assumptions if assumption.name != "delta"]
     if not taken:
         return None
     items = []
     for assumption in taken:
         caution = tag("strong", "Caution, read from the data: ") if assumption.inferred else None
-        items.append(tag("li", caution, assumption.text, class_="caution" if assumption.inferred else None))
+        items.append(
+            tag("li", caution, assumption.text, class_="caution" if assumption.inferred else None)
+        )
     return join(
         [
             tag("h3", "What was taken to be public"),
-            tag("p", "The promise covers ratings. It does not cover what everybody may know anyway:"),
+            tag(
+                "p", "The promise covers ratings. It does not cover what everybody may know anyway:"
+            ),
             tag("ul", *items),
         ]
     )
@@ -216,14 +268,24 @@ def ledger(model: Any) -> Html:
                 "–" if math.isnan(kind.share) else f"{kind.share:.1%}",
             ]
         )
-    head = ["release", "times", "numbers", "noise", "sensitivity", "multiplier", "deviation", "budget"]
+    head = [
+        "release",
+        "times",
+        "numbers",
+        "noise",
+        "sensitivity",
+        "multiplier",
+        "deviation",
+        "budget",
+    ]
     whole = statement.ledger.to_dict()
     return join(
         [
             tag(
                 "p",
-                "Nothing left the ratings but the sums below. Each was bounded first (one person moves it by its "
-                "sensitivity at most), then had noise added: deviation = multiplier × sensitivity.",
+                "Nothing left the ratings but the sums below. Each was bounded first (one person"
+                " moves it by its sensitivity at most), then had noise added: deviation ="
+                " multiplier × sensitivity.",
             ),
             table(head, rows, caption="The ledger", words=(3,), quiet=True),
             tag(
@@ -235,8 +297,8 @@ def ledger(model: Any) -> Html:
                     tag("code", whole["head"]),
                     ". Seal over the stated ε and δ: ",
                     tag("code", whole["seal"]),
-                    ". Both are hashes within the ledger; that of the file (sha256sum ledger.json, discreet budget "
-                    "log) is another one: ",
+                    ". Both are hashes within the ledger; that of the file (sha256sum ledger.json,"
+                    " discreet budget log) is another one: ",
                     tag("code", hashlib.sha256(statement.ledger.to_text().encode()).hexdigest()),
                     ".",
                 ),
@@ -253,18 +315,24 @@ def noise(model: Any, quality: Quality | None) -> Html:
         return tag("p", "No noise that protects anybody was added, so none had an effect.")
     found = ledger_summary.audible(ledger_summary.kinds(model))
     parts: list[Html | None] = [
-        tag("p", "Noise is the same for every item. What many rated stays above it; what few rated drowns in it.")
+        tag(
+            "p",
+            "Noise is the same for every item. What many rated stays above it; what few rated"
+            " drowns in it.",
+        )
     ]
     if found:
         rows = [[k.entry.name, f"{k.deviation:.4g}", f"{math.ceil(k.hearing):,}"] for k in found]
         k = ledger_summary.spread(model)
         how = (
-            f"This model bounds all items of a person together, however many; the table reckons with people "
-            f"of {k} items."
+            "This model bounds all items of a person together, however many; the table reckons"
+            f" with people of {k} items."
             if ledger_summary.has_joint_bound(model)
             else f"A person speaks through {k} items at most; the table reckons with people who do."
         )
-        parts.append(tag("p", f"{how} The more items a person spreads over, the more people it takes."))
+        parts.append(
+            tag("p", f"{how} The more items a person spreads over, the more people it takes.")
+        )
         parts.append(
             table(
                 ["release", "deviation of the noise", "people it takes"],
@@ -280,8 +348,8 @@ def noise(model: Any, quality: Quality | None) -> Html:
         parts.append(
             tag(
                 "p",
-                "How popular items are is not written in this model. To see the effect by popularity, "
-                "give ratings with ",
+                "How popular items are is not written in this model. To see the effect by"
+                " popularity, give ratings with ",
                 tag("code", "--data"),
                 ".",
             )
@@ -289,12 +357,16 @@ def noise(model: Any, quality: Quality | None) -> Html:
     parts.append(_cost(quality) if quality is not None else None)
     length = (model.item_factors_ != 0).any(axis=1)
     if not length.all():
-        instead = "a person's own mean stands in" if model.feedback == "explicit" else "they are not recommended"
+        instead = (
+            "a person's own mean stands in"
+            if model.feedback == "explicit"
+            else "they are not recommended"
+        )
         parts.append(
             tag(
                 "p",
-                f"{int((~length).sum()):,} of {len(length):,} items have no vector of their own, because "
-                f"too few people rated them to be heard: {instead}.",
+                f"{int((~length).sum()):,} of {len(length):,} items have no vector of their own,"
+                f" because too few people rated them to be heard: {instead}.",
             )
         )
     return join(parts)
@@ -322,21 +394,38 @@ def _by_popularity(model: Any, counts: Any, kind: ledger_summary.Kind, exact: bo
         )
         for name, g in zip(QUINTILES, groups, strict=True)
     ]
-    source = "counted in the ratings given, without noise" if exact else "by the noisy counts that were released"
+    source = (
+        "counted in the ratings given, without noise"
+        if exact
+        else "by the noisy counts that were released"
+    )
     return join(
         [
             tag("h3", "By popularity of the items"),
             tag(
                 "p",
-                f"Five groups with a fifth of the ratings each, {source}. Signal over noise: raters of the middle "
-                f"item over the {math.ceil(kind.hearing):,} people that “{kind.entry.name}” takes, a rough "
-                "figure; below 1 (the line) an item's vector is mostly noise.",
+                f"Five groups with a fifth of the ratings each, {source}. Signal over noise: raters"
+                f" of the middle item over the {math.ceil(kind.hearing):,} people that"
+                f" “{kind.entry.name}” takes, a rough figure; below 1 (the line) an item's vector"
+                " is mostly noise.",
             ),
             tag(
                 "div",
-                tag("figure", charts.bars(drawn, "Bars: signal over noise falls from popular to rare items", mark=1.0)),
+                tag(
+                    "figure",
+                    charts.bars(
+                        drawn, "Bars: signal over noise falls from popular to rare items", mark=1.0
+                    ),
+                ),
                 table(
-                    ["quintile", "items", "with vector", "raters", "signal / noise", "vector length"],
+                    [
+                        "quintile",
+                        "items",
+                        "with vector",
+                        "raters",
+                        "signal / noise",
+                        "vector length",
+                    ],
                     rows,
                     caption="Signal over noise, from popular to rare",
                 ),
@@ -347,23 +436,29 @@ def _by_popularity(model: Any, counts: Any, kind: ledger_summary.Kind, exact: bo
 
 
 def _cost(quality: Quality) -> Html | None:
-    """The model beside itself with next to no noise, by popularity: the difference is what noise cost."""
+    """The model beside itself with next to no noise, by popularity: the difference is what
+    noise cost.
+    """
     rows = {row.name: row for row in quality.found.rows}
     metric = quality.found.metrics[0]
     if quality.quiet not in rows or not rows[quality.mine].quintiles:
         return None
     pairs = zip(QUINTILES, rows[quality.mine].quintiles, rows[quality.quiet].quintiles, strict=True)
     scores = [(name, noisy[metric].mean, quiet[metric].mean) for name, noisy, quiet in pairs]
-    cells = [[name, _number(a, ".4f"), _number(b, ".4f"), _number(a - b, "+.4f")] for name, a, b in scores]
+    cells = [
+        [name, _number(a, ".4f"), _number(b, ".4f"), _number(a - b, "+.4f")]
+        for name, a, b in scores
+    ]
     worse = "positive" if metric in ("rmse", "mae") else "negative"
     return join(
         [
             tag("h3", "What it cost"),
             tag(
                 "p",
-                f"{metric} of the model trained twice on the same ratings: with this noise, and with next to none "
-                f"(ε = {QUIET:,.0f}). Where the difference is {worse}, noise has made it worse. What the model chooses "
-                "by its ε, such as the number of steps, may differ as well.",
+                f"{metric} of the model trained twice on the same ratings: with this noise, and"
+                f" with next to none (ε = {QUIET:,.0f}). Where the difference is {worse}, noise has"
+                " made it worse. What the model chooses by its ε, such as the number of steps, may"
+                " differ as well.",
             ),
             table(
                 ["quintile", "with noise", "next to none", "difference"],
@@ -394,14 +489,19 @@ def training(model: Any, quality: Quality | None) -> Html:
         parts += [
             tag(
                 "p",
-                "A private training is a row of releases, each paid for before the data were opened. This is "
-                "what had been spent after each of them:",
+                "A private training is a row of releases, each paid for before the data were"
+                " opened. This is what had been spent after each of them:",
             ),
             tag("figure", charts.staircase(names, spent, f"Staircase: ε rises to {spent[-1]:.4g}")),
         ]
         if len(steps) <= 30:
-            rows = [[f"{at}. {name}", f"{epsilon:.4g}"] for at, (name, epsilon) in enumerate(steps, start=1)]
-            numbers = table(["release", "ε so far"], rows, caption="ε spent after each release", quiet=True)
+            rows = [
+                [f"{at}. {name}", f"{epsilon:.4g}"]
+                for at, (name, epsilon) in enumerate(steps, start=1)
+            ]
+            numbers = table(
+                ["release", "ε so far"], rows, caption="ε spent after each release", quiet=True
+            )
             parts.append(tag("details", tag("summary", "As a table"), numbers))
     if not parts:
         parts.append(tag("p", "The saved model holds no record of its training."))

@@ -1,8 +1,10 @@
-"""One page for whoever signs: what is promised to whom, what it rests on, and what was done to check it.
+"""One page for whoever signs: what is promised to whom, what it rests on, and what was done to
+check it.
 
-Everything on it comes from the saved model (its ledger, which is public), from the account that paid, and from the
-results of an audit and of the conformance kit, where there are any. It looks at nobody's ratings. What is missing is
-said to be missing: a page that leaves it out would be read as if all were well.
+Everything on it comes from the saved model (its ledger, which is public), from the account that
+paid, and from the results of an audit and of the conformance kit, where there are any. It looks at
+nobody's ratings. What is missing is said to be missing: a page that leaves it out would be read as
+if all were well.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
     from discreet.auditing.conformance.report import Report
     from discreet.privacy.release.budget_store import Account, Balance
 
-_RELATION = {"add-remove": "one person more or less", "replace-one": "one person exchanged for another"}
+_RELATION = {
+    "add-remove": "one person more or less",
+    "replace-one": "one person exchanged for another",
+}
 #: Beyond this ε, the second accountant takes minutes.
 _SECOND_UP_TO = 60.0
 AUDIT_FORMAT = "discreet-audit/1"
@@ -76,11 +81,15 @@ def read_audit(path: str | Path) -> dict[str, Any]:
         raise DataError(f"{path} is not JSON: give what discreet audit has written") from None
     inner = found.get("audit", found) if isinstance(found, dict) else None
     if not isinstance(inner, dict) or not isinstance(inner.get("levels"), list):
-        raise DataError(f"{path} is not the result of an audit: give what discreet audit has written")
+        raise DataError(
+            f"{path} is not the result of an audit: give what discreet audit has written"
+        )
     return inner
 
 
-def write_sign_off(model: Any, path: str | Path, signing: Signing | None = None, folder: str | Path = "") -> None:
+def write_sign_off(
+    model: Any, path: str | Path, signing: Signing | None = None, folder: str | Path = ""
+) -> None:
     """Write the page to a file, whole or not at all.
 
     Parameters
@@ -111,9 +120,20 @@ def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
         tag("div", _public(statement, signing), _delta(statement), class_="columns"),
         _releases(statement),
         tag("div", _balance(statement, signing), _earlier(model), class_="columns"),
-        tag("div", _audit(signing.audit, statement), _conformance(signing.conformance), class_="columns"),
+        tag(
+            "div",
+            _audit(signing.audit, statement),
+            _conformance(signing.conformance),
+            class_="columns",
+        ),
         _identity(model, statement, folder),
-        tag("div", tag("div", "Name and role"), tag("div", "Signature"), tag("div", "Date"), class_="sign"),
+        tag(
+            "div",
+            tag("div", "Name and role"),
+            tag("div", "Signature"),
+            tag("div", "Date"),
+            class_="sign",
+        ),
     ]
     style = Html(resources.files("discreet.report").joinpath("sign_off.css").read_text("utf-8"))
     head = join(
@@ -125,7 +145,9 @@ def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
             tag("style", style),
         ]
     )
-    return "<!doctype html>\n" + tag("html", tag("head", head), tag("body", *parts), lang="en") + "\n"
+    return (
+        "<!doctype html>\n" + tag("html", tag("head", head), tag("body", *parts), lang="en") + "\n"
+    )
 
 
 # ------------------------------------------------------------ the promise
@@ -142,7 +164,8 @@ def _render_guarantee(model: Any, statement: PrivacyStatement, signing: Signing)
         return tag(
             "p",
             tag("strong", "Nothing is promised to anybody: "),
-            "something left without noise, so ε is infinite. Handle the model like the ratings themselves.",
+            "something left without noise, so ε is infinite. Handle the model like the ratings"
+            " themselves.",
             class_="promise bad",
         )
     likelier = math.exp(min(statement.epsilon, 30.0))
@@ -150,28 +173,43 @@ def _render_guarantee(model: Any, statement: PrivacyStatement, signing: Signing)
     if statement.epsilon >= 30:
         times = f"e^{statement.epsilon:.3g}"
     verdict = next(words for limit, words in VERDICTS if statement.epsilon <= limit)
-    seen = "whatever anybody else can see of this model is nearly as likely with all of your ratings as "
+    seen = (
+        "whatever anybody else can see of this model is nearly as likely with all of your"
+        " ratings as "
+    )
     if statement.weak:
-        seen = "what others can see of this model may be far more likely with all of your ratings than "
+        seen = (
+            "what others can see of this model may be far more likely with all of your ratings"
+            " than "
+        )
     words = tag(
         "p",
         tag("strong", f"To {signing.people}: "),
         seen,
-        "without them. " if statement.neighboring == "add-remove" else "with those of somebody else in their place. ",
-        f"Nothing becomes more than {times} times as likely (ε = {statement.epsilon:.4g}), except with a probability "
-        f"of at most δ = {power(statement.delta)}. Neighbors: {_RELATION[statement.neighboring]}. {verdict} ",
+        (
+            "without them. "
+            if statement.neighboring == "add-remove"
+            else "with those of somebody else in their place. "
+        ),
+        f"Nothing becomes more than {times} times as likely (ε = {statement.epsilon:.4g}), except"
+        f" with a probability of at most δ = {power(statement.delta)}. Neighbors:"
+        f" {_RELATION[statement.neighboring]}. {verdict} ",
         tag("strong", "For: "),
         f"{purpose}. ",
         tag("strong", "Model: "),
-        f"{type(model).__name__}, {len(model.item_ids_):,} items, {model.feedback} feedback. It holds no user's vector "
-        "and no rating.",
+        f"{type(model).__name__}, {len(model.item_ids_):,} items, {model.feedback} feedback. It"
+        " holds no user's vector and no rating.",
         class_=f"promise{'' if statement.private else ' bad'}",
     )
     cautions = [tag("li", text) for text in statement.cautions]
     return join(
         [
             words,
-            tag("p", tag("strong", "Cautions, for which somebody has to answer:"), class_="bad") if cautions else None,
+            (
+                tag("p", tag("strong", "Cautions, for which somebody has to answer:"), class_="bad")
+                if cautions
+                else None
+            ),
             tag("ul", *cautions) if cautions else None,
         ]
     )
@@ -186,13 +224,17 @@ def _public(statement: PrivacyStatement, signing: Signing) -> Html:
     ]
     filters = [a.text for a in statement.assumptions if a.name == "filter"]
     left_out = (
-        "; ".join(filters) + ": decided by exact counts, which no ε pays for" if filters else "no filter by counts"
+        "; ".join(filters) + ": decided by exact counts, which no ε pays for"
+        if filters
+        else "no filter by counts"
     )
     rows.append(["Filters of ratings", tag("span", left_out, class_="bad" if filters else None)])
     return tag(
         "section",
         tag("h2", "Taken to be public, and who said so"),
-        table(["what", "said by"], rows, caption="What was taken to be public", words=(1,), quiet=True),
+        table(
+            ["what", "said by"], rows, caption="What was taken to be public", words=(1,), quiet=True
+        ),
     )
 
 
@@ -201,8 +243,8 @@ def _delta(statement: PrivacyStatement) -> Html:
     if people is None:
         said = tag(
             "p",
-            "The number of people was not released, so δ cannot be held against it here. It should be well below one "
-            "over that number.",
+            "The number of people was not released, so δ cannot be held against it here. It should"
+            " be well below one over that number.",
         )
     else:
         expected = statement.delta * people
@@ -241,7 +283,9 @@ class Family:
 
 
 def families(statement: PrivacyStatement) -> list[Family]:
-    """The ledger's releases in the order of their first appearance, steps of the same kind together."""
+    """The ledger's releases in the order of their first appearance, steps of the same kind
+    together.
+    """
     found: dict[str, list[Entry]] = {}
     for entry in statement.ledger.entries:
         found.setdefault(re.sub(r" \d+$", "", entry.name), []).append(entry)
@@ -262,23 +306,49 @@ def _releases(statement: PrivacyStatement) -> Html:
                 *_two(family.events, statement),
             ]
         )
-    rows.append([tag("strong", "all together"), f"{len(statement.ledger.entries)}", "", "", *_totals(statement)])
+    rows.append(
+        [
+            tag("strong", "all together"),
+            f"{len(statement.ledger.entries)}",
+            "",
+            "",
+            *_totals(statement),
+        ]
+    )
     chosen = [entry for entry in statement.ledger.entries if entry.law]
-    tuned = f" The best of a secret number of trainings ({chosen[0].runs:g} on average)." if chosen else ""
+    tuned = (
+        f" The best of a secret number of trainings ({chosen[0].runs:g} on average)."
+        if chosen
+        else ""
+    )
     return tag(
         "section",
         tag("h2", "Everything that was released, and its price by two accountants"),
         table(
-            ["release", "times", "one person moves it by", "noise s.d.", f"ε, {statement.accountant}", "ε, second"],
+            [
+                "release",
+                "times",
+                "one person moves it by",
+                "noise s.d.",
+                f"ε, {statement.accountant}",
+                "ε, second",
+            ],
             rows,
-            caption=f"ε at δ = {power(statement.delta)} as if each stood alone; prices do not add up, the last row is "
-            f"what all cost. First: {statement.conversion}. Second: dp-accounting.{tuned}",
+            caption=(
+                f"ε at δ = {power(statement.delta)} as if each stood alone; prices do not add up,"
+                f" the last row is what all cost. First: {statement.conversion}. Second:"
+                f" dp-accounting.{tuned}"
+            ),
         ),
     )
 
 
 def _several(values: list[float]) -> str:
-    return f"{values[0]:.3g}" if values[-1] <= values[0] * 1.001 else f"{values[0]:.3g} – {values[-1]:.3g}"
+    return (
+        f"{values[0]:.3g}"
+        if values[-1] <= values[0] * 1.001
+        else f"{values[0]:.3g} – {values[-1]:.3g}"
+    )
 
 
 def _two(events: list[Event], statement: PrivacyStatement) -> list[str]:
@@ -312,8 +382,12 @@ def _not_charged(statement: PrivacyStatement, signing: Signing) -> Html | None:
         return None
     return tag(
         "p",
-        tag("strong", f"DOES NOT VERIFY: the account {signing.account.name!r} did not pay for this model. "),
-        "The ledger of this model is not among the trainings of the account, so the balance below does not cover it.",
+        tag(
+            "strong",
+            f"DOES NOT VERIFY: the account {signing.account.name!r} did not pay for this model. ",
+        ),
+        "The ledger of this model is not among the trainings of the account, so the balance below"
+        " does not cover it.",
         class_="promise bad uncovered",
     )
 
@@ -321,7 +395,9 @@ def _not_charged(statement: PrivacyStatement, signing: Signing) -> Html | None:
 def _balance(statement: PrivacyStatement, signing: Signing) -> Html:
     head = tag("h2", "All trainings on these people")
     if signing.account is None:
-        text = "No account was named: what other trainings on the same people cost is not known here."
+        text = (
+            "No account was named: what other trainings on the same people cost is not known here."
+        )
         return tag("section", head, tag("p", text, class_="bad"))
     b: Balance = signing.account.balance
     rows = [
@@ -332,7 +408,11 @@ def _balance(statement: PrivacyStatement, signing: Signing) -> Html:
     more = f", {b.unsettled} that never ended and stay spent" if b.unsettled else ""
     verified = signing.account.store.verify()
     charged = signing.account.has_ledger(statement.ledger)
-    of_model = "the ledger of this model is among them" if charged else "the ledger of this model is NOT among them"
+    of_model = (
+        "the ledger of this model is among them"
+        if charged
+        else "the ledger of this model is NOT among them"
+    )
     return tag(
         "section",
         head,
@@ -341,7 +421,11 @@ def _balance(statement: PrivacyStatement, signing: Signing) -> Html:
             rows,
             caption=f"{b.trainings} settled{more}; the log of {verified.records} records verifies",
         ),
-        tag("p", f"Compared by ledger id and hash chain: {of_model}.", class_="good" if charged else "bad"),
+        tag(
+            "p",
+            f"Compared by ledger id and hash chain: {of_model}.",
+            class_="good" if charged else "bad",
+        ),
         tag("p", "NOT PRIVATE: something left without noise.", class_="bad") if b.broken else None,
     )
 
@@ -349,7 +433,8 @@ def _balance(statement: PrivacyStatement, signing: Signing) -> Html:
 def _earlier(model: Any) -> Html:
     earlier = getattr(model, "earlier_ledgers_", ())
     text = (
-        f"{len(earlier)} earlier trainings were saved in this folder; they cost their own ε, and count beside this one."
+        f"{len(earlier)} earlier trainings were saved in this folder; they cost their own ε, and"
+        " count beside this one."
         if earlier
         else "No earlier training was saved in this folder."
     )
@@ -362,13 +447,19 @@ def _earlier(model: Any) -> Html:
 def _audit(found: Mapping[str, Any] | None, statement: PrivacyStatement) -> Html:
     head = tag("h2", "Audit: an adversary against the claim")
     if found is None:
-        return tag("section", head, tag("p", "Not done. discreet audit does it on generated data.", class_="bad"))
+        return tag(
+            "section",
+            head,
+            tag("p", "Not done. discreet audit does it on generated data.", class_="bad"),
+        )
     sign = {"mu": "μ", "epsilon": "ε"}
     rows = []
     for level in found["levels"]:
         unit = sign.get(str(level.get("unit")), "")
         refuted = bool(level.get("refuted"))
-        verdict = tag("span", "REFUTED" if refuted else "not refuted", class_="bad" if refuted else "good")
+        verdict = tag(
+            "span", "REFUTED" if refuted else "not refuted", class_="bad" if refuted else "good"
+        )
         rows.append(
             [
                 level.get("name", "?"),
@@ -390,11 +481,17 @@ def _audit(found: Mapping[str, Any] | None, statement: PrivacyStatement) -> Html
 def _conformance(report: Report | None) -> Html:
     head = tag("h2", "Conformance: rules that every private model keeps")
     if report is None:
-        return tag("section", head, tag("p", "Not checked. --conformance checks it on generated data.", class_="bad"))
+        return tag(
+            "section",
+            head,
+            tag("p", "Not checked. --conformance checks it on generated data.", class_="bad"),
+        )
     kept = sum(check.passed is True for check in report.checks)
     skipped = [check.rule for check in report.checks if check.passed is None]
     broken = [
-        tag("li", f"{check.rule}: {check.text}", class_="bad") for check in report.checks if check.passed is False
+        tag("li", f"{check.rule}: {check.text}", class_="bad")
+        for check in report.checks
+        if check.passed is False
     ]
     text = f"{kept} of {len(report.checks)} rules kept"
     text += f", {len(broken)} broken" if broken else ", none broken"
@@ -415,18 +512,24 @@ def _identity(model: Any, statement: PrivacyStatement, folder: str | Path) -> Ht
     library = ledger["library"]["version"]
     return tag(
         "footer",
-        tag("p", f"Trained by discreet {library}, page by discreet {__version__}. Parameters: {model!r}."),
+        tag(
+            "p",
+            f"Trained by discreet {library}, page by discreet {__version__}. Parameters:"
+            f" {model!r}.",
+        ),
         tag(
             "p",
             "ledger.json ",
             tag("code", _checksum(folder, "ledger.json") or own),
             ", model.json ",
             tag("code", checksum),
-            " (SHA-256 of the files, as sha256sum and, of the ledger, discreet budget log print it).",
+            " (SHA-256 of the files, as sha256sum and, of the ledger, discreet budget log print"
+            " it).",
         ),
         tag(
             "p",
-            "This page looks at nobody's ratings. It states what the files say, and is no proof that they are genuine.",
+            "This page looks at nobody's ratings. It states what the files say, and is no proof"
+            " that they are genuine.",
         ),
     )
 

@@ -1,10 +1,12 @@
 """``discreet serve``: recommendations over HTTP, from histories that are read and forgotten.
 
-Histories come in bodies alone, so that they are in no address, log or metric. A history becomes a vector, the vector a
-list, and nothing is kept of either. `create_app` makes the application, `server` runs it.
+Histories come in bodies alone, so that they are in no address, log or metric. A history becomes a
+vector, the vector a list, and nothing is kept of either. `create_app` makes the application,
+`server` runs it.
 
-The event loop answers only what takes about a millisecond. Long questions are read and answered by a thread of their
-own, one after the other, and batches in slices that take turns, so that no request makes others wait for all of it.
+The event loop answers only what takes about a millisecond. Long questions are read and answered by
+a thread of their own, one after the other, and batches in slices that take turns, so that no
+request makes others wait for all of it.
 """
 
 from __future__ import annotations
@@ -51,13 +53,15 @@ from discreet.serve.schemas import (
 from discreet.serve.web_page import content_policy
 from discreet.version import __version__
 
-AT_ONCE = 4_000_000  # numbers in the factors up to which a question is answered without another thread
+# numbers in the factors up to which a question is answered without another thread
+AT_ONCE = 4_000_000
 LONG_BODY = 1 << 14  # bytes; a body of this size takes about a millisecond to read
 LONG_LIST = 100  # items; a list of this length takes about half a millisecond to write
 SLICE_QUESTIONS = 16  # at 20,000 items and rank 64, seven milliseconds
 SLICE_ITEMS = 1_000  # about 100 kB of answers
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorResponse} for status in (400, 401, 403, 404, 405, 413, 415, 421, 422, 503)
+    status: {"model": ErrorResponse}
+    for status in (400, 401, 403, 404, 405, 413, 415, 421, 422, 503)
 }
 
 
@@ -96,7 +100,9 @@ class Refused(Exception):
         self.message = message
 
 
-def create_app(shelf: ModelRegistry, settings: Settings | None = None, counters: Metrics | None = None) -> Middleware:
+def create_app(
+    shelf: ModelRegistry, settings: Settings | None = None, counters: Metrics | None = None
+) -> Middleware:
     """The application: routes behind a gate.
 
     Parameters
@@ -128,7 +134,10 @@ def create_app(shelf: ModelRegistry, settings: Settings | None = None, counters:
     app = FastAPI(
         title="discreet",
         version=__version__,
-        summary="Recommendations from models trained with differential privacy. Histories are read and forgotten.",
+        summary=(
+            "Recommendations from models trained with differential privacy. Histories are read and"
+            " forgotten."
+        ),
         lifespan=lifespan,
         docs_url=None,  # FastAPI's own pages load scripts from elsewhere
         redoc_url=None,
@@ -167,13 +176,20 @@ def _add_questions(
     together = Batcher(workers)
 
     async def run(work: Callable[[], Any], *, long: bool = False, large: bool = False) -> Any:
-        """Run short work here, long work in its own thread, and work on a large catalog in one of several."""
+        """Run short work here, long work in its own thread, and work on a large catalog in one
+        of several.
+        """
         if not long and not large:
             return work()
-        return await asyncio.get_running_loop().run_in_executor(long_work if long else workers, work)
+        return await asyncio.get_running_loop().run_in_executor(
+            long_work if long else workers, work
+        )
 
     @app.post(
-        "/v1/recommend", response_model=RecommendResponse, openapi_extra=_body(RecommendRequest), tags=["recommend"]
+        "/v1/recommend",
+        response_model=RecommendResponse,
+        openapi_extra=_body(RecommendRequest),
+        tags=["recommend"],
     )
     async def recommend(request: Request) -> Response:
         """The best items for one history."""
@@ -183,14 +199,23 @@ def _add_questions(
         if plain := _without_wishes(served, asked):
             best, scores = await together.best(served, plain)
             return _json(
-                {"model": served.name, "recommendations": _list_items(served, best, scores), "ignored": asked[-1]}
+                {
+                    "model": served.name,
+                    "recommendations": _list_items(served, best, scores),
+                    "ignored": asked[-1],
+                }
             )
         long = long or asked[2] > LONG_LIST
-        made: Response = await run(lambda: _json(answer(served, *asked)), long=long, large=_is_large(served))
+        made: Response = await run(
+            lambda: _json(answer(served, *asked)), long=long, large=_is_large(served)
+        )
         return made
 
     @app.post(
-        "/v1/recommend/batch", response_model=BatchResponse, openapi_extra=_body(BatchRequest), tags=["recommend"]
+        "/v1/recommend/batch",
+        response_model=BatchResponse,
+        openapi_extra=_body(BatchRequest),
+        tags=["recommend"],
     )
     async def batch(request: Request) -> Response:
         """The best items for each of several histories."""
@@ -207,7 +232,9 @@ def _add_questions(
             yield b"]}"
 
         if request.scope.get("http_version") == "1.0":  # which has no way to send parts
-            return Response(b"".join([part async for part in stream()]), media_type="application/json")
+            return Response(
+                b"".join([part async for part in stream()]), media_type="application/json"
+            )
         return StreamingResponse(stream(), media_type="application/json")
 
     @app.get("/v1/similar/{item:path}", response_model=RecommendResponse, tags=["items"])
@@ -226,7 +253,13 @@ def _add_questions(
             best, scores = await run(work, long=n > LONG_LIST, large=_is_large(served))
         except ConfigError as error:
             raise Refused(404, "nothing to compare", str(error)) from None
-        return _json({"model": served.name, "recommendations": _list_items(served, best, scores), "ignored": 0})
+        return _json(
+            {
+                "model": served.name,
+                "recommendations": _list_items(served, best, scores),
+                "ignored": 0,
+            }
+        )
 
 
 def _read_question(shelf: ModelRegistry, body: bytes) -> tuple[ServedModel, tuple[Any, ...]]:
@@ -236,11 +269,16 @@ def _read_question(shelf: ModelRegistry, body: bytes) -> tuple[ServedModel, tupl
     return served, understood(served, question)
 
 
-def _read_batch(shelf: ModelRegistry, body: bytes) -> list[list[tuple[ServedModel, tuple[Any, ...]]]]:
+def _read_batch(
+    shelf: ModelRegistry, body: bytes
+) -> list[list[tuple[ServedModel, tuple[Any, ...]]]]:
     """Parse a batch into slices of a bounded number of questions and items."""
     questions = _parse_body(body, BatchRequest).requests
     if sum(question.n for question in questions) > LARGEST_BATCH_ITEMS:
-        sentence = f"the batch asks for more than {LARGEST_BATCH_ITEMS:,} items in all: lower n, or split the batch"
+        sentence = (
+            f"the batch asks for more than {LARGEST_BATCH_ITEMS:,} items in all: lower n, or split"
+            " the batch"
+        )
         raise Refused(422, "too many items", sentence)
     slices: list[list[tuple[ServedModel, tuple[Any, ...]]]] = []
     items = 0
@@ -265,39 +303,62 @@ def _answer_slice(asked: list[tuple[ServedModel, tuple[Any, ...]]]) -> bytes:
 
 
 def understood(served: ServedModel, question: RecommendRequest) -> tuple[Any, ...]:
-    """The question in positions: history, ratings, n, what to leave out, what to choose among, how many unknown."""
+    """The question in positions: history, ratings, n, what to leave out, what to choose among,
+    how many unknown.
+    """
     given = question.history
     pairs: list[tuple[int | str, float | None]] = []
     if isinstance(given, dict):
         pairs = list(given.items())
     else:
-        pairs = [(entry.item, entry.rating) if isinstance(entry, RatedItem) else (entry, None) for entry in given]
+        pairs = [
+            (entry.item, entry.rating) if isinstance(entry, RatedItem) else (entry, None)
+            for entry in given
+        ]
     places = {item: served.position(item) for item, _ in pairs}
     others = {item: served.position(item) for item in (*question.exclude, *(question.only or ()))}
     strange = [item for item, at in (places | others).items() if at < 0]
     if strange and question.unknown == "error":
         raise Refused(422, "unknown item", _unknown(strange, (places | others)[strange[0]]))
     liked = served.scorer.default_rating
-    ratings = {places[item]: liked if rating is None else rating for item, rating in pairs if places[item] >= 0}
+    ratings = {
+        places[item]: liked if rating is None else rating
+        for item, rating in pairs
+        if places[item] >= 0
+    }
     order = sorted(ratings)
     values = np.array([ratings[at] for at in order], np.float32)
     if not in_range(values, served.scorer.history_range):
         low, high = served.scorer.history_range or (0.0, 0.0)
-        raise Refused(422, "invalid", f"a rating in the history is outside the range {low:g} to {high:g}")
+        raise Refused(
+            422, "invalid", f"a rating in the history is outside the range {low:g} to {high:g}"
+        )
     exclude = [at for item in question.exclude if (at := others[item]) >= 0]
-    only = None if question.only is None else [at for item in question.only if (at := others[item]) >= 0]
+    only = (
+        None
+        if question.only is None
+        else [at for item in question.only if (at := others[item]) >= 0]
+    )
     options = {"exclude_seen": question.exclude_seen, "exclude": exclude or None, "only": only}
     return np.array(order, np.int32), values, question.n, options, len(strange)
 
 
-def answer(served: ServedModel, at: Any, values: Any, n: int, options: dict[str, Any], ignored: int) -> dict[str, Any]:
+def answer(
+    served: ServedModel, at: Any, values: Any, n: int, options: dict[str, Any], ignored: int
+) -> dict[str, Any]:
     """The answer to one question."""
     best, scores = served.scorer.best(at, values, n, **options)
-    return {"model": served.name, "recommendations": _list_items(served, best, scores), "ignored": ignored}
+    return {
+        "model": served.name,
+        "recommendations": _list_items(served, best, scores),
+        "ignored": ignored,
+    }
 
 
 def _without_wishes(served: ServedModel, asked: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """A question that can be answered together with others: of a large catalog, and about all of its items."""
+    """A question that can be answered together with others: of a large catalog, and about all
+    of its items.
+    """
     at, values, n, options, _ = asked
     if not _is_large(served) or options["exclude"] is not None or options["only"] is not None:
         return None
@@ -325,28 +386,41 @@ def _unknown(items: list[Any], place: int) -> str:
     if place == -2:
         return f"several items are called {items[0]!r}: name it by its id"
     others = f" and {len(items) - 1:,} more" if len(items) > 1 else ""
-    return f'the model does not know the item {items[0]!r}{others}: see /v1/items, or say "unknown": "skip"'
+    return (
+        f'the model does not know the item {items[0]!r}{others}: see /v1/items, or say "unknown":'
+        ' "skip"'
+    )
 
 
 def _find_model(shelf: ModelRegistry, name: str | None) -> ServedModel:
     found = shelf.get(name)
     if found is None:
-        raise Refused(404, "unknown model", f"there is no model of that name: there are {', '.join(shelf.names)}")
+        raise Refused(
+            404,
+            "unknown model",
+            f"there is no model of that name: there are {', '.join(shelf.names)}",
+        )
     return found
 
 
 def _parse_body(body: bytes, kind: type[Any]) -> Any:
-    """The body as what it should be. Read here and not by FastAPI, whose parser fails on deeply nested bodies."""
+    """The body as what it should be. Read here and not by FastAPI, whose parser fails on deeply
+    nested bodies.
+    """
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
-        raise Refused(422, "invalid", _sentence(error.errors(include_input=False, include_url=False))) from None
+        raise Refused(
+            422, "invalid", _sentence(error.errors(include_input=False, include_url=False))
+        ) from None
 
 
 def _sentence(errors: Any) -> str:
     """The first problem in words, without what was sent."""
     first = errors[0]
-    where = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or str(part).isidentifier())
+    where = ".".join(
+        str(part) for part in first["loc"] if isinstance(part, int) or str(part).isidentifier()
+    )
     return f"{where}: {first['msg']}" if where else str(first["msg"])
 
 
@@ -363,21 +437,36 @@ def _add_looks(app: FastAPI, shelf: ModelRegistry, counters: Metrics) -> None:
         """Items whose title or id holds the words of the query."""
         served = _find_model(shelf, model)
         scorer = served.scorer
-        found = [{"item_id": _plain(scorer.name(at)), "title": scorer.title(at)} for at in served.search(query, n)]
+        found = [
+            {"item_id": _plain(scorer.name(at)), "title": scorer.title(at)}
+            for at in served.search(query, n)
+        ]
         return _json({"model": served.name, "items": found})
 
     @app.get("/v1/privacy", tags=["privacy"])
-    async def privacy(model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None) -> Response:
-        """What is promised to the people whose ratings the model learned from, and the ledger behind it."""
+    async def privacy(
+        model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
+    ) -> Response:
+        """What is promised to the people whose ratings the model learned from, and the ledger
+        behind it.
+        """
         served = _find_model(shelf, model)
         about = {"model": served.name, "class": served.opened.name}
         promise = {"statement": served.opened.statement, "ledger": served.opened.ledger}
-        return _json(about | promise | {"requests": "histories are read from bodies, answered, and forgotten"})
+        return _json(
+            about
+            | promise
+            | {"requests": "histories are read from bodies, answered, and forgotten"}
+        )
 
     @app.get("/health", tags=["service"])
     async def health() -> Response:
         """Whether the service answers, and with which models."""
-        models = {name: {"items": len(served.scorer)} for name in shelf.names if (served := shelf.get(name))}
+        models = {
+            name: {"items": len(served.scorer)}
+            for name in shelf.names
+            if (served := shelf.get(name))
+        }
         return _json({"status": "ok", "version": __version__, "models": models})
 
     @app.get("/metrics", tags=["service"], response_class=Response)
@@ -392,7 +481,11 @@ def _add_looks(app: FastAPI, shelf: ModelRegistry, counters: Metrics) -> None:
             whole = await asyncio.to_thread(lambda: _find_model(shelf, model).page)
         except ConfigError as error:
             raise Refused(404, "no page", str(error)) from None
-        headers = {"referrer-policy": "no-referrer", "x-content-type-options": "nosniff", "x-frame-options": "DENY"}
+        headers = {
+            "referrer-policy": "no-referrer",
+            "x-content-type-options": "nosniff",
+            "x-frame-options": "DENY",
+        }
         return Response(whole, media_type="text/html; charset=utf-8", headers=headers)
 
     @app.get("/docs", include_in_schema=False)
@@ -413,13 +506,18 @@ def _docs(schema: dict[str, Any]) -> str:
     for path, methods in schema["paths"].items():
         for method, about in methods.items():
             what = html.escape(str(about.get("description", about.get("summary", ""))))
-            rows.append(f"<dt><code>{method.upper()} {html.escape(path)}</code></dt><dd>{what}</dd>")
+            rows.append(
+                f"<dt><code>{method.upper()} {html.escape(path)}</code></dt><dd>{what}</dd>"
+            )
     example = html.escape(
-        "curl -s localhost:8000/v1/recommend -H 'content-type: application/json' -d '{\"history\": [], \"n\": 3}'"
+        "curl -s localhost:8000/v1/recommend -H 'content-type: application/json' -d '{\"history\":"
+        ' [], "n": 3}\''
     )
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>discreet</title><style>{_DOCS_STYLE}</style>"
-        f"<h1>discreet {html.escape(__version__)}</h1><p>The schema is at <a href=/openapi.json>/openapi.json</a>.</p>"
+        "<!doctype html><html lang=en><meta"
+        f" charset=utf-8><title>discreet</title><style>{_DOCS_STYLE}</style>"
+        f"<h1>discreet {html.escape(__version__)}</h1><p>The schema is at <a"
+        " href=/openapi.json>/openapi.json</a>.</p>"
         f"<pre>{example}</pre><dl>{''.join(rows)}</dl></html>"
     )
 
@@ -438,13 +536,20 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
-        text = {404: "there is nothing at this address: see /docs", 405: "this address takes another method: see /docs"}
+        text = {
+            404: "there is nothing at this address: see /docs",
+            405: "this address takes another method: see /docs",
+        }
         message = text.get(error.status_code, str(error.detail))
-        return _json({"error": {"code": "refused", "message": message}}, error.status_code, error.headers)
+        return _json(
+            {"error": {"code": "refused", "message": message}}, error.status_code, error.headers
+        )
 
     @app.exception_handler(TooLarge)
     async def too_large(request: Request, error: TooLarge) -> Response:
-        return _json({"error": {"code": "too large", "message": str(error)}}, 413, {"connection": "close"})
+        return _json(
+            {"error": {"code": "too large", "message": str(error)}}, 413, {"connection": "close"}
+        )
 
     @app.exception_handler(Exception)
     async def handle_failure(request: Request, error: Exception) -> Response:
@@ -471,7 +576,9 @@ def _body(kind: type[BaseModel]) -> dict[str, Any]:
 def _schema(app: FastAPI) -> dict[str, Any]:
     """FastAPI's schema, with the bodies that are parsed here."""
     if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        made = get_openapi(
+            title=app.title, version=app.version, summary=app.summary, routes=app.routes
+        )
         bodies = models_json_schema(
             [(RecommendRequest, "validation"), (BatchRequest, "validation")],
             ref_template="#/components/schemas/{model}",

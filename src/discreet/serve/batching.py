@@ -1,7 +1,8 @@
 """Questions that wait for each other are answered by one pass over the factors of a large catalog.
 
-The product of one vector with a million items takes as long as reading the items from memory; with sixty vectors it
-takes little longer. No bit of an answer depends on what else is asked, so nobody can tell.
+The product of one vector with a million items takes as long as reading the items from memory; with
+sixty vectors it takes little longer. No bit of an answer depends on what else is asked, so nobody
+can tell.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ class Batcher:
         self._answering: asyncio.Task[None] | None = None
 
     async def best(self, served: ServedModel, question: tuple[Any, ...]) -> Any:
-        """Positions and scores for one question: history, ratings, n, and whether to leave out what is seen."""
+        """Positions and scores for one question: history, ratings, n, and whether to leave out
+        what is seen.
+        """
         mine: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((served, question, mine))
         if self._answering is None or self._answering.done():
-            self._answering = asyncio.create_task(self._answer_all())  # of nobody: whoever asked first may have gone
+            # of nobody: whoever asked first may have gone
+            self._answering = asyncio.create_task(self._answer_all())
         return await mine
 
     async def _answer_all(self) -> None:

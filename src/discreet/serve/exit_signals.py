@@ -13,15 +13,18 @@ from typing import Any
 
 @contextlib.contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """While a service starts, SIGTERM and SIGINT end the process at once, with code 0: there is nothing to finish.
+    """While a service starts, SIGTERM and SIGINT end the process at once, with code 0: there is
+    nothing to finish.
 
-    Once it runs, its loop has handlers of its own. An exception instead could be raised anywhere, in the compiler or in
-    the loop, and become a traceback there.
+    Once it runs, its loop has handlers of its own. An exception instead could be raised anywhere,
+    in the compiler or in the loop, and become a traceback there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, exit_at_once) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {
+        number: signal.signal(number, exit_at_once) for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         yield
     finally:

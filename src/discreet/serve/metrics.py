@@ -1,7 +1,8 @@
-"""What the service counts of itself, in the text format of Prometheus: never an item, a history or an address.
+"""What the service counts of itself, in the text format of Prometheus: never an item, a history or
+an address.
 
-Where several workers answer, each writes its counts into a folder that they share, and whichever is asked for
-``/metrics`` adds them up: those of others are at most a second old.
+Where several workers answer, each writes its counts into a folder that they share, and whichever is
+asked for ``/metrics`` adds them up: those of others are at most a second old.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Metrics:
     def add(self, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
         self.requests[route, status] += 1
-        self.classes[route, next((at for at, end in enumerate(SECONDS) if seconds <= end), len(SECONDS))] += 1
+        self.classes[
+            route, next((at for at, end in enumerate(SECONDS) if seconds <= end), len(SECONDS))
+        ] += 1
         self.seconds[route] += seconds  # type: ignore[assignment]
 
     def merge(self, other: Metrics) -> None:
@@ -73,8 +76,12 @@ class Metrics:
             total = 0
             for at, end in enumerate((*SECONDS, "+Inf")):
                 total += self.classes[route, at]
-                lines.append(f'discreet_request_seconds_bucket{{route="{route}",le="{end}"}} {total}')
-            lines.append(f'discreet_request_seconds_sum{{route="{route}"}} {self.seconds[route]:.6f}')
+                lines.append(
+                    f'discreet_request_seconds_bucket{{route="{route}",le="{end}"}} {total}'
+                )
+            lines.append(
+                f'discreet_request_seconds_sum{{route="{route}"}} {self.seconds[route]:.6f}'
+            )
             lines.append(f'discreet_request_seconds_count{{route="{route}"}} {total}')
         lines += [
             "# HELP discreet_requests_under_way Requests being answered.",

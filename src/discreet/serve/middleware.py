@@ -1,11 +1,12 @@
-"""What every request passes: host and origin, a token, limits on sizes and on how many are answered at once, counters.
+"""What every request passes: host and origin, a token, limits on sizes and on how many are answered
+at once, counters.
 
-The names that a request may go to are checked because of DNS rebinding: a web site can have its own name point to
-127.0.0.1, and its pages would then ask this service as if it were theirs. They cannot change the ``Host`` that the
-browser sends.
+The names that a request may go to are checked because of DNS rebinding: a web site can have its own
+name point to 127.0.0.1, and its pages would then ask this service as if it were theirs. They cannot
+change the ``Host`` that the browser sends.
 
-No path, query, header or body is ever logged. An error that nobody foresaw is answered with 500 and logged by the name
-of its class alone, because its text might quote what somebody sent.
+No path, query, header or body is ever logged. An error that nobody foresaw is answered with 500 and
+logged by the name of its class alone, because its text might quote what somebody sent.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ BUSY = "too many requests are under way: try again in a second"
 OPEN = ("/health",)  # without a token
 LARGE_ANSWERS = ("/v1/recommend/batch", "/")  # a client that does not read can keep these under way
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-# Bodies of all requests that are received or answered, in bytes: 64 of the largest. A parsed body takes several
-# times its size, so this keeps the whole below half a gigabyte.
+# Bodies of all requests that are received or answered, in bytes: 64 of the largest. A parsed body
+# takes several times its size, so this keeps the whole below half a gigabyte.
 MOST_HELD = 1 << 26
-SMALL_BODY = 1 << 14  # bytes; up to this size a body is taken even where large ones hold all of `MOST_HELD`
-WRITE_PART = 1 << 16  # bytes handed to the connection at once: what a client that does not read can hold
+# bytes; up to this size a body is taken even where large ones hold all of `MOST_HELD`
+SMALL_BODY = 1 << 14
+# bytes handed to the connection at once: what a client that does not read can hold
+WRITE_PART = 1 << 16
 
 
 class TooLarge(Exception):
@@ -54,19 +57,21 @@ class Middleware:
     app : the application
     counters : Counters
     routes : set of str
-        The paths that are counted under their own name, ``/v1/similar/{item}`` for all items; anything else is "other",
-        so that nothing sent becomes a label.
+        The paths that are counted under their own name, ``/v1/similar/{item}`` for all items;
+        anything else is "other", so that nothing sent becomes a label.
     largest_body : int
         Bytes.
     most_at_once : int
-        Requests under way; more are answered with 503 at once, except for ``/health``. Half of them may be for large
-        answers, so that clients that do not read leave the other half to short questions.
+        Requests under way; more are answered with 503 at once, except for ``/health``. Half of them
+        may be for large answers, so that clients that do not read leave the other half to short
+        questions.
     token : str, optional
     origins : tuple of str
         Web sites whose pages may ask; pages of other sites are refused.
     hosts : tuple of str
-        Names that requests may go to, in addition to those of this machine; "*" stands for any. Without them any
-        name is accepted, except by a connection to a loopback address where there is no token.
+        Names that requests may go to, in addition to those of this machine; "*" stands for any.
+        Without them any name is accepted, except by a connection to a loopback address where there
+        is no token.
     """
 
     def __init__(
@@ -127,15 +132,27 @@ class Middleware:
     async def _pass(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         if not self._accept_host(scope, headers):
-            await refuse(send, 421, "unknown host", "this service has another name: start it with --allow-host NAME")
+            await refuse(
+                send,
+                421,
+                "unknown host",
+                "this service has another name: start it with --allow-host NAME",
+            )
             return
         if not self._accept_origin(headers):
-            await refuse(send, 403, "foreign origin", "pages of that site may not ask: start it with --cors ORIGIN")
+            await refuse(
+                send,
+                403,
+                "foreign origin",
+                "pages of that site may not ask: start it with --cors ORIGIN",
+            )
             return
         if self.token is not None and scope["path"] not in OPEN and scope["method"] != "OPTIONS":
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
-                await refuse(send, 401, "token needed", "send the header 'Authorization: Bearer TOKEN'")
+                await refuse(
+                    send, 401, "token needed", "send the header 'Authorization: Bearer TOKEN'"
+                )
                 return
         if _has_body(scope, headers) and not _is_json(headers):
             sentence = "send the body as JSON, with the header 'Content-Type: application/json'"
@@ -163,7 +180,9 @@ class Middleware:
             self._held -= sum(map(len, parts))
 
     def _is_full(self, large: bool) -> bool:
-        """Check whether as many requests are under way as may be; large answers may take up half of them."""
+        """Check whether as many requests are under way as may be; large answers may take up
+        half of them.
+        """
         if self.counters.under_way >= self.most_at_once:
             return True
         return large and self._large >= max(1, self.most_at_once // 2)
@@ -213,11 +232,16 @@ class Middleware:
         path = scope["path"]
         if path in self.routes:
             return str(path)
-        return next((route for begins, route in self._beginnings.items() if path.startswith(begins)), "other")
+        return next(
+            (route for begins, route in self._beginnings.items() if path.startswith(begins)),
+            "other",
+        )
 
 
 def host_name(host: str) -> str:
-    """Extract the name from a host: without its port, in lower case. IPv6 addresses keep their brackets."""
+    """Extract the name from a host: without its port, in lower case. IPv6 addresses keep their
+    brackets.
+    """
     name = host.strip().lower()
     if name.startswith("["):
         address, bracket, _ = name.partition("]")
@@ -241,13 +265,17 @@ def _has_body(scope: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> b
 
 
 def _is_json(headers: dict[bytes, bytes]) -> bool:
-    """Check the media type: a page of another site can send a form or plain text without asking first, but not JSON."""
+    """Check the media type: a page of another site can send a form or plain text without asking
+    first, but not JSON.
+    """
     media_type = headers.get(b"content-type", b"").partition(b";")[0]
     return media_type.strip().lower() == b"application/json"
 
 
 async def _send_in_parts(send: Send, message: Message) -> None:
-    """Send a message, and a large body part by part: each waits until the connection has taken the one before."""
+    """Send a message, and a large body part by part: each waits until the connection has taken
+    the one before.
+    """
     body = message.get("body", b"")
     if len(body) <= WRITE_PART:
         await send(message)
@@ -272,7 +300,9 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-async def refuse(send: Send, status: int, code: str, message: str, *, retry: bool = False, close: bool = False) -> None:
+async def refuse(
+    send: Send, status: int, code: str, message: str, *, retry: bool = False, close: bool = False
+) -> None:
     """Answer with an error in the form that all errors have."""
     body = json.dumps({"error": {"code": code, "message": message}}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

@@ -1,11 +1,12 @@
 """``discreet export --mlflow``: a saved model as a folder that MLflow loads as a pyfunc model.
 
-The folder is what MLflow's ``python_function`` flavor reads: a file ``MLmodel``, the model's own folder under
-``artifacts``, and the list of what to install. Nothing is pickled: MLflow calls ``discreet.serve.mlflow_model``, which
-opens the folder as any other reader does. Writing it needs no MLflow.
+The folder is what MLflow's ``python_function`` flavor reads: a file ``MLmodel``, the model's own
+folder under ``artifacts``, and the list of what to install. Nothing is pickled: MLflow calls
+``discreet.serve.mlflow_model``, which opens the folder as any other reader does. Writing it needs
+no MLflow.
 
-What the loaded model predicts: for a frame with a column ``history`` (lists of item ids, or mappings id → rating) and
-perhaps ``n``, one list of recommendations per row.
+What the loaded model predicts: for a frame with a column ``history`` (lists of item ids, or
+mappings id → rating) and perhaps ``n``, one list of recommendations per row.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def write_mlflow(opened: OpenedModel, folder: Path) -> dict[str, Any]:
         shutil.copytree(opened.contents.folder, aside / ARTIFACTS)
         (aside / "MLmodel").write_text(_mlmodel(opened), encoding="utf-8")
         (aside / "requirements.txt").write_text(f"discreet=={__version__}\n", encoding="utf-8")
-        (aside / "python_env.yaml").write_text("dependencies:\n- -r requirements.txt\n", encoding="utf-8")
+        (aside / "python_env.yaml").write_text(
+            "dependencies:\n- -r requirements.txt\n", encoding="utf-8"
+        )
         os.rename(aside, folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)

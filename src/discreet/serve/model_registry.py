@@ -1,7 +1,8 @@
 """The models that a service holds, by name, and how they are exchanged while it runs.
 
-A folder that is replaced on disk is opened beside the old model and takes its place when it is complete; whoever asks
-meanwhile is answered by the old one. A folder that cannot be read changes nothing.
+A folder that is replaced on disk is opened beside the old model and takes its place when it is
+complete; whoever asks meanwhile is answered by the old one. A folder that cannot be read changes
+nothing.
 """
 
 from __future__ import annotations
@@ -39,14 +40,18 @@ class ServedModel:
         return self.opened.scorer
 
     def position(self, item: int | str) -> int:
-        """Where an item is, by id or else by title; −1 if it is unknown, and −2 if several are called so."""
+        """Where an item is, by id or else by title; −1 if it is unknown, and −2 if several are
+        called so.
+        """
         at: int = self.scorer.position(item)
         if at >= 0 or not isinstance(item, str):
             return at
         return self._titles.get(_key(item), -1)
 
     def search(self, query: str, n: int) -> list[int]:
-        """Positions of items whose title or id has all the words, those that begin with the first one first."""
+        """Positions of items whose title or id has all the words, those that begin with the
+        first one first.
+        """
         words = _key(query).split()
         if not words:
             return list(range(min(n, len(self.scorer))))
@@ -74,7 +79,9 @@ class ServedModel:
 
     @cached_property
     def page(self) -> bytes:
-        """The page for browsers, one copy for all of them; a `ConfigError` where there can be none."""
+        """The page for browsers, one copy for all of them; a `ConfigError` where there can be
+        none.
+        """
         return web_page(self.scorer, self.opened.statement).encode()
 
     @cached_property
@@ -90,10 +97,16 @@ class ServedModel:
 
     @cached_property
     def _text(self) -> tuple[str, list[int]]:
-        """All titles and ids in one text, and where each begins: searching one text is a hundred times faster."""
+        """All titles and ids in one text, and where each begins: searching one text is a
+        hundred times faster.
+        """
         ids = self.scorer.item_ids.tolist()
         titles = self.scorer.titles
-        named = ids if titles is None else (f"{title} {item}" for title, item in zip(titles, ids, strict=True))
+        named = (
+            ids
+            if titles is None
+            else (f"{title} {item}" for title, item in zip(titles, ids, strict=True))
+        )
         lines = [_key(str(line)) for line in named]
         starts = [0]
         for line in lines[:-1]:
@@ -124,7 +137,11 @@ class ModelRegistry:
     def describe(self) -> list[dict[str, Any]]:
         """List the models: name, number of items, and whether they are private."""
         return [
-            {"name": served.name, "items": len(served.scorer), "status": served.opened.statement["status"]}
+            {
+                "name": served.name,
+                "items": len(served.scorer),
+                "status": served.opened.statement["status"],
+            }
             for served in self._models.values()
         ]
 
@@ -134,7 +151,10 @@ class ModelRegistry:
             await asyncio.sleep(LOOK_EVERY)
             for name, folder in self._folders.items():
                 stamp = _stamp(folder)
-                if stamp is not None and stamp not in (self._models[name].stamp, self._broken.get(name)):
+                if stamp is not None and stamp not in (
+                    self._models[name].stamp,
+                    self._broken.get(name),
+                ):
                     await self._reload(name, folder, stamp)
 
     async def _reload(self, name: str, folder: Path, stamp: tuple[int, ...]) -> None:
@@ -145,7 +165,11 @@ class ModelRegistry:
         except (DiscreetError, OSError) as error:
             self._broken[name] = stamp  # look again when it changes
             self.failed_reloads += 1
-            logger.warning("model %r was replaced by a folder that cannot be read (%s): the old one stays", name, error)
+            logger.warning(
+                "model %r was replaced by a folder that cannot be read (%s): the old one stays",
+                name,
+                error,
+            )
 
 
 def parse_folders(given: list[str]) -> dict[str, Path]:
@@ -157,7 +181,11 @@ def parse_folders(given: list[str]) -> dict[str, Path]:
             name = Path(text).resolve().name
             folder = text
         if not name or name in found:
-            raise ConfigError(f"two models are called {name!r}: say NAME=FOLDER" if name else f"{text!r} has no name")
+            raise ConfigError(
+                f"two models are called {name!r}: say NAME=FOLDER"
+                if name
+                else f"{text!r} has no name"
+            )
         found[name] = Path(folder)
     return found
 

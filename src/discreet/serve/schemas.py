@@ -1,4 +1,6 @@
-"""What may be asked, as pydantic models: they check bodies and describe them in the OpenAPI schema."""
+"""What may be asked, as pydantic models: they check bodies and describe them in the OpenAPI
+schema.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 LARGEST_N = 1_000
 LONGEST_HISTORY = 10_000
 LARGEST_BATCH = 1_000
-LARGEST_BATCH_ITEMS = 10_000  # of all lists of a batch: about a megabyte of answers, or 1,000 lists of the usual ten
+# of all lists of a batch: about a megabyte of answers, or 1,000 lists of the usual ten
+LARGEST_BATCH_ITEMS = 10_000
 LONGEST_NAME = 1_000
 
-Item = Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
+Item = (
+    Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
+)
 Rating = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e9, le=1e9)]
 
 
@@ -30,20 +35,35 @@ class RecommendRequest(BaseModel):
 
     model_config = ConfigDict(
         extra="forbid",
-        json_schema_extra={"examples": [{"history": {"The Binary Colony": 5}, "n": 3}, {"history": [], "n": 3}]},
+        json_schema_extra={
+            "examples": [{"history": {"The Binary Colony": 5}, "n": 3}, {"history": [], "n": 3}]
+        },
     )
 
     history: (
-        Annotated[dict[Annotated[str, Field(max_length=LONGEST_NAME)], Rating], Field(max_length=LONGEST_HISTORY)]
+        Annotated[
+            dict[Annotated[str, Field(max_length=LONGEST_NAME)], Rating],
+            Field(max_length=LONGEST_HISTORY),
+        ]
         | Annotated[list[Item | RatedItem], Field(max_length=LONGEST_HISTORY)]
-    ) = Field(description="Ratings by item; or a list of items that are liked, or of items with ratings.")
-    n: Annotated[int, Field(strict=True, ge=1, le=LARGEST_N)] = Field(10, description="How many items.")
-    exclude: Annotated[list[Item], Field(max_length=LONGEST_HISTORY)] = Field([], description="Items to leave out.")
+    ) = Field(
+        description="Ratings by item; or a list of items that are liked, or of items with ratings."
+    )
+    n: Annotated[int, Field(strict=True, ge=1, le=LARGEST_N)] = Field(
+        10, description="How many items."
+    )
+    exclude: Annotated[list[Item], Field(max_length=LONGEST_HISTORY)] = Field(
+        [], description="Items to leave out."
+    )
     only: Annotated[list[Item], Field(max_length=LONGEST_HISTORY)] | None = Field(
         None, description="If given, recommend among these items alone."
     )
-    exclude_seen: Annotated[bool, Field(strict=True)] = Field(True, description="Leave out the items of the history.")
-    unknown: Literal["error", "skip"] = Field("error", description="What to do with items that the model lacks.")
+    exclude_seen: Annotated[bool, Field(strict=True)] = Field(
+        True, description="Leave out the items of the history."
+    )
+    unknown: Literal["error", "skip"] = Field(
+        "error", description="What to do with items that the model lacks."
+    )
     model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = Field(
         None, description="Which model answers; the first one by default."
     )
@@ -52,10 +72,16 @@ class RecommendRequest(BaseModel):
 class BatchRequest(BaseModel):
     """Several questions at once."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"requests": [{"history": [], "n": 3}]}]})
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"requests": [{"history": [], "n": 3}]}]}
+    )
 
-    requests: Annotated[list[RecommendRequest], Field(min_length=1, max_length=LARGEST_BATCH)] = Field(
-        description=f"The questions. Their n must not add up to more than {LARGEST_BATCH_ITEMS:,}."
+    requests: Annotated[list[RecommendRequest], Field(min_length=1, max_length=LARGEST_BATCH)] = (
+        Field(
+            description=(
+                f"The questions. Their n must not add up to more than {LARGEST_BATCH_ITEMS:,}."
+            )
+        )
     )
 
 
@@ -72,7 +98,10 @@ class RecommendResponse(BaseModel):
 
     model: str
     recommendations: list[RecommendedItem]
-    ignored: int = Field(0, description="Items of the question that the model does not know, where these are skipped.")
+    ignored: int = Field(
+        0,
+        description="Items of the question that the model does not know, where these are skipped.",
+    )
 
 
 class BatchResponse(BaseModel):

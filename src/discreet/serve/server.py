@@ -1,8 +1,9 @@
 """Running the service: sockets, slow clients, and an end that answers what was asked.
 
-A connection that has not sent a whole request after a while is closed, and so is one that does not take its answer, so
-that slow clients cannot hold the service; what each connection and all of them can have it hold is limited. At the end
-no new connections are accepted, those that are there are answered, and then the process goes.
+A connection that has not sent a whole request after a while is closed, and so is one that does not
+take its answer, so that slow clients cannot hold the service; what each connection and all of them
+can have it hold is limited. At the end no new connections are accepted, those that are there are
+answered, and then the process goes.
 """
 
 from __future__ import annotations
@@ -33,14 +34,18 @@ DRAIN_SECONDS = 10.0  # for requests under way at the end
 LINGER_SECONDS = 0.5  # at the end, for requests that are in the wire already
 BACKLOG = 4096
 ACCEPTS_AT_ONCE = 16  # connections
-LARGEST_HEADER = 1 << 15  # bytes of a request before its body: four times what browsers and proxies send at most
+# bytes of a request before its body: four times what browsers and proxies send at most
+LARGEST_HEADER = 1 << 15
 MOST_HEADERS = 100
 MOST_HEADER_BYTES_IN_ALL = 1 << 25  # a thousand of the largest; then only small headers are taken
 SMALL_HEADER = 1 << 13  # bytes
 MOST_CONNECTIONS = 8192  # about 20 kB each while they are idle
 MOST_PIPELINED = 16  # requests of one connection that wait for the answer to another
-SEND_BUFFER = 1 << 18  # bytes of answers that the system holds for a connection; without it, up to 4 MB
-HEADER_REFUSED = f"the header is larger than {LARGEST_HEADER:,} bytes, or has more than {MOST_HEADERS} fields"
+# bytes of answers that the system holds for a connection; without it, up to 4 MB
+SEND_BUFFER = 1 << 18
+HEADER_REFUSED = (
+    f"the header is larger than {LARGEST_HEADER:,} bytes, or has more than {MOST_HEADERS} fields"
+)
 
 
 class TooMuchHeader(Exception):
@@ -48,14 +53,17 @@ class TooMuchHeader(Exception):
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with limits: on time to read and to write, on headers, and on requests that wait.
+    """uvicorn's protocol, with limits: on time to read and to write, on headers, and on requests
+    that wait.
 
-    httptools has no limit on headers, so bytes are counted here: those of complete headers as they are parsed, and
-    everything that was received since the last byte of a body. The latter also counts what ends in no header at all: a
-    header without an end, blank lines, extensions of chunks, trailers.
+    httptools has no limit on headers, so bytes are counted here: those of complete headers as they
+    are parsed, and everything that was received since the last byte of a body. The latter also
+    counts what ends in no header at all: a header without an end, blank lines, extensions of
+    chunks, trailers.
     """
 
-    header_bytes_in_all = 0  # received and not yet part of a complete request, by all connections of this process
+    # received and not yet part of a complete request, by all connections of this process
+    header_bytes_in_all = 0
     _timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
     _pending = 0  # bytes received since the last request or the last byte of a body
@@ -66,14 +74,18 @@ class PatientProtocol(HttpToolsProtocol):
         if len(self.connections) > MOST_CONNECTIONS:
             transport.abort()
             return
-        transport.set_write_buffer_limits(high=0)  # what is written waits for the client before more is made
+        # what is written waits for the client before more is made
+        transport.set_write_buffer_limits(high=0)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
         self._wait()
         self._count(self._pending + len(data))
         super().data_received(data)
-        crowded = PatientProtocol.header_bytes_in_all > MOST_HEADER_BYTES_IN_ALL and self._pending > SMALL_HEADER
+        crowded = (
+            PatientProtocol.header_bytes_in_all > MOST_HEADER_BYTES_IN_ALL
+            and self._pending > SMALL_HEADER
+        )
         if (self._pending > LARGEST_HEADER or crowded) and not self.transport.is_closing():
             self.send_400_response(HEADER_REFUSED)
 
@@ -121,7 +133,11 @@ class PatientProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP, or has too much of a header, and close the connection."""
         if self.cycle is None or self.cycle.response_complete:
-            status, code = (431, "header too large") if msg == HEADER_REFUSED or self._exceeds() else (400, "not HTTP")
+            status, code = (
+                (431, "header too large")
+                if msg == HEADER_REFUSED or self._exceeds()
+                else (400, "not HTTP")
+            )
             sentence = HEADER_REFUSED if status == 431 else "this is no HTTP request"
             self.transport.write(_refusal(status, code, sentence))
         self.transport.close()
@@ -168,12 +184,14 @@ def _refusal(status: int, code: str, message: str) -> bytes:
 class Acceptor:
     """Accepts connections on a socket, several at a time.
 
-    uvloop's own server accepts one connection in each round of the loop. With many clients a round takes long, and a
-    new connection would wait for as many rounds as others came before it. No more than a few at a time are taken, so
-    that those that come at once are shared among workers.
+    uvloop's own server accepts one connection in each round of the loop. With many clients a round
+    takes long, and a new connection would wait for as many rounds as others came before it. No more
+    than a few at a time are taken, so that those that come at once are shared among workers.
     """
 
-    def __init__(self, listening: socket.socket, make_protocol: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(
+        self, listening: socket.socket, make_protocol: Callable[[], asyncio.Protocol]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listening = listening
         self._make_protocol = make_protocol
@@ -226,7 +244,9 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT end the service, and the process ends as after any command that worked."""
+        """SIGTERM and SIGINT end the service, and the process ends as after any command that
+        worked.
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -279,7 +299,9 @@ def listen(host: str, port: int) -> socket.socket:
         made.bind((host, port))
     except (OSError, OverflowError) as error:
         made.close()
-        raise ConfigError(f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}") from None
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}"
+        ) from None
     made.listen(BACKLOG)
     made.set_inheritable(True)
     return made
@@ -307,7 +329,9 @@ def run(gate: Middleware, listening: socket.socket) -> None:
 
 
 def _more_files() -> None:
-    """As many open connections as the system allows: the usual limit of 1,024 is less than a crowd of slow clients."""
+    """As many open connections as the system allows: the usual limit of 1,024 is less than a
+    crowd of slow clients.
+    """
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -1,9 +1,11 @@
-"""``discreet export --vectors``: item vectors for a vector database, and how a person's query is made.
+"""``discreet export --vectors``: item vectors for a vector database, and how a person's query is
+made.
 
-A model scores item j as ``offset + u · v_j + b_j``. With x_j = [v_j, b_j] and the query q = [u, 1] that is an inner
-product up to the offset, which is the same for all items: so a database that finds the largest inner products finds the
-model's recommendations. u and the offset come from the person's own history (`query`), in this library or on the
-person's device; only q has to reach the database.
+A model scores item j as ``offset + u · v_j + b_j``. With x_j = [v_j, b_j] and the query q = [u, 1]
+that is an inner product up to the offset, which is the same for all items: so a database that finds
+the largest inner products finds the model's recommendations. u and the offset come from the
+person's own history (`query`), in this library or on the person's device; only q has to reach the
+database.
 
     vectors.npy        (items, length) float32
     vectors.parquet    item_id, title, vector
@@ -36,9 +38,10 @@ _README = """\
 
 {promise}
 
-`vectors.npy` and `vectors.parquet` hold {items:,} vectors of length {length}: the item factors{tail} and, last, the
-item's bias. The score of an item is the inner product with the query `[u{more}, 1]`, plus an offset that is the same
-for all items. Search by **inner product**, not by cosine or distance.
+`vectors.npy` and `vectors.parquet` hold {items:,} vectors of length {length}: the item
+factors{tail} and, last, the item's bias. The score of an item is the inner product with the query
+`[u{more}, 1]`, plus an offset that is the same for all items. Search by **inner product**, not by
+cosine or distance.
 
 The query comes from a person's own history, and is for that person alone:
 
@@ -56,7 +59,8 @@ import faiss, numpy as np
 
 index = faiss.IndexFlatIP({length})
 index.add(np.load("vectors.npy"))
-scores, places = index.search(q[None], 10)          # places are rows of vectors.parquet; add the offset to the scores
+# places are rows of vectors.parquet; add the offset to the scores
+scores, places = index.search(q[None], 10)
 ```
 
 Qdrant: a collection with `VectorParams(size={length}, distance=Distance.DOT)`.
@@ -67,13 +71,17 @@ Leave out what the person knows already: ask for that many more, and drop them.
 
 
 def item_vectors(scorer: Scorer) -> NDArray[np.float32]:
-    """[V, b], (items, length); one coordinate more where items without factors are scored by a person's own mean."""
+    """[V, b], (items, length); one coordinate more where items without factors are scored by a
+    person's own mean.
+    """
     V = scorer.fold_in_rule.score_factors(scorer.factors)
     return np.ascontiguousarray(np.column_stack([V, scorer.biases]), np.float32)
 
 
 def query(scorer: Scorer, history: Any) -> tuple[NDArray[np.float32], float]:
-    """[u, 1] of a person, and the offset to add to inner products, from a history (see `Recommender.recommend`)."""
+    """[u, 1] of a person, and the offset to add to inner products, from a history (see
+    `Recommender.recommend`).
+    """
     vector, offset = scorer.vector(*as_history(scorer, history))
     return np.append(vector, np.float32(1)).astype(np.float32), float(offset)
 
@@ -86,7 +94,10 @@ def write_vectors(opened: OpenedModel, folder: Path) -> dict[str, Any]:
     scorer = opened.scorer
     check_new(folder)
     if scorer.fold_in_rule.kind not in KINDS:
-        raise ConfigError("this model reads histories by code of its own, which no recipe can say: serve it instead")
+        raise ConfigError(
+            "this model reads histories by code of its own, which no recipe can say: serve it"
+            " instead"
+        )
     vectors = item_vectors(scorer)
     items, length = vectors.shape
     recipe = {

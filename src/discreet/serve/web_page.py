@@ -1,11 +1,12 @@
 """``discreet export --web``: one file that recommends in the browser and cannot send anything.
 
-The file holds the item factors, the released numbers that reading a history needs, and a script that does there what
-`discreet.models.fold_in` does in Python. Its content policy forbids every connection, also to where it came
-from, and allows the one script and the one style sheet in it by their hashes.
+The file holds the item factors, the released numbers that reading a history needs, and a script
+that does there what `discreet.models.fold_in` does in Python. Its content policy forbids every
+connection, also to where it came from, and allows the one script and the one style sheet in it by
+their hashes.
 
-Factors are stored as float16, each column divided by its largest value: a number is off by at most 2⁻¹¹ of itself, or
-2⁻²⁵ of the largest in its column.
+Factors are stored as float16, each column divided by its largest value: a number is off by at most
+2⁻¹¹ of itself, or 2⁻²⁵ of the largest in its column.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from discreet.version import __version__
 MOST_ITEMS = 200_000
 #: Arrays that are large, and may be rounded.
 HALVES = ("factors", "gain")
-# what no HTML file may hold: control characters, halves of surrogate pairs, characters that are none
+# what no HTML file may hold: control characters, halves of surrogate pairs, characters that are
+# none
 _STRANGE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -65,7 +67,10 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
         "badge_kind": "private" if private and statement.get("private") else "open",
         "count": f"{len(scorer):,}",
         "promise": _promise(statement, private),
-        "about": f"Made by discreet {_text(__version__)}. One file: save it, and it works without a network.",
+        "about": (
+            f"Made by discreet {_text(__version__)}. One file: save it, and it works without a"
+            " network."
+        ),
         "style": style,
         "model": _as_data(describe_model(scorer)),
         "script": script,
@@ -76,9 +81,15 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
 def check_exportable(scorer: Scorer) -> None:
     """Raise a `ConfigError` for a model that no page can hold."""
     if scorer.fold_in_rule.kind not in KINDS:
-        raise ConfigError("this model reads histories by code of its own, which a page cannot run: serve it instead")
+        raise ConfigError(
+            "this model reads histories by code of its own, which a page cannot run: serve it"
+            " instead"
+        )
     if len(scorer) > MOST_ITEMS:
-        raise ConfigError(f"a page can hold {MOST_ITEMS:,} items, and this model has {len(scorer):,}: serve it instead")
+        raise ConfigError(
+            f"a page can hold {MOST_ITEMS:,} items, and this model has {len(scorer):,}: serve it"
+            " instead"
+        )
 
 
 def content_policy(style: str, script: str | None = None) -> str:
@@ -92,7 +103,10 @@ def content_policy(style: str, script: str | None = None) -> str:
 
 def describe_model(scorer: Scorer) -> dict[str, Any]:
     """What the script reads: numbers, names, and arrays packed as text."""
-    arrays = {"factors": scorer.factors, "biases": scorer.biases.astype(np.float32)} | scorer.fold_in_rule.arrays()
+    arrays = {
+        "factors": scorer.factors,
+        "biases": scorer.biases.astype(np.float32),
+    } | scorer.fold_in_rule.arrays()
     if scorer.item_similarity.known is not None:
         arrays["item_similarity.known"] = scorer.item_similarity.known
     scale = scorer.rating_range
@@ -102,7 +116,9 @@ def describe_model(scorer: Scorer) -> dict[str, Any]:
     return {
         "rank": scorer.factors.shape[1],
         "ids": ids,
-        "titles": None if scorer.titles is None else [str(title) for title in scorer.titles.tolist()],
+        "titles": (
+            None if scorer.titles is None else [str(title) for title in scorer.titles.tolist()]
+        ),
         "range": scale,
         "liked": scorer.default_rating,
         "rate": rate,
@@ -146,20 +162,23 @@ def _step(low: float, high: float) -> float:
 def _promise(statement: dict[str, Any], private: bool) -> str:
     if not private:
         return (
-            "<p><strong>Nothing.</strong> This model was trained without privacy protection, and the numbers in this "
-            "file may give single people away. Do not pass it on more widely than their ratings.</p>"
+            "<p><strong>Nothing.</strong> This model was trained without privacy protection, and"
+            " the numbers in this file may give single people away. Do not pass it on more widely"
+            " than their ratings.</p>"
         )
     odds = float(np.exp(min(float(statement["epsilon"]), 700.0)))
     delta = max(float(statement["delta"]), 1e-18)
     plain = (
-        "<p>Whatever anybody can find out from this file is almost as likely to be found whether or not any one person "
-        f"took part: at most {odds:.3g} times as likely, but for a chance of one in {1 / delta:,.0f}. This is "
-        "differential privacy, for each person with all of their choices.</p>"
+        "<p>Whatever anybody can find out from this file is almost as likely to be found whether"
+        f" or not any one person took part: at most {odds:.3g} times as likely, but for a chance of"
+        f" one in {1 / delta:,.0f}. This is differential privacy, for each person with all of their"
+        " choices.</p>"
     )
     if statement["status"] == WEAK:
         plain = (
-            f"<p>This model was trained with ε = {statement['epsilon']:.4g}, which is {WEAK}: what can be "
-            f"found out about one person may be up to {odds:.3g} times as likely because that person took part.</p>"
+            f"<p>This model was trained with ε = {statement['epsilon']:.4g}, which is {WEAK}: what"
+            f" can be found out about one person may be up to {odds:.3g} times as likely because"
+            " that person took part.</p>"
         )
     cautions = "".join(f"<li>{_text(caution)}</li>" for caution in statement.get("cautions", ()))
     listed = f"<p>It depends on this:</p><ul class='check'>{cautions}</ul>" if cautions else ""
@@ -173,7 +192,8 @@ def _text(value: Any) -> str:
 
 def _as_data(document: dict[str, Any]) -> str:
     """JSON that cannot end the element it is in."""
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False)  # escapes whatever is not ASCII
+    # escapes whatever is not ASCII
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -182,4 +202,6 @@ def _hash(text: str) -> str:
 
 
 def _part(name: str) -> str:
-    return (resources.files("discreet.serve") / "page" / name).read_text(encoding="utf-8").rstrip("\n")
+    return (
+        (resources.files("discreet.serve") / "page" / name).read_text(encoding="utf-8").rstrip("\n")
+    )

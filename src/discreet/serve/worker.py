@@ -1,8 +1,9 @@
-"""One of several processes that answer on one socket: what `workers` starts as ``python -m discreet.serve.worker``.
+"""One of several processes that answer on one socket: what `workers` starts as ``python -m
+discreet.serve.worker``.
 
-What to serve comes as one line of JSON on standard input, so that a token is in no list of processes. Standard input
-stays open: when it ends, the supervisor has died, and the worker ends as well. One line of JSON on standard output says
-what is served, or what is wrong.
+What to serve comes as one line of JSON on standard input, so that a token is in no list of
+processes. Standard input stays open: when it ends, the supervisor has died, and the worker ends as
+well. One line of JSON on standard output says what is served, or what is wrong.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def _serve(job: dict[str, Any]) -> int:
         return 2
     counters = SharedCounters(Path(job["counts"]), job["number"], job["workers"])
     settings: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in job["settings"].items()
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in job["settings"].items()
     }
     app = create_app(shelf, Settings(**settings), counters)
     _report({"serving": shelf.describe()})

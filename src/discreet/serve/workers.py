@@ -1,7 +1,9 @@
-"""Several worker processes that answer on one socket, and the supervisor that starts, restarts and ends them.
+"""Several worker processes that answer on one socket, and the supervisor that starts, restarts and
+ends them.
 
-Each worker opens the models itself and takes over replaced ones itself. A worker that dies is started again; where that
-happens too often, the supervisor ends all of them with an error, so that whatever started it hears of it.
+Each worker opens the models itself and takes over replaced ones itself. A worker that dies is
+started again; where that happens too often, the supervisor ends all of them with an error, so that
+whatever started it hears of it.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from discreet.serve.server import DRAIN_SECONDS, LINGER_SECONDS
 
 logger = logging.getLogger("discreet")
 
-MOST_RESTARTS = 5  # within `RESTART_WINDOW`: a worker that dies of what it serves would die for ever
+# within `RESTART_WINDOW`: a worker that dies of what it serves would die for ever
+MOST_RESTARTS = 5
 RESTART_WINDOW = 60.0  # seconds
 END_SECONDS = DRAIN_SECONDS + LINGER_SECONDS + 5.0  # for workers to end; then they are killed
 POLL_SECONDS = 0.05
@@ -71,8 +74,13 @@ class Supervisor:
         self._restarts: deque[float] = deque(maxlen=MOST_RESTARTS + 1)
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT; a `DiscreetError` where workers cannot start or keep dying."""
-        with tempfile.TemporaryDirectory(prefix="discreet-serve-") as counts, self._handle_signals():
+        """Serve until SIGTERM or SIGINT; a `DiscreetError` where workers cannot start or keep
+        dying.
+        """
+        with (
+            tempfile.TemporaryDirectory(prefix="discreet-serve-") as counts,
+            self._handle_signals(),
+        ):
             try:
                 self._workers = [self._start(number, counts) for number in range(self._count)]
                 described = [self._wait_until_ready(worker) for worker in self._workers]
@@ -94,7 +102,8 @@ class Supervisor:
             stdout=subprocess.PIPE,
             text=True,
             pass_fds=[fd],
-            start_new_session=True,  # Ctrl-C reaches the supervisor alone, which ends the workers once
+            # Ctrl-C reaches the supervisor alone, which ends the workers once
+            start_new_session=True,
             env=self._environment(),
         )
         job = {
@@ -134,9 +143,13 @@ class Supervisor:
         now = time.monotonic()
         self._restarts.append(now)
         if len(self._restarts) > MOST_RESTARTS and now - self._restarts[0] < RESTART_WINDOW:
-            sentence = f"workers ended {len(self._restarts)} times within {RESTART_WINDOW:g} seconds"
+            sentence = (
+                f"workers ended {len(self._restarts)} times within {RESTART_WINDOW:g} seconds"
+            )
             raise DiscreetError(f"{sentence}. The last one had exit code {dead.returncode}")
-        logger.warning("worker %d ended with exit code %d, and is started again", number, dead.returncode)
+        logger.warning(
+            "worker %d ended with exit code %d, and is started again", number, dead.returncode
+        )
         _close_pipes(dead)
         self._workers[number] = self._start(number, counts)
 
@@ -146,7 +159,9 @@ class Supervisor:
             self._ending = True
             self._terminate()
 
-        before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {
+            number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)
+        }
         try:
             yield
         finally:

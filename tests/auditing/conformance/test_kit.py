@@ -1,4 +1,6 @@
-"""The conformance kit: our private models keep every rule, and each planted fault is named by the rule it breaks."""
+"""The conformance kit: our private models keep every rule, and each planted fault is named by
+the rule it breaks.
+"""
 
 from dataclasses import replace
 
@@ -17,7 +19,12 @@ from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 from discreet.privacy.release.session import Session
 from discreet.privacy.users import gradient_steps, ridge
 from discreet.privacy.users import sealed_users as sealed
-from discreet.testing import ConformanceError, PrivateModelConformance, check_private_model, rule_names
+from discreet.testing import (
+    ConformanceError,
+    PrivateModelConformance,
+    check_private_model,
+    rule_names,
+)
 from support import planted_models as planted
 
 SMALL = {"epsilon": 4.0, "rating_range": (1.0, 5.0)}
@@ -44,7 +51,12 @@ HOUSE = {
     "no factors": {"goal": "rating", "factors": 0},
     "even weights": {"goal": "rating", "rarity": 0.0, "growth": 1.0},
     "replace-one": {"goal": "rating", "neighboring": "replace-one"},
-    "intercept, no popularity": {"goal": "rating", "intercept": 0.3, "popularity": False, "growth": 1.0},
+    "intercept, no popularity": {
+        "goal": "rating",
+        "intercept": 0.3,
+        "popularity": False,
+        "growth": 1.0,
+    },
     "papers' conversion, range from data": {
         "goal": "rating",
         "accountant": "rdp",
@@ -79,7 +91,12 @@ SOLVING = {
         "epsilon": 50.0,
         "max_items": 6,
     },
-    "papers' conversion, range from data": {"accountant": "rdp", "delta": 1e-5, "rating_range": None, "max_items": 6},
+    "papers' conversion, range from data": {
+        "accountant": "rdp",
+        "delta": 1e-5,
+        "rating_range": None,
+        "max_items": 6,
+    },
 }
 
 
@@ -100,7 +117,9 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "name", "given"), CASES)
 def test_our_models_keep_every_rule(kind, name, given):
-    rules = rule_names() if name.startswith(("usual", "no factors", "papers' conversion")) else QUICK
+    rules = (
+        rule_names() if name.startswith(("usual", "no factors", "papers' conversion")) else QUICK
+    )
     model = kind.configure(**({"factors": 3} | SMALL | given))
     report = check_private_model(model, people=8, draws=2000, rules=rules)
     assert report.passed
@@ -117,7 +136,9 @@ def test_neighbors_reach_the_sensitivity():
     assert shares == ["counts 1.00", "recounts 1.00", "sum 1.00", "gram 1.00"]
     model = DPMF.configure(factors=3, iterations=2, growth=1.0, **SMALL, goal="rating")
     report = check_private_model(model, people=10, rules=["neighbors"])
-    shares = dict(part.rsplit(" ", 1) for part in report.checks[0].detail.split(": ")[1].split(", "))
+    shares = dict(
+        part.rsplit(" ", 1) for part in report.checks[0].detail.split(": ")[1].split(", ")
+    )
     assert set(shares) == {planned.name for planned in model.plan(23).releases}
     reached = {name: float(share) for name, share in shares.items()}
     # the worst users for moments and gains need columns of their own: test_own_solve has them
@@ -128,7 +149,9 @@ def test_neighbors_reach_the_sensitivity():
 
 
 def dense_dpals(model: DPALS, ratings: Ratings) -> np.ndarray:
-    """DPALS without noise where every item is frequent and everybody contributes everything, in plain numpy."""
+    """DPALS without noise where every item is frequent and everybody contributes everything, in
+    plain numpy.
+    """
     M = np.zeros((ratings.n_users, ratings.n_items), bool)
     Y = np.zeros(M.shape)
     who = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
@@ -142,17 +165,23 @@ def dense_dpals(model: DPALS, ratings: Ratings) -> np.ndarray:
     weight, ridge, i = given.unobserved_weight, given.regularization, given.intercept
     counts = np.maximum(M.sum(axis=0), 1.0)
     item_ridge = ridge * counts**0.5 * counts.sum() / (counts**1.5).sum()
-    V = given.initial_scale * np.random.default_rng(model.random_state).standard_normal((ratings.n_items, r))
+    V = given.initial_scale * np.random.default_rng(model.random_state).standard_normal(
+        (ratings.n_items, r)
+    )
     Z, b = np.clip(Y, -2, 2) if explicit else Y, np.zeros(ratings.n_items)
     for _ in range(given.iterations):
         every = weight * V.T @ V
         U = np.array(
             [
-                np.linalg.solve(V[m].T @ V[m] + every + ridge * max(n, 1) / 100 * np.eye(r), V[m].T @ (y - b)[m])
+                np.linalg.solve(
+                    V[m].T @ V[m] + every + ridge * max(n, 1) / 100 * np.eye(r), V[m].T @ (y - b)[m]
+                )
                 for m, y, n in zip(M, Y, c, strict=True)
             ]
         )
-        U *= np.minimum(1.0, np.sqrt(1 - i * i) / np.maximum(np.linalg.norm(U, axis=1), 1e-300))[:, None]
+        U *= np.minimum(1.0, np.sqrt(1 - i * i) / np.maximum(np.linalg.norm(U, axis=1), 1e-300))[
+            :, None
+        ]
         X = np.column_stack([np.full(len(U), i), U]) if i else U
         every = weight * X.T @ X
         W = np.array(
@@ -165,14 +194,20 @@ def dense_dpals(model: DPALS, ratings: Ratings) -> np.ndarray:
     return V
 
 
-@pytest.mark.parametrize(("feedback", "intercept"), [("explicit", 0.0), ("explicit", 0.5), ("implicit", 0.0)])
+@pytest.mark.parametrize(
+    ("feedback", "intercept"), [("explicit", 0.0), ("explicit", 0.5), ("implicit", 0.0)]
+)
 def test_dpals_without_noise_is_plain_alternating_least_squares(feedback, intercept):
     weight = 0.0 if feedback == "explicit" else 0.6
-    model = DPALS.configure(feedback=feedback, intercept=intercept, unobserved_weight=weight, **PLAIN)
+    model = DPALS.configure(
+        feedback=feedback, intercept=intercept, unobserved_weight=weight, **PLAIN
+    )
     report = check_private_model(model, twin=dense_dpals, rules=["zero noise"], tolerance=1e-3)
     assert report.checks[0].passed is True
     with pytest.raises(ConformanceError, match=r"zero noise.*off by"):
-        check_private_model(model, twin=lambda m, r: 1.01 * dense_dpals(m, r), rules=["zero noise"], tolerance=1e-3)
+        check_private_model(
+            model, twin=lambda m, r: 1.01 * dense_dpals(m, r), rules=["zero noise"], tolerance=1e-3
+        )
 
 
 def test_the_kit_takes_ratings_of_ones_own():
@@ -180,7 +215,9 @@ def test_the_kit_takes_ratings_of_ones_own():
     there = rng.random((150, 12)) < 0.7
     user, item = np.nonzero(there)
     names = np.array([f"reader-{u:04d}" for u in user], object)
-    ratings = Ratings.from_arrays(names, item, rng.integers(1, 6, len(user)), item_ids=np.arange(12))
+    ratings = Ratings.from_arrays(
+        names, item, rng.integers(1, 6, len(user)), item_ids=np.arange(12)
+    )
     for relation in ("add-remove", "replace-one"):
         model = DPALS(2, epsilon=20.0, neighboring=relation)
         assert check_private_model(model, ratings=ratings, people=5, draws=500, rules=QUICK).passed
@@ -234,7 +271,9 @@ def test_no_other_rule_is_blamed(kind, broken):
 
 def broken_rules(model=None, **options):
     with pytest.raises(ConformanceError) as caught:
-        check_private_model(model or DPALS(3, **PAPER), people=8, rules=QUICK, **({"draws": 3000} | options))
+        check_private_model(
+            model or DPALS(3, **PAPER), people=8, rules=QUICK, **({"draws": 3000} | options)
+        )
     return caught.value.report.broken
 
 
@@ -261,7 +300,9 @@ def test_halving_off_diagonal_noise_once_more_is_found(monkeypatch):
     original = SecureNoise.add
 
     def add(self, values, mechanism, weights=None, grid=None):
-        return original(self, values, mechanism, None if weights is None else np.asarray(weights) ** 2, grid)
+        return original(
+            self, values, mechanism, None if weights is None else np.asarray(weights) ** 2, grid
+        )
 
     monkeypatch.setattr(SecureNoise, "add", add)
     assert broken_rules() == ["noise"]
@@ -275,7 +316,9 @@ def test_seeded_noise_that_is_called_secure_is_found(monkeypatch):
 def test_vectors_that_are_not_cut_are_found(monkeypatch):
     cut = sealed.clip_rows
     given = SMALL | {"regularization": 0.01}
-    monkeypatch.setattr(sealed, "clip_rows", lambda U, bounds, *rest: 9 * cut(U, replace(bounds, norm=1e6), *rest))
+    monkeypatch.setattr(
+        sealed, "clip_rows", lambda U, bounds, *rest: 9 * cut(U, replace(bounds, norm=1e6), *rest)
+    )
     assert "neighbors" in broken_rules(DPALS(3, **given))
     monkeypatch.setattr(gradient_steps, "clip_rows", sealed.clip_rows)
     assert "neighbors" in broken_rules(taking_steps())
@@ -285,7 +328,9 @@ def test_solutions_that_are_not_cut_are_found(monkeypatch):
     """What users' own coefficients say of each other is cut by itself."""
     monkeypatch.setattr(rating, "longest", lambda rank: 1e-3)
     original = ridge.SolutionGram.reach
-    monkeypatch.setattr(ridge.SolutionGram, "reach", lambda self, public: replace(original(self, public), l2=0.9))
+    monkeypatch.setattr(
+        ridge.SolutionGram, "reach", lambda self, public: replace(original(self, public), l2=0.9)
+    )
     assert "neighbors" in broken_rules(taking_steps())
 
 

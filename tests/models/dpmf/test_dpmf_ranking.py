@@ -1,4 +1,6 @@
-"""Lists from pairs: without noise it is a dense computation, and where pairs do not pay it is private popularity."""
+"""Lists from pairs: without noise it is a dense computation, and where pairs do not pay it is
+private popularity.
+"""
 
 import numpy as np
 import pytest
@@ -15,7 +17,9 @@ N_ITEMS = 40
 
 
 def people(n=1500, taste=0.9, seed=0, n_items=N_ITEMS, stars=False):
-    """Two tastes, and popularity that falls; with `stars`, what is not to somebody's taste was rated low."""
+    """Two tastes, and popularity that falls; with `stars`, what is not to somebody's taste was
+    rated low.
+    """
     rng = np.random.default_rng(seed)
     popular = np.linspace(0.5, 0.05, n_items)
     mine = np.where(np.arange(n_items) % 2 == rng.integers(0, 2, n)[:, None], 1 + taste, 1 - taste)
@@ -23,11 +27,18 @@ def people(n=1500, taste=0.9, seed=0, n_items=N_ITEMS, stars=False):
     values = X.astype(np.float32)
     if stars:
         low = (rng.random((n, n_items)) < 0.2) & ~X
-        values = np.where(X, 4.0 + (rng.random(X.shape) < 0.5), np.where(low, 2.0, 0.0)).astype(np.float32)
+        values = np.where(X, 4.0 + (rng.random(X.shape) < 0.5), np.where(low, 2.0, 0.0)).astype(
+            np.float32
+        )
     indptr = np.concatenate([[0], np.cumsum((values > 0).sum(axis=1))])
     user, item = np.nonzero(values)
     return Ratings.from_indices(
-        indptr, item.astype(np.int32), values[user, item], np.arange(n), np.arange(n_items), catalog=True
+        indptr,
+        item.astype(np.int32),
+        values[user, item],
+        np.arange(n),
+        np.arange(n_items),
+        catalog=True,
     )
 
 
@@ -38,7 +49,8 @@ def dense(ratings):
 
 
 def reference(X, H, mu, rank, rounds=12):
-    """The algorithm as it was studied, in plain numpy and without noise, with all items in the core and no features.
+    """The algorithm as it was studied, in plain numpy and without noise, with all items in the core
+    and no features.
 
     Twenty of forty items have most choices: so 0.35 of the rest buys counts again.
     """
@@ -65,7 +77,10 @@ def reference(X, H, mu, rank, rounds=12):
     C = np.zeros((M, rank, rank))
     for _ in range(rounds):
         A = sum(a[j] ** 2 * (np.outer(v[j], v[j]) + C[j]) for j in range(M))
-        right = [a[j] * (G[j] @ (a[:, None] * v)) + a[j] ** 4 * (v[j] @ v[j] * v[j] + C[j] @ v[j]) for j in range(M)]
+        right = [
+            a[j] * (G[j] @ (a[:, None] * v)) + a[j] ** 4 * (v[j] @ v[j] * v[j] + C[j] @ v[j])
+            for j in range(M)
+        ]
         Ti = np.linalg.inv(T)
         C = np.array([np.linalg.inv(Ti + a[j] ** 2 * A) for j in range(M)])
         v = np.array([0.5 * v[j] + 0.5 * C[j] @ (right[j] + Ti @ mean) for j in range(M)])
@@ -86,7 +101,9 @@ def test_without_noise_it_is_what_a_dense_computation_gives():
     """Scores are compared, which no turn of the factors changes; a wrong t would be off by 1e-4."""
     ratings, others = people(), people(50, seed=1)
     model = discreet.DPMF(4, epsilon=8.0, noise=NoNoise(), random_state=0).fit(ratings)
-    found = np.array([model.predict(others, [(u, i) for i in range(N_ITEMS)]) for u in others.user_ids[:20]])
+    found = np.array(
+        [model.predict(others, [(u, i) for i in range(N_ITEMS)]) for u in others.user_ids[:20]]
+    )
     mu = discreet_mu(8.0)
     expected = reference(dense(ratings), dense(others)[:20], mu, 4)
     assert np.abs(found - expected).max() < 2e-5 * np.abs(expected).max()
@@ -97,13 +114,17 @@ def discreet_mu(epsilon, delta=1e-6):
     low, high = 1e-3, 50.0
     for _ in range(200):
         mu = (low + high) / 2
-        spent = norm.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2))
+        spent = norm.cdf(-epsilon / mu + mu / 2) - np.exp(
+            epsilon + norm.logcdf(-epsilon / mu - mu / 2)
+        )
         low, high = (low, mu) if spent > delta else (mu, high)
     return low
 
 
 def half_right(model, ratings):
-    """The share of what is recommended that is of the taste of the history, among items of either."""
+    """The share of what is recommended that is of the taste of the history, among items of
+    either.
+    """
     lists, _ = model.recommend_many(ratings, 5)
     X = dense(ratings)
     likes_odd = X[:, 1::2].sum(axis=1) > X[:, ::2].sum(axis=1)
@@ -126,7 +147,9 @@ def test_where_pairs_do_not_pay_it_is_private_popularity_of_the_whole_budget(cap
     model = discreet.DPMF(epsilon=0.5, noise="seeded", random_state=1).fit(ratings)
     assert model.item_factors_.shape == (N_ITEMS, 0)
     assert "nothing personal" in model.summary_.lower()
-    assert np.array_equal(np.argsort(-model.item_biases_), np.argsort(-model.counts_.astype(np.float32)))
+    assert np.array_equal(
+        np.argsort(-model.item_biases_), np.argsort(-model.counts_.astype(np.float32))
+    )
     lists, _ = model.recommend_many(people(20, seed=1), 5, exclude_seen=False)
     assert (lists == lists[0]).all()
     with pytest.raises(ConfigError, match=r"nothing to compare items by\. What was learned"):
@@ -153,7 +176,10 @@ def test_counts_are_averaged_by_their_noise():
     ratings = people(200, n_items=1200)
     exact = (dense(ratings) / np.sqrt(dense(ratings).sum(axis=1))[:, None]).sum(axis=0)
     off = [
-        discreet.DPMF.configure(epsilon=1.0, gate=1e9, noise="seeded", random_state=seed).fit(ratings).counts_ - exact
+        discreet.DPMF.configure(epsilon=1.0, gate=1e9, noise="seeded", random_state=seed)
+        .fit(ratings)
+        .counts_
+        - exact
         for seed in range(3)
     ]
     assert np.std(off) == pytest.approx(1 / discreet_mu(1.0), rel=0.05)
@@ -168,7 +194,9 @@ def test_where_few_items_are_all_that_counts_a_part_of_the_rest_counts_again():
     assert shapes["pairs or counts 2"] == (30,)
     many = Ratings.from_indices(
         np.arange(0, 6000 * 20 + 1, 20),
-        np.concatenate([np.sort(rng.choice(400, 20, replace=False)) for _ in range(6000)]).astype(np.int32),
+        np.concatenate([np.sort(rng.choice(400, 20, replace=False)) for _ in range(6000)]).astype(
+            np.int32
+        ),
         np.ones(6000 * 20, np.float32),
         np.arange(6000),
         np.arange(400),
@@ -183,13 +211,19 @@ def test_where_few_items_are_all_that_counts_a_part_of_the_rest_counts_again():
 
 def test_from_ratings_everything_counts_by_its_place_in_the_range():
     stars = people(3000, stars=True)
-    model = discreet.DPMF(epsilon=5.0, rating_range=(1, 5), noise=NoNoise(), random_state=0).fit(stars)
+    model = discreet.DPMF(epsilon=5.0, rating_range=(1, 5), noise=NoNoise(), random_state=0).fit(
+        stars
+    )
     X = dense(stars)
     X[X > 0] = (stars.values - 1) / 4
-    assert model.counts_ == pytest.approx((X / np.linalg.norm(X, axis=1, keepdims=True)).sum(axis=0), rel=1e-5)
+    assert model.counts_ == pytest.approx(
+        (X / np.linalg.norm(X, axis=1, keepdims=True)).sum(axis=0), rel=1e-5
+    )
     assert model.algorithm_.like_threshold == 4.0
     assert np.array_equal(model.recommend([0, 2])[1], model.recommend({0: 5, 2: 5})[1])
-    even, odd = (np.mean([model.predict(model_history(low), [(0, i)])[0] for i in (8, 10)]) for low in (2, 5))
+    even, odd = (
+        np.mean([model.predict(model_history(low), [(0, i)])[0] for i in (8, 10)]) for low in (2, 5)
+    )
     assert odd > even  # the more an even item is liked, the higher other even items
     assert not any(assumed.inferred for assumed in model.privacy_.assumptions)
 
@@ -259,7 +293,9 @@ def test_features_that_say_nothing_do_no_harm():
     ratings, others = people(4000), people(300, seed=1)
     noise = np.random.default_rng(0).normal(size=(N_ITEMS, 5))
     settings = dict(epsilon=2.0, noise="seeded", random_state=0)
-    plain, ours = (discreet.DPMF(item_features=given, **settings).fit(ratings) for given in (None, noise))
+    plain, ours = (
+        discreet.DPMF(item_features=given, **settings).fit(ratings) for given in (None, noise)
+    )
     assert half_right(ours, others) > half_right(plain, others) - 0.02
 
 
@@ -294,7 +330,10 @@ def test_what_cannot_be_done_is_said():
         (dict(goal="lists"), "goal is 'lists', but must be 'ranking' or 'rating'"),
         (dict(factors=0), "factors is 0"),
         (dict(method=PairRanking(gate=-1.0)), "gate is -1"),
-        (dict(method=PairRanking(largest_core=10_001)), "largest_core is 10001, but at most 10,000"),
+        (
+            dict(method=PairRanking(largest_core=10_001)),
+            "largest_core is 10001, but at most 10,000",
+        ),
         (dict(method=PairRanking(levels=21)), "levels is 21, but must be at most 20"),
         (dict(method=PairRanking(like_threshold="all")), "like_threshold is 'all'"),
         (dict(method=PairRanking(counts_share=1.0)), "counts_share is 1.0"),

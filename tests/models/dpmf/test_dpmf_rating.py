@@ -21,7 +21,9 @@ from discreet.privacy.release.unsafe import NoNoise
 from discreet.testing import check_private_model, rule_names
 from research.families import Family, made
 
-SAME = dict(goal="rating", epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=0)
+SAME = dict(
+    goal="rating", epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=0
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,9 @@ def cinema():
 
 
 def written_out(model, ratings, T):
-    """Level and biases of (1) on dense matrices, without noise, but with estimates that expect it."""
+    """Level and biases of (1) on dense matrices, without noise, but with estimates that expect
+    it.
+    """
     n, m = ratings.n_items, ratings.n_users
     M = np.zeros((m, n), bool)
     M[np.repeat(np.arange(m), np.diff(ratings.indptr)), ratings.indices] = True
@@ -41,7 +45,11 @@ def written_out(model, ratings, T):
     counts = M.sum(axis=1)
     sd = {row["name"]: row["deviation"] for row in model.price_list(n)}
     noise = sd["size"] / m
-    center = np.clip(Y.sum(axis=1) / np.maximum(counts, 1) / 2.25, -1, 1).mean() * 2.25 / (1 + 4 * noise**2)
+    center = (
+        np.clip(Y.sum(axis=1) / np.maximum(counts, 1) / 2.25, -1, 1).mean()
+        * 2.25
+        / (1 + 4 * noise**2)
+    )
 
     def weights(q):
         q = np.where(M, q, 0.0)
@@ -66,7 +74,9 @@ def written_out(model, ratings, T):
         deviation = sd[name] * G
         z += left * (left * c * b - (E * cut[:, None]).sum(axis=0)) / deviation**2
         precision += (left / deviation) ** 2
-        b = prior.settle(Sums(z / precision, c, 1 / precision + heavy * variance * c), 0.2 * variance, 0.81)
+        b = prior.settle(
+            Sums(z / precision, c, 1 / precision + heavy * variance * c), 0.2 * variance, 0.81
+        )
         G = 0.9 * math.sqrt(variance)
     return b, variance
 
@@ -74,7 +84,15 @@ def written_out(model, ratings, T):
 @pytest.mark.parametrize("epsilon", [2.0, 40.0])
 def test_without_noise_it_is_what_the_equations_say(epsilon):
     ratings = discreet.load_dataset("cinema", scale=0.02)
-    given = dict(factors=0, iterations=2, slope=0.0, taste=0.0, prior_count=3.0, popularity=False, likely=False)
+    given = dict(
+        factors=0,
+        iterations=2,
+        slope=0.0,
+        taste=0.0,
+        prior_count=3.0,
+        popularity=False,
+        likely=False,
+    )
     model = discreet.DPMF.configure(**SAME | dict(epsilon=epsilon, noise=NoNoise()), **given)
     b, variance = written_out(model, ratings, 2)
     model.fit(ratings)
@@ -86,7 +104,9 @@ def test_sums_that_drifted_are_told_from_those_that_did_not():
     rng = np.random.default_rng(0)
     c = rng.uniform(5.0, 50.0, 2000)
     noise = 20.0 * rng.standard_normal(2000)
-    assert drift(c * 0.5 * rng.standard_normal(2000) + noise, 400.0, c) == pytest.approx(0.25, rel=0.15)
+    assert drift(c * 0.5 * rng.standard_normal(2000) + noise, 400.0, c) == pytest.approx(
+        0.25, rel=0.15
+    )
     assert drift(noise, 400.0, c) < 0.01
 
 
@@ -108,7 +128,9 @@ def test_a_ratio_stays_at_1_where_noise_drowns_it():
 
 
 def test_pairs_say_what_goes_together():
-    """Two tastes planted in the pairs of 60 items, with noise of known size: they are found, and no third."""
+    """Two tastes planted in the pairs of 60 items, with noise of known size: they are found,
+    and no third.
+    """
     rng = np.random.default_rng(0)
     M, users = 60, 20_000.0
     V = rng.normal(size=(M, 2)) * [0.5, 0.3]
@@ -121,10 +143,14 @@ def test_pairs_say_what_goes_together():
     assert seen.dimensions == 2
     found = tastes(seen, 4, scale)
     product = found.mean @ found.mean.T
-    assert np.corrcoef(product[np.triu_indices(M, 1)], (V @ V.T)[np.triu_indices(M, 1)])[0, 1] > 0.99
+    assert (
+        np.corrcoef(product[np.triu_indices(M, 1)], (V @ V.T)[np.triu_indices(M, 1)])[0, 1] > 0.99
+    )
     assert np.linalg.norm(product - V @ V.T) < 0.2 * np.linalg.norm(V @ V.T)
     known = found.precisions()
-    assert (np.linalg.eigvalsh(np.linalg.inv(known) - 0.29 * found.T) > 0).all(), "the model itself may be off"
+    assert (np.linalg.eigvalsh(np.linalg.inv(known) - 0.29 * found.T) > 0).all(), (
+        "the model itself may be off"
+    )
     nothing = spectrum(noise + noise.T, 3.0, c, users)
     assert nothing.dimensions == 0
     useful, useless = V @ rng.normal(size=(2, 2)), rng.normal(size=(M, 2))
@@ -140,7 +166,9 @@ def test_units_do_not_matter(cinema):
     tenfold = discreet.DPMF(**same | dict(rating_range=(5.0, 50.0))).fit(ten)
     expected = 10 * once.predict(cinema.train, cinema.train)
     np.testing.assert_allclose(tenfold.predict(ten, ten), expected, rtol=2e-3)
-    assert tenfold.details_["noise_variance"] == pytest.approx(100 * once.details_["noise_variance"], rel=1e-3)
+    assert tenfold.details_["noise_variance"] == pytest.approx(
+        100 * once.details_["noise_variance"], rel=1e-3
+    )
     assert tenfold.details_["prior_count"] == pytest.approx(once.details_["prior_count"], rel=1e-3)
 
 
@@ -148,23 +176,27 @@ def test_units_do_not_matter(cinema):
 
 
 def test_all_of_the_budget_is_spent_and_later_steps_get_more():
-    plan = discreet.DPMF.configure(factors=3, epsilon=2.0, delta=1e-5, iterations=4, growth=3.0, goal="rating").plan(
-        100
-    )
+    plan = discreet.DPMF.configure(
+        factors=3, epsilon=2.0, delta=1e-5, iterations=4, growth=3.0, goal="rating"
+    ).plan(100)
     spent = [plan.noise_multiplier(f"gradient {step}") ** -2 for step in (1, 2, 3, 4)]
     np.testing.assert_allclose(np.array(spent[1:]) / spent[:-1], 3.0)
     assert plan.epsilon() == pytest.approx(2.0, rel=1e-6)
     same = dict(factors=3, epsilon=2.0, delta=1e-5, iterations=4)
     for growth in (1.0, 3.0):
         usual = discreet.DPMF.configure(**same, growth=growth, goal="rating").plan(100)
-        less = discreet.DPMF.configure(**same, growth=growth, shares={"gradient": 0.4}, goal="rating").plan(100)
+        less = discreet.DPMF.configure(
+            **same, growth=growth, shares={"gradient": 0.4}, goal="rating"
+        ).plan(100)
         assert less.epsilon() == pytest.approx(2.0, rel=1e-6)
         assert less.noise_multiplier("gradient 4") > usual.noise_multiplier("gradient 4")
         assert less.noise_multiplier("counts") < usual.noise_multiplier("counts")
 
 
 def few_ratings_each(people, items, seed):
-    """RMSE with factors and without on six ratings a person, where steps go astray, and the first of the two models."""
+    """RMSE with factors and without on six ratings a person, where steps go astray, and the
+    first of the two models.
+    """
     ratings = made(Family("few ratings each", people, items, 8, skew=0.3, rank=6), seed)
     split = random_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
     same = SAME | dict(epsilon=50.0, rating_range=(1.0, 5.0))
@@ -183,7 +215,9 @@ def test_steps_that_lose_are_taken_back(monkeypatch):
 
 
 def test_factors_that_fit_nothing_but_scatter_are_given_up(monkeypatch):
-    """Users gain by them on ratings that they leave out, because factors have been learned from these as well."""
+    """Users gain by them on ratings that they leave out, because factors have been learned from
+    these as well.
+    """
     ours, biases, model = few_ratings_each(4_000, 100, 3)
     assert model.details_["dimensions"] == 0
     assert ours == pytest.approx(biases, rel=1e-3)
@@ -194,7 +228,9 @@ def test_factors_that_fit_nothing_but_scatter_are_given_up(monkeypatch):
 
 def test_a_fit_releases_its_plan_and_nothing_else():
     ratings = discreet.load_dataset("cinema", scale=0.02)
-    model = discreet.DPMF(2, epsilon=5.0, rating_range=(0.5, 5.0), iterations=2, goal="rating").fit(ratings)
+    model = discreet.DPMF(2, epsilon=5.0, rating_range=(0.5, 5.0), iterations=2, goal="rating").fit(
+        ratings
+    )
     first = ["size", "counts", "recounts", *["prior", "fit", "bias"] * 3, "pairs or biases"]
     first += ["worth or biases", "rank or biases", "last or biases"]
     steps = ["fit", "balance 1", "gradient 1", "fit", "balance 2", "gradient 2"]
@@ -205,9 +241,13 @@ def test_a_fit_releases_its_plan_and_nothing_else():
 
 @pytest.mark.parametrize("neighboring", ["add-remove", "replace-one"])
 def test_whatever_a_line_buys_it_has_the_noise_that_was_paid_for(cinema, neighboring):
-    """Noise multipliers are the plan's, for few people and for many, with sensitivities of what was released."""
+    """Noise multipliers are the plan's, for few people and for many, with sensitivities of what
+    was released.
+    """
     for epsilon in (1.0, 50.0):
-        model = discreet.DPMF(**SAME | dict(epsilon=epsilon, neighboring=neighboring)).fit(cinema.train)
+        model = discreet.DPMF(**SAME | dict(epsilon=epsilon, neighboring=neighboring)).fit(
+            cinema.train
+        )
         plan = model.plan(cinema.train.n_items)
         entries = model.privacy_.ledger.entries
         for entry in entries:
@@ -221,9 +261,18 @@ def test_whatever_a_line_buys_it_has_the_noise_that_was_paid_for(cinema, neighbo
 
 OPTIONS = {
     "usual": {},
-    "replace-one": {"neighboring": "replace-one", "regularization": 2.0, "prior_count": 3.0, "slope": 0.0},
+    "replace-one": {
+        "neighboring": "replace-one",
+        "regularization": 2.0,
+        "prior_count": 3.0,
+        "slope": 0.0,
+    },
     "intercept, steps alike": {"intercept": 0.3, "growth": 1.0, "popularity": False, "gate": 1e9},
-    "counts as they are, range from data": {"likely": False, "attenuation": False, "rating_range": None},
+    "counts as they are, range from data": {
+        "likely": False,
+        "attenuation": False,
+        "rating_range": None,
+    },
 }
 
 
@@ -231,16 +280,25 @@ OPTIONS = {
 def test_it_keeps_every_rule(name):
     threads.set_threads(1)
     try:
-        given = {"factors": 3, "epsilon": 4.0, "rating_range": (1.0, 5.0), "iterations": 3} | OPTIONS[name]
+        given = {
+            "factors": 3,
+            "epsilon": 4.0,
+            "rating_range": (1.0, 5.0),
+            "iterations": 3,
+        } | OPTIONS[name]
         rules = [rule for rule in rule_names() if name == "usual" or rule != "re-priced"]
-        report = check_private_model(discreet.DPMF.configure(**given, goal="rating"), people=4, draws=500, rules=rules)
+        report = check_private_model(
+            discreet.DPMF.configure(**given, goal="rating"), people=4, draws=500, rules=rules
+        )
     finally:
         threads.set_threads(None)
     assert [check.rule for check in report.checks if check.passed is None] == ["zero noise"]
 
 
 def test_what_drowns_in_noise_is_not_divided_by():
-    """tr K of four people is mostly noise: taken for ‖û‖, it made factors of 10⁷ and models that could not be read."""
+    """tr K of four people is mostly noise: taken for ‖û‖, it made factors of 10⁷ and models
+    that could not be read.
+    """
     K = np.diag([0.01, -0.012, 0.0015])
     assert (without_own_share(K, 0.9, unsure=0.01) == K).all()
     sure = without_own_share(np.diag([0.3, 0.2, 0.1]), 0.9, unsure=0.01)
@@ -250,9 +308,15 @@ def test_what_drowns_in_noise_is_not_divided_by():
     rows = [np.sort(rng.choice(23, rng.integers(2, 15), replace=False)) for _ in range(4)]
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     values = rng.integers(1, 6, indptr[-1]).astype(float)
-    few = discreet.Ratings.from_indices(indptr, np.concatenate(rows), values, np.arange(4), np.arange(23), catalog=True)
-    given = dict(factors=3, epsilon=20.0, rating_range=(1.0, 5.0), iterations=3, goal="rating", likely=False)
-    model = discreet.DPMF.configure(**given, attenuation=False, noise="seeded", random_state=275).fit(few)
+    few = discreet.Ratings.from_indices(
+        indptr, np.concatenate(rows), values, np.arange(4), np.arange(23), catalog=True
+    )
+    given = dict(
+        factors=3, epsilon=20.0, rating_range=(1.0, 5.0), iterations=3, goal="rating", likely=False
+    )
+    model = discreet.DPMF.configure(
+        **given, attenuation=False, noise="seeded", random_state=275
+    ).fit(few)
     assert np.abs(model.item_factors_).max() < 10
 
 
@@ -262,9 +326,13 @@ def test_what_drowns_in_noise_is_not_divided_by():
 def test_it_learns_more_than_a_users_own_mean_and_more_than_biases():
     split = random_ratings(discreet.load_dataset("cinema"), (0.9, 0.1), seed=0)
     mean = discreet.Bias(3, items=False).fit(split.train)
-    model = discreet.DPMF(epsilon=5.0, delta=1e-5, rating_range=(0.5, 5.0), goal="rating").fit(split.train)
+    model = discreet.DPMF(epsilon=5.0, delta=1e-5, rating_range=(0.5, 5.0), goal="rating").fit(
+        split.train
+    )
     bias = discreet.Bias().fit(split.train)
-    own, private, free = (discreet.evaluate(m, split, ["rmse"]).values["rmse"] for m in (mean, model, bias))
+    own, private, free = (
+        discreet.evaluate(m, split, ["rmse"]).values["rmse"] for m in (mean, model, bias)
+    )
     assert private < free < own
     assert model.counts_.sum() == pytest.approx(split.train.n_ratings, rel=0.3)
 
@@ -293,7 +361,9 @@ def test_a_faint_signal_is_spent_on_biases(cinema):
     assert faint.item_factors_.shape[1] == 2  # what is personal for nothing
     assert strong.details_["dimensions"] > 0
     assert strong.item_factors_.shape[1] > 2
-    assert faint.details_["signal_to_noise"]["average"] < strong.details_["signal_to_noise"]["average"]
+    assert (
+        faint.details_["signal_to_noise"]["average"] < strong.details_["signal_to_noise"]["average"]
+    )
     assert "no taste" in faint.summary_
     assert "dimension" in strong.summary_
     with pytest.raises(ConfigError, match="nothing to compare items by"):
@@ -311,8 +381,13 @@ def test_what_is_personal_for_nothing_is_worth_it():
     ratings = discreet.Ratings.from_arrays(np.repeat(np.arange(m), 25), rows.ravel(), y.ravel())
     split = random_ratings(ratings, (0.8, 0.2), seed=0)
     same = SAME | dict(epsilon=10.0, rating_range=(-2.0, 8.0))
-    models = [discreet.DPMF.configure(**same, factors=0, **given) for given in ({}, dict(slope=0.0))]
-    score = [discreet.evaluate(model.fit(split.train), split, ["rmse"]).values["rmse"] for model in models]
+    models = [
+        discreet.DPMF.configure(**same, factors=0, **given) for given in ({}, dict(slope=0.0))
+    ]
+    score = [
+        discreet.evaluate(model.fit(split.train), split, ["rmse"]).values["rmse"]
+        for model in models
+    ]
     assert score[0] < 0.62 < score[1]
     assert models[0].details_["slope"] == pytest.approx(0.25, rel=0.35)
     assert models[0].details_["noise_variance"] == pytest.approx(0.25, rel=0.25)
@@ -323,7 +398,9 @@ def test_it_comes_back_from_disk(cinema, tmp_path):
         model = discreet.DPMF.configure(**SAME, **changes).fit(cinema.train)
         model.save(tmp_path / "model", replace=True)
         again = discreet.load(tmp_path / "model")
-        assert np.array_equal(model.predict(cinema.train, cinema.train), again.predict(cinema.train, cinema.train))
+        assert np.array_equal(
+            model.predict(cinema.train, cinema.train), again.predict(cinema.train, cinema.train)
+        )
         assert np.array_equal(model.counts_, again.counts_)
 
 
@@ -351,8 +428,14 @@ def test_a_refused_fit_says_what_it_cost(cinema):
         (dict(largest_core=5000), "largest_core is 5000, but must be at most 2000"),
         (dict(rarity=300), "rarity is 300, but must lie between 0 and 2"),
         (dict(growth=1000.0), "growth is 1000.0, but must lie between 0.01 and 100"),
-        (dict(shares={"bogus": 0.5}), "shares names 'bogus', but the releases are size, counts, recounts, prior"),
-        (dict(shares={"gradient 1": 0.5}), "shares names 'gradient 1', but the releases are size, counts, recounts"),
+        (
+            dict(shares={"bogus": 0.5}),
+            "shares names 'bogus', but the releases are size, counts, recounts, prior",
+        ),
+        (
+            dict(shares={"gradient 1": 0.5}),
+            "shares names 'gradient 1', but the releases are size, counts, recounts",
+        ),
         (dict(shares={"gradient": 0.0}), "shares has 0.0 for 'gradient'"),
         (dict(shares={"gradient": "much"}), "shares has 'much' for 'gradient'"),
         (dict(shares=0.5), "shares is 0.5, but must be a mapping"),
@@ -377,7 +460,9 @@ def test_few_people_and_next_to_no_noise_are_enough():
 def test_no_factors_is_an_item_bias(cinema):
     model = discreet.DPMF(0, **SAME).fit(cinema.train)
     assert model.item_factors_.shape == (800, 2)
-    assert not [e.name for e in model.privacy_.ledger.entries if "pairs" in e.name or "balance" in e.name]
+    assert not [
+        e.name for e in model.privacy_.ledger.entries if "pairs" in e.name or "balance" in e.name
+    ]
     mean = discreet.Bias(3.0, items=False).fit(cinema.train)
     score = [discreet.evaluate(m, cinema, metrics=["rmse"]).values["rmse"] for m in (model, mean)]
     assert score[0] < score[1] - 0.02
@@ -390,14 +475,23 @@ def test_no_factors_comes_back_from_disk_and_keeps_the_promise(cinema, tmp_path)
     model = discreet.DPMF(0, item_features=genre_matrix(), **SAME).fit(cinema.train)
     model.save(tmp_path / "model")
     again = discreet.load(tmp_path / "model")
-    assert np.array_equal(again.predict(cinema.train, cinema.train), model.predict(cinema.train, cinema.train))
+    assert np.array_equal(
+        again.predict(cinema.train, cinema.train), model.predict(cinema.train, cinema.train)
+    )
     check_private_model(discreet.DPMF(0, epsilon=5.0, rating_range=(1, 5), goal="rating"), people=4)
 
 
 def test_ten_ratings_a_person_are_enough_for_taste():
-    """A gate at twelve gave up on 25,000 people with ten ratings each, 23 % above factors without privacy."""
+    """A gate at twelve gave up on 25,000 people with ten ratings each, 23 % above factors
+    without privacy.
+    """
     kind = Family("made", 4_000, 60, 12, skew=0.3, rank=3, strength=1.2, scale="-10 to 10")
     model = discreet.DPMF.configure(
-        epsilon=20.0, delta=1e-5, goal="rating", rating_range=(-10, 10), noise="seeded", random_state=0
+        epsilon=20.0,
+        delta=1e-5,
+        goal="rating",
+        rating_range=(-10, 10),
+        noise="seeded",
+        random_state=0,
     ).fit(made(kind, 1))
     assert "taste in about" in model.summary_

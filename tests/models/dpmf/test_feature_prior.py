@@ -1,4 +1,6 @@
-"""Item features as a prior: the likelihood it claims, what it does without and with signal, and the model around it."""
+"""Item features as a prior: the likelihood it claims, what it does without and with signal, and
+the model around it.
+"""
 
 import numpy as np
 import pytest
@@ -14,7 +16,9 @@ from discreet.testing import check_private_model
 
 def some_sums(n=6, K=3, seed=0):
     rng = np.random.default_rng(seed)
-    return Sums(rng.normal(size=n), rng.uniform(0.5, 2.0, n), rng.uniform(0.5, 2.0, n)), rng.normal(size=(n, K))
+    return Sums(rng.normal(size=n), rng.uniform(0.5, 2.0, n), rng.uniform(0.5, 2.0, n)), rng.normal(
+        size=(n, K)
+    )
 
 
 def test_the_likelihood_and_the_coefficients_are_those_of_the_model():
@@ -65,7 +69,9 @@ def test_the_variance_is_found_where_it_can_be_and_usual_elsewhere():
     for true in (1.0, 0.04):
         prior = FeaturePrior(4000)
         x = np.sqrt(true) * rng.normal(size=4000)
-        found = prior.settle(Sums(S * x + 0.5 * rng.normal(size=4000), S, np.full(4000, 0.25)), 0.2, 4.0)
+        found = prior.settle(
+            Sums(S * x + 0.5 * rng.normal(size=4000), S, np.full(4000, 0.25)), 0.2, 4.0
+        )
         assert prior.variance == pytest.approx(true, rel=0.15)
         least = 1 / (1 / true + 4 / 0.25)
         assert np.mean((found - x) ** 2) == pytest.approx(least, rel=0.1)
@@ -73,7 +79,9 @@ def test_the_variance_is_found_where_it_can_be_and_usual_elsewhere():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_where_noise_drowns_everything_nothing_is_believed(seed):
-    """What is most likely would be 0 or far too much here, depending on the noise: means stay near what is usual."""
+    """What is most likely would be 0 or far too much here, depending on the noise: means stay
+    near what is usual.
+    """
     rng = np.random.default_rng([4, seed])
     S = rng.uniform(0.5, 3.0, 2000)
     x = 0.4 * rng.normal(size=2000)
@@ -102,7 +110,9 @@ def cinema():
 
 
 GENRES = {film.id: "|".join(film.genres) for film in films()}
-SAME = dict(goal="rating", epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=0)
+SAME = dict(
+    goal="rating", epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=0
+)
 
 
 def test_it_is_worth_it(cinema):
@@ -130,7 +140,10 @@ def test_items_that_nobody_rated_are_predicted_by_their_features(cinema):
     enough = SAME | dict(epsilon=50.0)  # for features to be found to explain something
     plain = discreet.DPMF(**enough).fit(ratings)
     ours = discreet.DPMF(item_features=GENRES, **enough).fit(ratings)
-    off = [np.sqrt(np.mean((model.predict(ratings, others) - others.values) ** 2)) for model in (ours, plain)]
+    off = [
+        np.sqrt(np.mean((model.predict(ratings, others) - others.values) ** 2))
+        for model in (ours, plain)
+    ]
     assert off[0] < off[1] - 0.01
     size = [np.linalg.norm(model.item_factors_[400:, 2:], axis=1) for model in (ours, plain)]
     assert size[0].min() > 0
@@ -138,12 +151,19 @@ def test_items_that_nobody_rated_are_predicted_by_their_features(cinema):
 
 
 def liked_if_popular(ratings):
-    """The same people and films, but films are rated by how often they are watched, and a little by chance."""
+    """The same people and films, but films are rated by how often they are watched, and a
+    little by chance.
+    """
     counts = np.bincount(ratings.indices, minlength=ratings.n_items)
     liked = 1.5 + 2.5 * counts.argsort().argsort() / ratings.n_items
     values = liked[ratings.indices] + np.random.default_rng(0).uniform(-1, 1, ratings.n_ratings)
     return discreet.Ratings.from_indices(
-        ratings.indptr, ratings.indices, values.astype(np.float32), ratings.user_ids, ratings.item_ids, catalog=True
+        ratings.indptr,
+        ratings.indices,
+        values.astype(np.float32),
+        ratings.user_ids,
+        ratings.item_ids,
+        catalog=True,
     )
 
 
@@ -163,7 +183,10 @@ def test_popularity_alone(cinema):
 def test_it_comes_back_from_disk(cinema, tmp_path):
     file = tmp_path / "genres.csv"
     file.write_text("item_id,genres\n" + "".join(f"{i},{genres}\n" for i, genres in GENRES.items()))
-    models = [discreet.DPMF(item_features=given, **SAME).fit(cinema.train) for given in (str(file), file, GENRES)]
+    models = [
+        discreet.DPMF(item_features=given, **SAME).fit(cinema.train)
+        for given in (str(file), file, GENRES)
+    ]
     for model in models:
         model.save(tmp_path / "model", replace=True)
         again = discreet.load(tmp_path / "model")
@@ -171,15 +194,23 @@ def test_it_comes_back_from_disk(cinema, tmp_path):
         saved = b"".join(part.read_bytes() for part in (tmp_path / "model").iterdir())
         assert b"genres.csv" not in saved
         assert str(tmp_path).encode() not in saved
-        assert np.array_equal(again.predict(cinema.train, cinema.train), model.predict(cinema.train, cinema.train))
-        assert np.array_equal(model.item_factors_, models[0].item_factors_), "all three are the same features"
+        assert np.array_equal(
+            again.predict(cinema.train, cinema.train), model.predict(cinema.train, cinema.train)
+        )
+        assert np.array_equal(model.item_factors_, models[0].item_factors_), (
+            "all three are the same features"
+        )
     assert "item_features='<dict>'" in repr(models[2])
-    assert "item_features='<ndarray>'" in repr(discreet.DPMF(item_features=genre_matrix(), epsilon=1.0, goal="rating"))
+    assert "item_features='<ndarray>'" in repr(
+        discreet.DPMF(item_features=genre_matrix(), epsilon=1.0, goal="rating")
+    )
 
 
 def test_features_of_other_items_are_refused(cinema):
     with pytest.raises(DataError, match="knows none of the 800 items"):
-        discreet.DPMF(item_features={"nowhere": [1.0]}, epsilon=1.0, goal="rating").fit(cinema.train)
+        discreet.DPMF(item_features={"nowhere": [1.0]}, epsilon=1.0, goal="rating").fit(
+            cinema.train
+        )
 
 
 def test_the_kit_is_content():

@@ -1,4 +1,6 @@
-"""Folders of models that strangers made: a sentence and exit code 2, or a sound load; no abort, no hang."""
+"""Folders of models that strangers made: a sentence and exit code 2, or a sound load; no abort,
+no hang.
+"""
 
 import json
 import os
@@ -57,10 +59,14 @@ def test_every_model_is_here():
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_many_damaged_folders(originals, tmp_path, seed):
-    """In a process of its own, so that an abort would be seen; what hangs ends with another code."""
+    """In a process of its own, so that an abort would be seen; what hangs ends with another
+    code.
+    """
     script = Path(folder_mutations.__file__)
     done = subprocess.run(
-        [sys.executable, str(script), str(originals), str(tmp_path), "500", str(seed)], capture_output=True, text=True
+        [sys.executable, str(script), str(originals), str(tmp_path), "500", str(seed)],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
@@ -76,21 +82,33 @@ def test_arrays_of_other_numbers_end_no_process(originals, tmp_path, dtype, comm
     """They corrupted the heap once; so each has a process of its own."""
     folder = folder_mutations.damaged(originals / "ALS", tmp_path, lambda *_: None, None)
     arrays = load_file(folder / "factors.safetensors")
-    save_file({name: array.astype(dtype) for name, array in arrays.items()}, folder / "factors.safetensors")
+    save_file(
+        {name: array.astype(dtype) for name, array in arrays.items()},
+        folder / "factors.safetensors",
+    )
     folder_mutations.put_right(folder)
-    more = ["--history", "3"] if command == "recommend" else ["--out", str(tmp_path / "report.html")]
+    more = (
+        ["--history", "3"] if command == "recommend" else ["--out", str(tmp_path / "report.html")]
+    )
     done = subprocess.run(
-        [sys.executable, "-m", "discreet", command, str(folder), *more], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "discreet", command, str(folder), *more],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 2, done.stderr
-    assert re.fullmatch(r"discreet: .* holds '?\w+'?, but must be float32 or float64\)?\n", done.stderr)
+    assert re.fullmatch(
+        r"discreet: .* holds '?\w+'?, but must be float32 or float64\)?\n", done.stderr
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.bool_, np.float16, object])
 def test_arrays_of_other_numbers_are_refused_where_they_are_assigned(originals, dtype):
     model = discreet.load(originals / "ALS")
     model.item_factors_ = model.item_factors_.astype(dtype)
-    with pytest.raises(ConfigError, match=r"item_factors_ is an array .* but must be one of float32 or float64"):
+    with pytest.raises(
+        ConfigError, match=r"item_factors_ is an array .* but must be one of float32 or float64"
+    ):
         model.recommend([3])
 
 
@@ -105,10 +123,13 @@ def edited(originals, tmp_path, name, **changes):
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name.startswith(("DP", "Huber"))])
 @pytest.mark.parametrize(
-    "changes", [{"epsilon": 1.0}, {"epsilon": 500.0}, {"delta": 1e-9}, {"neighboring": "replace-one"}]
+    "changes",
+    [{"epsilon": 1.0}, {"epsilon": 500.0}, {"delta": 1e-9}, {"neighboring": "replace-one"}],
 )
 def test_an_edited_promise_is_found(originals, tmp_path, name, changes):
-    with pytest.raises(DataError, match=r"promise something else than (its )?ledger.json|but random batches"):
+    with pytest.raises(
+        DataError, match=r"promise something else than (its )?ledger.json|but random batches"
+    ):
         discreet.load(edited(originals, tmp_path, name, **changes))
 
 
@@ -137,7 +158,9 @@ def test_a_pipe_in_the_place_of_a_ledger_hangs_nobody_who_saves(originals, tmp_p
 
 
 def test_a_model_of_random_batches_loads_without_the_extra(originals):
-    """The chain is verified, and ε is what it was sealed with, because nothing here could compute it again."""
+    """The chain is verified, and ε is what it was sealed with, because nothing here could
+    compute it again.
+    """
     script = """if True:
         import sys
         sys.modules["dp_accounting"] = None
@@ -151,7 +174,9 @@ def test_a_model_of_random_batches_loads_without_the_extra(originals):
     """
     again = originals.parent / "again"
     done = subprocess.run(
-        [sys.executable, "-c", script, str(originals / "DPSGD"), str(again)], capture_output=True, text=True
+        [sys.executable, "-c", script, str(originals / "DPSGD"), str(again)],
+        capture_output=True,
+        text=True,
     )
     there = discreet.load(originals / "DPSGD").privacy_
     assert done.stdout.split() == [str(there.epsilon), "10", "True"], done.stderr

@@ -1,4 +1,6 @@
-"""Ledgers outlive the models that they are about: a private model is not replaced by accident, nor its ledger lost."""
+"""Ledgers outlive the models that they are about: a private model is not replaced by accident,
+nor its ledger lost.
+"""
 
 import json
 import shutil
@@ -19,13 +21,18 @@ PRIVATE = OPEN | {"ledger.json"}
 def ratings():
     rng = np.random.default_rng(0)
     user, item = np.nonzero(rng.random((150, 12)) < 0.5)
-    return discreet.Ratings.from_arrays(user, item, rng.integers(1, 6, len(user)), item_ids=range(12))
+    return discreet.Ratings.from_arrays(
+        user, item, rng.integers(1, 6, len(user)), item_ids=range(12)
+    )
 
 
 @pytest.fixture(scope="module")
 def models(ratings):
     """Three private models and an open one."""
-    private = [discreet.DPALS(2, epsilon=epsilon, rating_range=(1, 5)).fit(ratings) for epsilon in (20, 30, 40)]
+    private = [
+        discreet.DPALS(2, epsilon=epsilon, rating_range=(1, 5)).fit(ratings)
+        for epsilon in (20, 30, 40)
+    ]
     return [*private, discreet.Bias().fit(ratings)]
 
 
@@ -35,7 +42,9 @@ def names(folder):
 
 def earlier(folder):
     """ε of the earlier ledgers, each of which is whole."""
-    return sorted(Ledger.load(file).plan.budget.epsilon for file in folder.glob("earlier-ledger-*.json"))
+    return sorted(
+        Ledger.load(file).plan.budget.epsilon for file in folder.glob("earlier-ledger-*.json")
+    )
 
 
 def test_a_private_model_is_replaced_only_where_that_is_asked_for(models, tmp_path):
@@ -44,7 +53,9 @@ def test_a_private_model_is_replaced_only_where_that_is_asked_for(models, tmp_pa
     first.save(folder)
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     for other in (second, opened, first):
-        with pytest.raises(ConfigError, match="m holds a private model: choose a new folder, or say replace=True"):
+        with pytest.raises(
+            ConfigError, match="m holds a private model: choose a new folder, or say replace=True"
+        ):
             other.save(folder)
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     second.save(folder, replace=True)
@@ -89,13 +100,19 @@ def test_a_model_does_not_come_before_itself(models, tmp_path):
 
 
 def test_two_trainings_with_the_same_parameters_are_two(ratings, tmp_path):
-    """Their ledgers differ in nothing but their ids; fits of one model, saved after each, are kept once each."""
+    """Their ledgers differ in nothing but their ids; fits of one model, saved after each, are
+    kept once each.
+    """
     model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5))
     for fits in (1, 2, 3):
         model.fit(ratings).save(tmp_path / "one", replace=True)
-        discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings).save(tmp_path / "many", replace=True)
+        discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings).save(
+            tmp_path / "many", replace=True
+        )
         for folder in ("one", "many"):
-            ids = [json.loads(file.read_text())["id"] for file in (tmp_path / folder).glob("*ledger*")]
+            ids = [
+                json.loads(file.read_text())["id"] for file in (tmp_path / folder).glob("*ledger*")
+            ]
             assert len(set(ids)) == len(ids) == fits
 
 

@@ -25,7 +25,9 @@ FILES = {"factors.safetensors", "model.json", "README.md"}
 MODELS = {
     "explicit": lambda: ALS(3, regularization=0.5, iterations=2, random_state=5),
     "float64": lambda: ALS(2, regularization=0.5, iterations=2, intercepts=False, dtype="float64"),
-    "implicit": lambda: ALS(np.int64(3), regularization=np.float32(0.5), iterations=2, feedback="implicit"),
+    "implicit": lambda: ALS(
+        np.int64(3), regularization=np.float32(0.5), iterations=2, feedback="implicit"
+    ),
     "bias": lambda: Bias(2.0, users=False),
     "popularity": Popularity,
 }
@@ -33,7 +35,9 @@ MODELS = {
 
 def some_ratings(seed=0, n=20, item_ids=range(100, 112), titles=None):
     rng = np.random.default_rng(seed)
-    table = np.where(rng.random((n, len(item_ids))) < 0.5, rng.integers(1, 6, (n, len(item_ids))), 0)
+    table = np.where(
+        rng.random((n, len(item_ids))) < 0.5, rng.integers(1, 6, (n, len(item_ids))), 0
+    )
     return Ratings.from_csr(sparse.csr_array(table), item_ids=item_ids, titles=titles)
 
 
@@ -98,7 +102,18 @@ def test_round_trip(make, titled, tmp_path):
         [j / 3 + 0.1 for j in range(12)],
         [True, False, "true", 7, 8.5, (1,), b"", uuid.UUID(int=1), "b", (), ((),), 2**64],
     ],
-    ids=["int", "long", "str", "odd text", "tuple", "numpy in tuples", "UUID", "bytes", "float", "mixed"],
+    ids=[
+        "int",
+        "long",
+        "str",
+        "odd text",
+        "tuple",
+        "numpy in tuples",
+        "UUID",
+        "bytes",
+        "float",
+        "mixed",
+    ],
 )
 def test_ids_come_back_as_they_were(ids, tmp_path):
     model = MODELS["explicit"]().fit(some_ratings(item_ids=ids))
@@ -112,8 +127,12 @@ def test_ids_come_back_as_they_were(ids, tmp_path):
 
 
 def test_ids_that_cannot_be_saved_are_named(tmp_path):
-    model = Popularity().fit(some_ratings(item_ids=[datetime.date(2000, 1, 1 + j) for j in range(12)]))
-    with pytest.raises(ConfigError, match="item ids of type date cannot be saved: use integers, text, tuples"):
+    model = Popularity().fit(
+        some_ratings(item_ids=[datetime.date(2000, 1, 1 + j) for j in range(12)])
+    )
+    with pytest.raises(
+        ConfigError, match="item ids of type date cannot be saved: use integers, text, tuples"
+    ):
         model.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
 
@@ -131,7 +150,10 @@ def test_a_new_process_recommends_the_same(tmp_path):
         print(json.dumps([ids.tolist(), [float(s).hex() for s in scores], near]))
     """
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "a model")], capture_output=True, text=True, check=True
+        [sys.executable, "-c", script, str(tmp_path / "a model")],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     ids, scores = model.recommend({"film 3": 4.0, "film 5": 1.0}, n=5)
     near = model.similar_items("film 2", n=3)[0].tolist()
@@ -215,7 +237,7 @@ def test_an_interrupt_while_swapping_changes_nothing(saved, old, new, monkeypatc
 
 
 KILLED = """if True:
-    # Save over an old model, and be killed at the k-th thing that saving asks of the system, for every k.
+    # Save over an old model, killed at the k-th system call of saving, for every k.
     import os, shutil, signal, sys
     import discreet
     from discreet.errors import DataError
@@ -295,10 +317,14 @@ KILLED = """if True:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 @pytest.mark.parametrize("how", ["between", "half", "two renames"])
 def test_killed_at_any_moment(old, new, how, tmp_path):
-    """The old model or the new one is there, whole; what else is left is hidden, and a whole model or not loadable."""
+    """The old model or the new one is there, whole; what else is left is hidden, and a whole
+    model or not loadable.
+    """
     old.save(tmp_path / "old")
     new.save(tmp_path / "new")
-    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), how], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), how], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     moments = int(done.stdout.split()[0])
     assert moments > (3 if how == "half" else 20)
@@ -330,7 +356,9 @@ def test_where_folders_cannot_be_locked_a_day_tells_which_are_left(old, tmp_path
 
 
 def test_no_ledger_goes_with_what_a_killed_save_left(tmp_path):
-    """Killed after the folders changed places: the earlier model lies aside, perhaps with a ledger of its own."""
+    """Killed after the folders changed places: the earlier model lies aside, perhaps with a
+    ledger of its own.
+    """
     ratings = some_ratings(n=200)
     first, second = (discreet.DPMF(2, epsilon=9.0).fit(ratings) for _ in range(2))
     first.save(tmp_path / "model")
@@ -359,9 +387,13 @@ WRITER = """if True:
 LOADS = int(os.environ.get("DISCREET_LOADS", "200"))
 
 
-@pytest.mark.parametrize(("how", "writing"), [("one step", ["one", "two"]), ("two renames", ["two"])])
+@pytest.mark.parametrize(
+    ("how", "writing"), [("one step", ["one", "two"]), ("two renames", ["two"])]
+)
 def test_loading_while_others_save(old, new, tmp_path, how, writing):
-    """Other processes replace the folder as fast as they can: every load finds one model or the other, whole."""
+    """Other processes replace the folder as fast as they can: every load finds one model or the
+    other, whole.
+    """
     place, end = tmp_path / "model", tmp_path / "end"
     writers = []
     for name, model in (("one", old), ("two", new)):
@@ -369,7 +401,9 @@ def test_loading_while_others_save(old, new, tmp_path, how, writing):
             continue
         model.save(tmp_path / name)
         command = [sys.executable, "-c", WRITER, str(tmp_path / name), str(place), str(end), how]
-        writers.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        writers.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
     old.save(place)
     try:
         expected = {model.recommend([100])[1].tobytes() for model in (old, new)}
@@ -386,7 +420,9 @@ def test_loading_while_others_save(old, new, tmp_path, how, writing):
         assert int(count) > 1
 
 
-@pytest.mark.parametrize("what", ["file", "notes", "other program", "model and notes", "damaged model"])
+@pytest.mark.parametrize(
+    "what", ["file", "notes", "other program", "model and notes", "damaged model"]
+)
 def test_nothing_but_a_model_is_replaced(what, old, new, tmp_path):
     target = tmp_path / "target"
     if what == "file":
@@ -399,9 +435,15 @@ def test_nothing_but_a_model_is_replaced(what, old, new, tmp_path):
         (target / "model.json").write_text("{")
     else:
         target.mkdir()
-        (target / ("model.json" if what == "other program" else "notes.txt")).write_text('{"sha256": {}}')
+        (target / ("model.json" if what == "other program" else "notes.txt")).write_text(
+            '{"sha256": {}}'
+        )
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    message = "is a file" if what == "file" else r"holds more than a saved model, such as '.*': choose a new folder"
+    message = (
+        "is a file"
+        if what == "file"
+        else r"holds more than a saved model, such as '.*': choose a new folder"
+    )
     with pytest.raises(ConfigError, match=message):
         new.save(target)
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
@@ -423,7 +465,9 @@ def test_damage_is_noticed(saved, name, damage):
         content[middle] ^= 1
         file.write_bytes(content)
     else:
-        file.write_bytes({"truncate": content[:middle], "empty": b"", "append": content + b"x"}[damage])
+        file.write_bytes(
+            {"truncate": content[:middle], "empty": b"", "append": content + b"x"}[damage]
+        )
     with pytest.raises(DataError, match=re.escape(str(saved))):
         discreet.load(saved)
 
@@ -458,7 +502,10 @@ def rewrite(folder, **changes):
     [
         ({"format": 3}, r"was written by a newer discreet \(format 3\): upgrade to load it"),
         ({"format": "new"}, "is not a complete model"),
-        ({"class": "DeepDream"}, "holds a 'DeepDream', which this version of discreet does not have"),
+        (
+            {"class": "DeepDream"},
+            "holds a 'DeepDream', which this version of discreet does not have",
+        ),
         ({"parameters": {"rank": 3}}, "is not a complete model"),
         ({"state": {}}, "is not a complete model"),
         ({"item_ids": [1, 2]}, "which does not fit 2 items"),
@@ -486,9 +533,14 @@ def test_folders_of_format_1_still_load(name, tmp_path):
 
 
 def test_private_folders_of_format_1_are_refused_in_one_sentence(tmp_path):
-    discreet.DPMF(2, epsilon=50.0, rating_range=(1, 5), goal="rating").fit(some_ratings(n=200)).save(tmp_path / "model")
+    discreet.DPMF(2, epsilon=50.0, rating_range=(1, 5), goal="rating").fit(
+        some_ratings(n=200)
+    ).save(tmp_path / "model")
     rewrite(tmp_path / "model", format=1)
-    with pytest.raises(DataError, match=r"is a private model in format 1, .*: train it again, or read it with the ver"):
+    with pytest.raises(
+        DataError,
+        match=r"is a private model in format 1, .*: train it again, or read it with the ver",
+    ):
         discreet.load(tmp_path / "model")
 
 
@@ -502,7 +554,11 @@ def test_a_strange_json_is_refused(saved, text):
 def test_no_model_there(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
-    for name, what in (("nothing", "does not exist"), ("file", "is not a folder"), ("folder", "holds no model.json")):
+    for name, what in (
+        ("nothing", "does not exist"),
+        ("file", "is not a folder"),
+        ("folder", "holds no model.json"),
+    ):
         with pytest.raises(DataError, match=f"{name} {what}: give a folder that save.* wrote"):
             discreet.load(tmp_path / name)
 
@@ -525,7 +581,9 @@ def test_nothing_of_the_users_is_kept(name, tmp_path):
     n, m = 977, 12
     table = np.where(rng.random((n, m)) < 0.5, rng.integers(1, 6, (n, m)), 0)
     people = [f"person-{i:04d}" for i in range(n)]
-    ratings = Ratings.from_csr(sparse.csr_array(table), user_ids=people, item_ids=[f"item {j}" for j in range(m)])
+    ratings = Ratings.from_csr(
+        sparse.csr_array(table), user_ids=people, item_ids=[f"item {j}" for j in range(m)]
+    )
     model = MODELS[name]().fit(ratings)
     model.save(tmp_path / "model")
     files = {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()}
@@ -536,7 +594,9 @@ def test_nothing_of_the_users_is_kept(name, tmp_path):
     card = files["README.md"].decode()
     assert not re.search(rf"\b({n}|{ratings.n_ratings}|{ratings.n_ratings:,})\b", card)
     factors = model.get_params().get("factors", 0)
-    assert len(files["factors.safetensors"]) < 8 * m * (factors + 1) + 512, "two arrays over items, and no third"
+    assert len(files["factors.safetensors"]) < 8 * m * (factors + 1) + 512, (
+        "two arrays over items, and no third"
+    )
     assert not any(len(value) == n for value in vars(model).values() if hasattr(value, "__len__"))
 
 

@@ -1,8 +1,9 @@
 """Ratings to test private models on: a crowd, and a few people who go as far as anybody can.
 
-Whoever could move a statistic the most is among them: somebody with every item and the highest rating, with the lowest,
-with both in turn, with ratings far outside the range, with a single one, with none. Their ids are numbers that nothing
-else in a model is likely to hold, so that they can be searched for in what it saves.
+Whoever could move a statistic the most is among them: somebody with every item and the highest
+rating, with the lowest, with both in turn, with ratings far outside the range, with a single one,
+with none. Their ids are numbers that nothing else in a model is likely to hold, so that they can be
+searched for in what it saves.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ def make_ratings(
         (all_items, _FAR * np.where(all_items % 3, -1.0, 1.0) if far else high),
         (all_items[1::2], 1 / _FAR if far else low),
     ]
-    rows = [(items, np.broadcast_to(np.asarray(values, float), items.shape)) for items, values in special]
+    rows = [
+        (items, np.broadcast_to(np.asarray(values, float), items.shape))
+        for items, values in special
+    ]
     for taste in rng.integers(0, 2, n_users):
         items = np.flatnonzero(rng.random(n_items) < np.linspace(0.95, 0.25, n_items))
         liked = (items % 2 == taste) * 0.6 + 0.2 + rng.uniform(-0.2, 0.2, len(items))
@@ -67,7 +71,9 @@ def specials(ratings: Ratings, crowd: int = 3) -> list[int]:
 
 
 def some_users(ratings: Ratings, most: int) -> list[int]:
-    """Positions of at most `most` users: those with the most ratings, the fewest, and others in between."""
+    """Positions of at most `most` users: those with the most ratings, the fewest, and others in
+    between.
+    """
     order = np.argsort(np.diff(ratings.indptr), kind="stable")
     places = np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(int))
     return order[places].tolist()
@@ -79,29 +85,41 @@ def without(ratings: Ratings, user: int) -> Ratings:
 
 
 def replace_user(ratings: Ratings, user: int) -> Ratings:
-    """Somebody else in this user's place, as different as can be: mirrored ratings of the same items and of others."""
+    """Somebody else in this user's place, as different as can be: mirrored ratings of the same
+    items and of others.
+    """
     values = ratings.values[np.isfinite(ratings.values) & (np.abs(ratings.values) < _FAR / 10)]
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     begin, end = ratings.indptr[user], ratings.indptr[user + 1]
-    mine = dict(zip(ratings.indices[begin:end].tolist(), ratings.values[begin:end].tolist(), strict=True))
-    other = np.array([low + high - mine[item] if item in mine else high for item in range(ratings.n_items)])
-    rows: list[tuple[Any, Any]] = [(ratings.indices[a:b], ratings.values[a:b]) for a, b in _spans(ratings)]
+    mine = dict(
+        zip(ratings.indices[begin:end].tolist(), ratings.values[begin:end].tolist(), strict=True)
+    )
+    other = np.array(
+        [low + high - mine[item] if item in mine else high for item in range(ratings.n_items)]
+    )
+    rows: list[tuple[Any, Any]] = [
+        (ratings.indices[a:b], ratings.values[a:b]) for a, b in _spans(ratings)
+    ]
     rows[user] = (np.arange(ratings.n_items), other)
     ids = ratings.user_ids.copy()
-    ids[user] = max(ids.tolist()) + 1 if ids.dtype == np.int64 else f"somebody other than {ids[user]!r}"
+    ids[user] = (
+        max(ids.tolist()) + 1 if ids.dtype == np.int64 else f"somebody other than {ids[user]!r}"
+    )
     return _assemble(rows, ids, ratings.n_items, ratings)
 
 
 def reorder_users(ratings: Ratings, seed: int = 5) -> Ratings:
     """The same users in another order."""
-    return ratings.select_users(np.random.default_rng(seed).permutation(ratings.n_users), by="index")
+    return ratings.select_users(
+        np.random.default_rng(seed).permutation(ratings.n_users), by="index"
+    )
 
 
 class UnevenPeople(LocalRatings):
     """`Ratings` sealed in blocks of 1, 1, 2, 4, 8, … users.
 
-    Whatever a step or a sum does from some number of users on, it does not do in the smaller ones of these blocks, and
-    so the sums differ from those of one block.
+    Whatever a step or a sum does from some number of users on, it does not do in the smaller ones
+    of these blocks, and so the sums differ from those of one block.
     """
 
     def _cuts(self, n: int) -> list[int]:
@@ -109,7 +127,9 @@ class UnevenPeople(LocalRatings):
 
 
 def with_repeated_rows(ratings: Ratings, user: int) -> Ratings:
-    """The same ratings, this user's rows given twice, as a careless reader of files would leave them."""
+    """The same ratings, this user's rows given twice, as a careless reader of files would leave
+    them.
+    """
     rows = [(ratings.indices[a:b], ratings.values[a:b]) for a, b in _spans(ratings)]
     items, values = rows[user]
     rows[user] = np.repeat(items, 2), np.repeat(values, 2)
@@ -120,9 +140,13 @@ def _spans(ratings: Ratings) -> list[tuple[int, int]]:
     return list(zip(ratings.indptr[:-1].tolist(), ratings.indptr[1:].tolist(), strict=True))
 
 
-def _assemble(rows: list[tuple[Any, Any]], user_ids: Any, n_items: int, like: Ratings | None = None) -> Ratings:
+def _assemble(
+    rows: list[tuple[Any, Any]], user_ids: Any, n_items: int, like: Ratings | None = None
+) -> Ratings:
     indptr = np.concatenate([[0], np.cumsum([len(items) for items, _ in rows])])
     indices, values = (np.concatenate([row[side] for row in rows]) for side in (0, 1))
     item_ids = 101 + 3 * np.arange(n_items) if like is None else like.item_ids
     titles, public = (None, True) if like is None else (like.titles, like.catalog)
-    return Ratings.from_indices(indptr, indices, values, np.asarray(user_ids), item_ids, titles=titles, catalog=public)
+    return Ratings.from_indices(
+        indptr, indices, values, np.asarray(user_ids), item_ids, titles=titles, catalog=public
+    )

@@ -1,4 +1,6 @@
-"""Rules about the promise: the noise has its price, the statement says so, and nothing private is kept."""
+"""Rules about the promise: the noise has its price, the statement says so, and nothing private
+is kept.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from discreet.auditing.conformance import release_rules  # noqa: F401  (rules are listed in this order)
 from discreet.auditing.conformance.recorded_fit import Run, differences
 from discreet.auditing.conformance.rules import Skipped, list_first, must, rule
 from discreet.models.histories import clip_histories
@@ -52,32 +53,49 @@ def _noise(kit: Kit) -> str:
             ratio, chance = _variance_test(z, entry.mechanism)
             must(
                 chance > UNLIKELY,
-                f"{record.name!r}, {grade}: over {z.size:,} draws the noise has {ratio:.3f} times the variance that "
-                f"was priced (chi-square, p = {chance:.1e})",
+                f"{record.name!r}, {grade}: over {z.size:,} draws the noise has {ratio:.3f} times"
+                f" the variance that was priced (chi-square, p = {chance:.1e})",
             )
-            law = stats.kstest(z, mechanisms.make_mechanism(entry.mechanism, 1.0, entry.alpha).cdf).pvalue
-            must(law > UNLIKELY, f"{record.name!r}, {grade}: the noise is not {entry.mechanism} (p = {law:.1e})")
+            law = stats.kstest(
+                z, mechanisms.make_mechanism(entry.mechanism, 1.0, entry.alpha).cdf
+            ).pvalue
+            must(
+                law > UNLIKELY,
+                f"{record.name!r}, {grade}: the noise is not {entry.mechanism} (p = {law:.1e})",
+            )
             least = min(least, z.size)
     return f"at least {least:,.0f} draws each"
 
 
 def _variance_test(z: NDArray[np.float64], mechanism: str) -> tuple[float, float]:
-    """The variance of what should have variance 1, and the two-sided probability of one as far off."""
+    """The variance of what should have variance 1, and the two-sided probability of one as far
+    off.
+    """
     ratio = float(np.mean(z**2))
     if mechanism == "gaussian":
         total = ratio * z.size
         return ratio, float(2 * min(stats.chi2.cdf(total, z.size), stats.chi2.sf(total, z.size)))
-    spread = math.sqrt(5 / z.size)  # of the mean of z² for Laplace noise, whose kurtosis is 6; Huber noise has less
+    # of the mean of z² for Laplace noise, whose kurtosis is 6; Huber noise has less
+    spread = math.sqrt(5 / z.size)
     return ratio, float(2 * stats.norm.sf(abs(ratio - 1) / spread))
 
 
-@rule("secure noise", "secure noise is fresh in every fit, on a grid of public size, and no parameter seeds it")
+@rule(
+    "secure noise",
+    "secure noise is fresh in every fit, on a grid of public size, and no parameter seeds it",
+)
 def _secure(kit: Kit) -> str:
     for grade, run in (("secure", kit.base), ("seeded", kit.run_seeded)):
-        must(run.model.privacy_.noise == grade, f"after a fit with noise={grade!r} the statement says otherwise")
+        must(
+            run.model.privacy_.noise == grade,
+            f"after a fit with noise={grade!r} the statement says otherwise",
+        )
     for one, other in zip(kit.base.watch.releases, kit.again.watch.releases, strict=True):
         for a, b in zip(one.parts, other.parts, strict=True):
-            must(not np.array_equal(a.draws[0], b.draws[0]), f"{one.name!r} had the same noise in two secure fits")
+            must(
+                not np.array_equal(a.draws[0], b.draws[0]),
+                f"{one.name!r} had the same noise in two secure fits",
+            )
             units = a.released / (a.grid or math.inf)
             must(
                 a.grid is not None and np.array_equal(units, np.rint(units)),
@@ -116,36 +134,68 @@ def _statement(kit: Kit) -> str:
         budget = plan.budget
         must(statement.finite, "the statement says NOT PRIVATE")
         must(statement.epsilon == price.epsilon, "the statement's ε is not what the ledger costs")
-        must(statement.epsilon <= budget.epsilon * (1 + 1e-9), "the statement's ε is above the budget")
-        spent = max(budget.delta, min(statement.ledger.noise_delta, 1e-15))  # pure ε is pure but for the sampler
+        must(
+            statement.epsilon <= budget.epsilon * (1 + 1e-9),
+            "the statement's ε is above the budget",
+        )
+        # pure ε is pure but for the sampler
+        spent = max(budget.delta, min(statement.ledger.noise_delta, 1e-15))
         must(statement.delta <= spent, "the statement's δ is above the budget")
-        must(statement.neighboring == budget.neighboring == run.model.neighboring, "another neighboring relation")
+        must(
+            statement.neighboring == budget.neighboring == run.model.neighboring,
+            "another neighboring relation",
+        )
         must(statement.accountant == plan.accountant, "another accountant than the plan's")
-        must(run.model.accountant in (plan.accountant, "auto"), "another accountant than was asked for")
+        must(
+            run.model.accountant in (plan.accountant, "auto"),
+            "another accountant than was asked for",
+        )
         must(f"{statement.epsilon:.4g}" in str(statement), "the text does not name ε")
-        must(any(a.name == "items" for a in statement.assumptions), "the item list is not among the assumptions")
+        must(
+            any(a.name == "items" for a in statement.assumptions),
+            "the item list is not among the assumptions",
+        )
     must("RESEARCH MODE" in str(kit.run_seeded.model.privacy_), "seeded noise is not declared")
     cautions = [a.name for a in statement.assumptions if a.inferred]
     caution = f", read from the data: {', '.join(cautions)}" if cautions else ""
     return f"ε = {statement.epsilon:.4g}, δ = {statement.delta:.3g}{caution}"
 
 
-@rule("saved folder", "nothing private is saved: no user's vector or id, no number of users or ratings, no seed")
+@rule(
+    "saved folder",
+    "nothing private is saved: no user's vector or id, no number of users or ratings, no seed",
+)
 def _check_saved_folder(kit: Kit) -> str:
     for label, run in kit.neighbors:
         if isinstance(run, Run):
-            found = [place for place in differences(kit.base.read_saved, run.read_saved) if place not in _LEARNED]
-            must(not found, f"{label}: {list_first(found)} changed in the saved folder, although the same was released")
+            found = [
+                place
+                for place in differences(kit.base.read_saved, run.read_saved)
+                if place not in _LEARNED
+            ]
+            must(
+                not found,
+                f"{label}: {list_first(found)} changed in the saved folder, although the same was"
+                " released",
+            )
     for place, content in kit.base.read_saved.items():
-        must(not _PRIVATE_NAMES.fullmatch(re.split(r"[ .]", place)[-1]), f"the saved folder holds {place}")
+        must(
+            not _PRIVATE_NAMES.fullmatch(re.split(r"[ .]", place)[-1]),
+            f"the saved folder holds {place}",
+        )
         if isinstance(content, tuple) and len(content) == 3:
             must(kit.ratings.n_users not in content[1], f"{place} has one row per user")
-    hidden = {f"a user's id, {user}": str(user) for user in kit.ratings.user_ids.tolist()} | {"the seed": str(kit.seed)}
+    hidden = {f"a user's id, {user}": str(user) for user in kit.ratings.user_ids.tolist()} | {
+        "the seed": str(kit.seed)
+    }
     for run in (kit.base, kit.run_seeded):
         for file, content in run.files.items():
             must(not (there := _find_values(hidden, content)), f"{file} holds {list_first(there)}")
         seed = run.read_saved.get("model.json: parameters.random_state", "None")
-        must(seed == "None", f"model.json holds random_state = {seed}: whoever knows it can subtract seeded noise")
+        must(
+            seed == "None",
+            f"model.json holds random_state = {seed}: whoever knows it can subtract seeded noise",
+        )
     return ", ".join(kit.base.files)
 
 
@@ -155,17 +205,23 @@ def _find_values(hidden: dict[str, str], content: bytes) -> list[str]:
     return [what for what, text in hidden.items() if len(text) >= 5 and text.encode() in words]
 
 
-@rule("round trip", "a saved model comes back with the same promise, ledger, factors and predictions")
+@rule(
+    "round trip", "a saved model comes back with the same promise, ledger, factors and predictions"
+)
 def _round_trip(kit: Kit) -> str:
     for run in (kit.base, kit.run_seeded):
         again = kit.load(run)
         one = run.model.privacy_
         other = again.privacy_
         must(one == other and str(one) == str(other), "the statement changed by saving and loading")
-        must(one.ledger.to_dict() == other.ledger.to_dict(), "the ledger changed by saving and loading")
+        must(
+            one.ledger.to_dict() == other.ledger.to_dict(),
+            "the ledger changed by saving and loading",
+        )
         same = np.array_equal(run.model.item_factors_, again.item_factors_)
         must(same, "item_factors_ changed by saving and loading")
-        some = clip_histories(kit.some_people, run.model.history_range)  # adversarial users rate outside any range
+        # adversarial users rate outside any range
+        some = clip_histories(kit.some_people, run.model.history_range)
         lists, others = run.model.recommend_many(some, 5), again.recommend_many(some, 5)
         must(all(map(np.array_equal, lists, others)), "predictions changed by saving and loading")
     return "statement, ledger, factors and predictions"
@@ -180,31 +236,53 @@ def _zero_noise(kit: Kit) -> str:
         raise Skipped("no twin was given: pass twin=function(model, ratings) -> item factors")
     expected = np.asarray(kit.twin(model, kit.ratings))
     found = model.item_factors_
-    must(expected.shape == found.shape, f"the twin has shape {expected.shape}, the model {found.shape}")
+    must(
+        expected.shape == found.shape,
+        f"the twin has shape {expected.shape}, the model {found.shape}",
+    )
     off = float(np.abs(expected - found).max() / max(float(np.abs(expected).max()), 1e-30))
-    must(off <= kit.tolerance, f"item factors are off by {off:.2e} of the largest, and {kit.tolerance:g} is allowed")
+    must(
+        off <= kit.tolerance,
+        f"item factors are off by {off:.2e} of the largest, and {kit.tolerance:g} is allowed",
+    )
     return f"off by {off:.1e} of the largest factor"
 
 
 @rule("seed", "a seed of 0 is a seed like any other, and a second fit starts afresh")
 def _seed(kit: Kit) -> str:
     zero, again, twice, one = kit.seeds
-    must(not differences(zero.learned, again.learned), "random_state=0 gives another model every time")
-    must(not differences(zero.learned, twice.learned), "a second fit goes on where the first one ended")
+    must(
+        not differences(zero.learned, again.learned),
+        "random_state=0 gives another model every time",
+    )
+    must(
+        not differences(zero.learned, twice.learned),
+        "a second fit goes on where the first one ended",
+    )
     must(bool(zero.watch.releases), "nothing was released through Session.release")
     pairs = zip(zero.watch.releases[0].parts, one.watch.releases[0].parts, strict=True)
-    must(not all(np.array_equal(a.draws[0], b.draws[0]) for a, b in pairs), "random_state does not change the noise")
+    must(
+        not all(np.array_equal(a.draws[0], b.draws[0]) for a, b in pairs),
+        "random_state does not change the noise",
+    )
     return "0, 0 again, 0 after another fit, 1"
 
 
-@rule("key", "the model's code does not reach for the key to private data, nor for private parts of sealed objects")
+@rule(
+    "key",
+    "the model's code does not reach for the key to private data, nor for private parts of sealed"
+    " objects",
+)
 def _key(kit: Kit) -> str:
     classes = [*type(kit.model).__mro__, *type(kit.model.algorithm()).__mro__]
     modules: set[Any] = {inspect.getmodule(cls) for cls in classes} - {None}
     for module in modules:
         for name, value in vars(module).items():
             owner = value.__name__ if inspect.ismodule(value) else type(value).__module__
-            must(owner != "discreet.privacy.sealed", f"{module.__name__}.{name} is the key to private data")
+            must(
+                owner != "discreet.privacy.sealed",
+                f"{module.__name__}.{name} is the key to private data",
+            )
     for cls in classes:
         try:
             found = _REACHES_IN.search(inspect.getsource(cls))

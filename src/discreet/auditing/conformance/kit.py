@@ -1,4 +1,6 @@
-"""The conformance kit: one call that checks every rule of a private model, and a class that makes tests of them."""
+"""The conformance kit: one call that checks every rule of a private model, and a class that
+makes tests of them.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,8 @@ def check_private_model(
 ) -> Report:
     """Check that a private model keeps its promises, on small data and without changing the model.
 
-    It is fitted about forty times. Two fits on neighboring data see the same released values, so that whatever else
-    differs between them was taken from the person in whom they differ.
+    It is fitted about forty times. Two fits on neighboring data see the same released values, so
+    that whatever else differs between them was taken from the person in whom they differ.
 
     Parameters
     ----------
@@ -87,13 +89,15 @@ def check_private_model(
 
 
 class PrivateModelConformance:
-    """Every rule as a test. Subclass it in a test file, say which model, and pytest finds the rest::
+    """Every rule as a test. Subclass it in a test file, say which model, and pytest finds the
+    rest::
 
         class TestMyModel(PrivateModelConformance):
             def make(self):
                 return MyModel(factors=4, epsilon=1.0)
 
-    `ratings`, `twin`, `people`, `draws` and `tolerance` may be set in the class; see `check_private_model`.
+    `ratings`, `twin`, `people`, `draws` and `tolerance` may be set in the class; see
+    `check_private_model`.
     """
 
     ratings: Ratings | None = None
@@ -104,7 +108,9 @@ class PrivateModelConformance:
 
     def make(self) -> PrivateRecommender:
         """The model to test."""
-        raise NotImplementedError(f"{type(self).__name__} must say which model to test: def make(self)")
+        raise NotImplementedError(
+            f"{type(self).__name__} must say which model to test: def make(self)"
+        )
 
     def _kit(self) -> Kit:
         if "_made" not in vars(type(self)):
@@ -146,7 +152,9 @@ class Kit:
         tolerance: float = 1e-4,
     ):
         if not isinstance(model, PrivateRecommender):
-            raise ConfigError(f"{type(model).__name__} is no PrivateRecommender, so there is no promise to check")
+            raise ConfigError(
+                f"{type(model).__name__} is no PrivateRecommender, so there is no promise to check"
+            )
         self.model = model
         self.twin = twin
         self.people = people
@@ -189,7 +197,8 @@ class Kit:
         if self._given is not None:
             return self._given, self._first(self._given)
         crowd, found = self._large_enough()
-        # four times as many, so that no fit fails for an unlucky draw; nobody far outside a range read from the data
+        # four times as many, so that no fit fails for an unlucky draw; nobody far outside a range
+        # read from the data
         self._far = not self._reads_data(found)
         ratings = self._people(4 * crowd)
         return ratings, self._first(ratings)
@@ -208,7 +217,9 @@ class Kit:
                 break
         return crowd, runs[0]
 
-    def _people(self, crowd: int, seed: int = 0, n_items: int = adversarial_ratings.N_ITEMS) -> Ratings:
+    def _people(
+        self, crowd: int, seed: int = 0, n_items: int = adversarial_ratings.N_ITEMS
+    ) -> Ratings:
         given = getattr(self.model, "rating_range", None)
         implicit = self.model.feedback == "implicit" and given is None
         low, high = given or ((1.0, 1.0) if implicit else (1.0, 5.0))
@@ -217,7 +228,9 @@ class Kit:
         )
 
     def _reads_data(self, run: Run) -> bool:
-        """Whether something but the item list was read from the data, which the statement then cautions about."""
+        """Whether something but the item list was read from the data, which the statement then
+        cautions about.
+        """
         return any(a.inferred and a.name != "items" for a in run.model.privacy_.assumptions)
 
     def _first(self, ratings: Ratings) -> Run:
@@ -233,7 +246,11 @@ class Kit:
             return chosen
         ends = self.ratings.values.min(), self.ratings.values.max()
         rest = {user: adversarial_ratings.without(self.ratings, user).values for user in chosen}
-        return [user for user in chosen if len(rest[user]) and (rest[user].min(), rest[user].max()) == ends]
+        return [
+            user
+            for user in chosen
+            if len(rest[user]) and (rest[user].min(), rest[user].max()) == ends
+        ]
 
     @property
     def relation(self) -> Any:
@@ -241,8 +258,12 @@ class Kit:
 
     # ------------------------------------------------------------ fits
 
-    def _fit(self, ratings: Any, noise: Any, seed: int = _SEED, luck: int = 5, **options: Any) -> Run:
-        """A fit of a new model. One that gives up because of too much noise has more luck with other noise."""
+    def _fit(
+        self, ratings: Any, noise: Any, seed: int = _SEED, luck: int = 5, **options: Any
+    ) -> Run:
+        """A fit of a new model. One that gives up because of too much noise has more luck with
+        other noise.
+        """
         model = clone(self.model, noise=noise, random_state=seed)
         try:
             return fit(model, ratings, **options)
@@ -270,30 +291,44 @@ class Kit:
         return self._around(self.run_seeded, "seeded", self.users[:4])
 
     def _around(self, base: Run, noise: str, users: list[int]) -> list[tuple[str, Run | Exception]]:
-        change = adversarial_ratings.replace_user if self.relation == "replace-one" else adversarial_ratings.without
+        change = (
+            adversarial_ratings.replace_user
+            if self.relation == "replace-one"
+            else adversarial_ratings.without
+        )
         found: list[tuple[str, Run | Exception]] = []
         for user in users:
             count = int(np.diff(self.ratings.indptr)[user])
             what = "replaced" if change is adversarial_ratings.replace_user else "left out"
             label = f"with person {user} ({count} ratings) {what}"
             try:
-                found.append((label, self._fit(change(self.ratings, user), noise, replay=base.watch)))
+                found.append(
+                    (label, self._fit(change(self.ratings, user), noise, replay=base.watch))
+                )
             except FitFailed as failed:
                 found.append((label, failed))
         return found
 
     @cached_property
     def run_reordered(self) -> Run:
-        return self._fit(adversarial_ratings.reorder_users(self.ratings), "secure", replay=self.base.watch)
+        return self._fit(
+            adversarial_ratings.reorder_users(self.ratings), "secure", replay=self.base.watch
+        )
 
     @cached_property
     def in_uneven_blocks(self) -> Run:
-        return self._fit(adversarial_ratings.UnevenPeople(self.ratings), "secure", replay=self.base.watch)
+        return self._fit(
+            adversarial_ratings.UnevenPeople(self.ratings), "secure", replay=self.base.watch
+        )
 
     @property
     def run_with_repeats(self) -> Run:
-        twice = adversarial_ratings.with_repeated_rows(self.ratings, int(np.argmax(np.diff(self.ratings.indptr))))
-        return fit(clone(self.model, noise="secure", random_state=_SEED), twice, replay=self.base.watch)
+        twice = adversarial_ratings.with_repeated_rows(
+            self.ratings, int(np.argmax(np.diff(self.ratings.indptr)))
+        )
+        return fit(
+            clone(self.model, noise="secure", random_state=_SEED), twice, replay=self.base.watch
+        )
 
     @cached_property
     def other_people(self) -> Run | Exception:
@@ -334,9 +369,12 @@ class Kit:
         """The model as `discreet.load` brings it back, also if it is not one of discreet's own."""
         kind = type(run.model)
         algorithm = type(run.model.algorithm_)
-        find = functools.partial(lambda own, name: kind if name == kind.__name__ else own(name), save_load.model_class)
+        find = functools.partial(
+            lambda own, name: kind if name == kind.__name__ else own(name), save_load.model_class
+        )
         find_algorithm = functools.partial(
-            lambda own, name: algorithm if name == algorithm.name else own(name), algorithm_module.algorithm_class
+            lambda own, name: algorithm if name == algorithm.name else own(name),
+            algorithm_module.algorithm_class,
         )
         with tempfile.TemporaryDirectory() as folder:
             for name, content in run.files.items():

@@ -1,4 +1,6 @@
-"""One fit under observation: what was released, what the model learned, what it said, and what it saves."""
+"""One fit under observation: what was released, what the model learned, what it said, and what
+it saves.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from discreet.errors import DiscreetError
 from discreet.models.private import PrivateRecommender
 
 _LONG = 50  # longer sequences are compared as one value
-_LEFT_OUT = ("sha256", "checksum", "id")  # in JSON files: checksums follow from the rest, and a ledger's id is random
+# in JSON files: checksums follow from the rest, and a ledger's id is random
+_LEFT_OUT = ("sha256", "checksum", "id")
 
 
 @dataclasses.dataclass
@@ -70,7 +73,11 @@ def fit(
         text = f"{model!r} {model.privacy_}"
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder, "model"))
-        files = {path.name: path.read_bytes() for path in sorted(Path(folder, "model").rglob("*")) if path.is_file()}
+        files = {
+            path.name: path.read_bytes()
+            for path in sorted(Path(folder, "model").rglob("*"))
+            if path.is_file()
+        }
     known = {*model.parameter_names(), "earlier_ledgers_"}  # which tell of the fits before this one
     learned = {name: value for name, value in vars(model).items() if name not in known}
     return Run(model, watch, [*said, text], flatten(learned), files)
@@ -103,11 +110,17 @@ def flatten(value: Any, path: str = "", separator: str = ".") -> dict[str, Any]:
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     """Places where two flattened values differ."""
-    return [place for place in one | other if place not in one or place not in other or one[place] != other[place]]
+    return [
+        place
+        for place in one | other
+        if place not in one or place not in other or one[place] != other[place]
+    ]
 
 
 def _opaque(value: Any) -> Any:
-    """An object of unknown make: its pickle; ratings and what refuses to be pickled are said to be kept."""
+    """An object of unknown make: its pickle; ratings and what refuses to be pickled are said to
+    be kept.
+    """
     if isinstance(value, Ratings):
         return Kept("the ratings themselves")
     try:
@@ -167,4 +180,6 @@ def _collect_output(said: list[str]) -> Iterator[None]:
             logger.removeHandler(handler)
         ours.setLevel(level)
     said += [f"printed: {line}" for line in printed.getvalue().splitlines()]
-    said += [f"warning: {w.message}" for w in caught if not w.category.__module__.startswith("numba")]
+    said += [
+        f"warning: {w.message}" for w in caught if not w.category.__module__.startswith("numba")
+    ]

@@ -1,9 +1,10 @@
 """What a fit does at the one door: every release, what was computed for it, and what left.
 
-While a `Watch` is active, sessions report to it what they charge and compute, by whichever way of releasing, and the
-sources of noise what they draw. It sees exact sums, so it is for tests and for audits of generated people alone. A
-watch may also *replay* an earlier one: every release then returns what it returned there, whatever the data are, and so
-shows what two data sets lead to once the same values have been released.
+While a `Watch` is active, sessions report to it what they charge and compute, by whichever way of
+releasing, and the sources of noise what they draw. It sees exact sums, so it is for tests and for
+audits of generated people alone. A watch may also *replay* an earlier one: every release then
+returns what it returned there, whatever the data are, and so shows what two data sets lead to once
+the same values have been released.
 """
 
 from __future__ import annotations
@@ -31,12 +32,16 @@ from discreet.privacy.users import poisson_batches as subsample
 
 
 class Diverged(Exception):
-    """Other data led to another sequence of releases, although the same values had been released before."""
+    """Other data led to another sequence of releases, although the same values had been
+    released before.
+    """
 
 
 @dataclass
 class Part:
-    """One addition of noise: a whole statistic, or a block of its rows. ``exact`` and ``released`` in real units."""
+    """One addition of noise: a whole statistic, or a block of its rows. ``exact`` and
+    ``released`` in real units.
+    """
 
     exact: NDArray[np.float64]
     released: NDArray[Any]
@@ -60,7 +65,11 @@ class RecordedRelease:
     @property
     def exact(self) -> NDArray[np.float64]:
         """The statistic, its blocks put together."""
-        return np.concatenate([np.atleast_1d(part.exact) for part in self.parts]) if self.parts else np.zeros(0)
+        return (
+            np.concatenate([np.atleast_1d(part.exact) for part in self.parts])
+            if self.parts
+            else np.zeros(0)
+        )
 
 
 class RecordedRun:
@@ -74,7 +83,9 @@ class RecordedRun:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def compute(self, key: Any, *, grid: float | None = None, rows: slice | None = None) -> NDArray[Any]:
+    def compute(
+        self, key: Any, *, grid: float | None = None, rows: slice | None = None
+    ) -> NDArray[Any]:
         self._record.looks.append(rows)
         self._watch.current = self._record
         self._watch.through_the_door += isinstance(self._inner, Sum)
@@ -92,9 +103,11 @@ class Recorder:
     replay : Watch, optional
         Return what was released there.
     draws : int
-        Draw at least this much noise for every release, to look at its law; what is released holds the first draw.
+        Draw at least this much noise for every release, to look at its law; what is released holds
+        the first draw.
     newcomers : bool
-        In a replay, whoever was not there before is in every batch: what a batch costs is about those who are in it.
+        In a replay, whoever was not there before is in every batch: what a batch costs is about
+        those who are in it.
     """
 
     def __init__(self, replay: Recorder | None = None, draws: int = 0, newcomers: bool = False):
@@ -107,7 +120,8 @@ class Recorder:
         self.through_the_door = 0
         self.stray = 0
         self._charged: dict[int, tuple[Entry, RecordedRelease]] = {}
-        self.batches: list[dict[int, bool]] = []  # who was in them, for a replay has the same people in its own
+        # who was in them, for a replay has the same people in its own
+        self.batches: list[dict[int, bool]] = []
 
     def __enter__(self) -> Self:
         self._stack = ExitStack()
@@ -121,10 +135,14 @@ class Recorder:
             (subsample, "who_is_in", self._coins),
         ):
             original = getattr(owner, name)
-            self._stack.enter_context(patch.object(owner, name, self._here_alone(original, make(original))))
+            self._stack.enter_context(
+                patch.object(owner, name, self._here_alone(original, make(original)))
+            )
         return self
 
-    def _here_alone(self, original: Callable[..., Any], watched: Callable[..., Any]) -> Callable[..., Any]:
+    def _here_alone(
+        self, original: Callable[..., Any], watched: Callable[..., Any]
+    ) -> Callable[..., Any]:
         """Watch this thread alone: whoever trains in another one meanwhile may have real people."""
         here = threading.get_ident()
 
@@ -147,7 +165,8 @@ class Recorder:
             entry = original(session, name, statistic)
             written = next(iter(session.ledger.entries[before:]), None)
             self.releases.append(RecordedRelease(str(name), statistic, session, written))
-            self._charged[id(entry)] = (entry, self.releases[-1])  # with the entry, so that its id stays its own
+            # with the entry, so that its id stays its own
+            self._charged[id(entry)] = (entry, self.releases[-1])
             return entry
 
         return charge
@@ -167,7 +186,11 @@ class Recorder:
 
     def _add(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def add(
-            source: Any, values: NDArray[Any], mechanism: Mechanism, weights: Any = None, grid: float | None = None
+            source: Any,
+            values: NDArray[Any],
+            mechanism: Mechanism,
+            weights: Any = None,
+            grid: float | None = None,
         ) -> NDArray[Any]:
             record, self.current = self.current, None
             if record is None:
@@ -176,7 +199,8 @@ class Recorder:
             exact = np.asarray(values, np.float64) * (grid or 1.0)
             nothing = np.zeros_like(values)
             if self.replay is not None:
-                original(source, nothing, mechanism, weights, grid)  # so that its draws are counted as ever
+                # so that its draws are counted as ever
+                original(source, nothing, mechanism, weights, grid)
                 released = self._earlier(record, exact.shape)
             else:
                 released = original(source, values.copy(), mechanism, weights, grid)
@@ -184,7 +208,11 @@ class Recorder:
             more = -(-self.draws // max(1, exact.size)) - 1
             if more > 0:  # from a copy: what is drawn to be looked at is not counted as released
                 zeros = np.zeros((more, *exact.shape), values.dtype)
-                draws += list(np.asarray(original(copy.copy(source), zeros, mechanism, weights, grid), np.float64))
+                draws += list(
+                    np.asarray(
+                        original(copy.copy(source), zeros, mechanism, weights, grid), np.float64
+                    )
+                )
             given = None if weights is None else np.asarray(weights, np.float64)
             record.parts.append(Part(exact, released, mechanism, given, grid, draws))
             return released.copy()
@@ -198,8 +226,12 @@ class Recorder:
 
         return compute
 
-    def _coins(self, original: Callable[..., NDArray[np.bool_]]) -> Callable[..., NDArray[np.bool_]]:
-        """Coins belong to rows; people who are in both data sets get those that they had, wherever their row is."""
+    def _coins(
+        self, original: Callable[..., NDArray[np.bool_]]
+    ) -> Callable[..., NDArray[np.bool_]]:
+        """Coins belong to rows; people who are in both data sets get those that they had,
+        wherever their row is.
+        """
 
         def who_is_in(rows: Any, rate: float, seed: tuple[int, int] | None) -> NDArray[np.bool_]:
             batches = [] if self.replay is None else self.replay.batches
@@ -207,7 +239,9 @@ class Recorder:
             known = batches[at] if at < len(batches) else {}
             thrown = zip(rows.key.tolist(), original(rows, rate, seed).tolist(), strict=True)
             always = self.newcomers and self.replay is not None
-            self.batches.append({person: known.get(person, there or always) for person, there in thrown})
+            self.batches.append(
+                {person: known.get(person, there or always) for person, there in thrown}
+            )
             return np.fromiter(self.batches[-1].values(), bool, len(self.batches[-1]))
 
         return who_is_in
@@ -219,23 +253,31 @@ class Recorder:
         known = self.replay.releases[place] if place < len(self.replay.releases) else None
         if known is None or known.name != record.name:
             there = "nothing more" if known is None else repr(known.name)
-            raise Diverged(f"release {place + 1} was {record.name!r}, where the other data led to {there}")
+            raise Diverged(
+                f"release {place + 1} was {record.name!r}, where the other data led to {there}"
+            )
         if at >= len(known.parts) or known.parts[at].released.shape != shape:
             then = known.parts[at].released.shape if at < len(known.parts) else "no"
-            raise Diverged(f"release {record.name!r} had shape {shape}, where the other data led to {then}")
+            raise Diverged(
+                f"release {record.name!r} had shape {shape}, where the other data led to {then}"
+            )
         return known.parts[at].released
 
 
 def _record_result(
     record: RecordedRelease, before: int, watched: RecordedRun, entry: Entry, result: NDArray[Any]
 ) -> None:
-    """Record what left the session, which is not what the source of noise gave if something was done to it since."""
+    """Record what left the session, which is not what the source of noise gave if something was
+    done to it since.
+    """
     released = np.array(result, copy=True)
     noise = np.asarray(released, np.float64) - watched.exact
     if len(record.parts) == before:  # a source of noise that is not watched
         mechanism = mechanisms.make_mechanism(entry.mechanism, entry.deviation, entry.alpha)
         weights = watched.weights(mechanism.norm)
-        record.parts.append(Part(watched.exact, released, mechanism, weights, watched.grid, [noise]))
+        record.parts.append(
+            Part(watched.exact, released, mechanism, weights, watched.grid, [noise])
+        )
     elif not np.array_equal(record.parts[-1].released, released, equal_nan=True):
         record.parts[-1].released = released
         record.parts[-1].draws[0] = noise

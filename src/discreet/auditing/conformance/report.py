@@ -42,7 +42,11 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {"model": self.model, "passed": self.passed, "checks": [vars(check) for check in self.checks]}
+        return {
+            "model": self.model,
+            "passed": self.passed,
+            "checks": [vars(check) for check in self.checks],
+        }
 
 
 class ConformanceError(AssertionError):
@@ -51,4 +55,8 @@ class ConformanceError(AssertionError):
     def __init__(self, report: Report):
         self.report = report
         broken = [str(check) for check in report.checks if check.passed is False]
-        super().__init__("\n".join([f"{report.model} breaks {len(broken)} of {len(report.checks)} rules:", *broken]))
+        super().__init__(
+            "\n".join(
+                [f"{report.model} breaks {len(broken)} of {len(report.checks)} rules:", *broken]
+            )
+        )

@@ -1,8 +1,9 @@
 """The rules that every private model keeps, by name.
 
-A rule is a function of the `Kit`, which fits the model on neighboring data and remembers the fits. It returns a few
-words about what was checked, and raises `Broken` with what was found where the rule does not hold. `release_rules` has
-those about what leaves the data, `guarantee_rules` those about noise, price and what is kept.
+A rule is a function of the `Kit`, which fits the model on neighboring data and remembers the fits.
+It returns a few words about what was checked, and raises `Broken` with what was found where the
+rule does not hold. `release_rules` has those about what leaves the data, `guarantee_rules` those
+about noise, price and what is kept.
 """
 
 from __future__ import annotations
@@ -55,4 +56,6 @@ def names() -> list[str]:
 
 def list_first(places: list[str], most: int = 4) -> str:
     """The first few of a list, and how many more there are."""
-    return ", ".join(places[:most]) + (f" and {len(places) - most} more" if len(places) > most else "")
+    return ", ".join(places[:most]) + (
+        f" and {len(places) - most} more" if len(places) > most else ""
+    )

@@ -1,13 +1,14 @@
 """A folder of blocks: the manifest, the secret, and the block files.
 
-The manifest knows the size of each block, from which the number of people and ratings follows. It belongs to the data,
-says so in its first line, and is written for its owner only; none of it but the number of blocks and the catalog goes
-into a model or a ledger.
+The manifest knows the size of each block, from which the number of people and ratings follows. It
+belongs to the data, says so in its first line, and is written for its owner only; none of it but
+the number of blocks and the catalog goes into a model or a ledger.
 
-The secret is the key of the hashes that stand for users in the blocks (`engines.identity`). It is the only file from
-which, together with the blocks, user ids can be found out: by decrypting those that are whole numbers, by trying those
-that are text. It is written last and for its owner only, and is deleted or replaced with the folder. Without it the
-blocks cannot be trained on any more, and say nothing about ids.
+The secret is the key of the hashes that stand for users in the blocks (`engines.identity`). It is
+the only file from which, together with the blocks, user ids can be found out: by decrypting those
+that are whole numbers, by trying those that are text. It is written last and for its owner only,
+and is deleted or replaced with the folder. Without it the blocks cannot be trained on any more, and
+say nothing about ids.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ MANIFEST = "manifest.json"
 SECRET = "secret.key"
 FORMAT = 2  # 1 had raw user ids in the blocks
 NOTICE = (
-    "PRIVATE: this file tells how many people and ratings there are. Keep it with the data, and publish it as little "
-    "as them."
+    "PRIVATE: this file tells how many people and ratings there are. Keep it with the data, and"
+    " publish it as little as them."
 )
 
 
@@ -94,18 +95,23 @@ class Manifest:
         file = folder / MANIFEST
         if not file.is_file():
             there = "does not exist" if not folder.exists() else f"holds no {MANIFEST}"
-            raise DataError(f"{folder} {there}: write blocks with discreet.BlockRatings.write(source, folder)")
+            raise DataError(
+                f"{folder} {there}: write blocks with discreet.BlockRatings.write(source, folder)"
+            )
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
             if found["format"] != FORMAT:
                 raise DataError(
-                    f"{file} is of format {found['format']}, and this version of discreet reads {FORMAT}: "
-                    "write the blocks again"
+                    f"{file} is of format {found['format']}, and this version of discreet reads"
+                    f" {FORMAT}: write the blocks again"
                 )
             scale = found["rating_range"]
             titles = found["titles"]
             manifest = cls(
-                tuple(BlockFile(str(b["name"]), int(b["bytes"]), int(b["crc32"])) for b in found["blocks"]),
+                tuple(
+                    BlockFile(str(b["name"]), int(b["bytes"]), int(b["crc32"]))
+                    for b in found["blocks"]
+                ),
                 as_ids(found["item_ids"], "item id"),
                 None if titles is None else object_array(map(str, titles), len(titles)),
                 bool(found["catalog"]),
@@ -139,7 +145,11 @@ def read_secret(folder: Path, manifest: Manifest) -> Secret:
     """Read the secret of a folder; raises a `DataError` where it is lost or is another folder's."""
     try:
         secret = Secret((folder / SECRET).read_bytes())
-        problem = "" if secret.check_value() == manifest.secret_check else "is not the secret of these blocks"
+        problem = (
+            ""
+            if secret.check_value() == manifest.secret_check
+            else "is not the secret of these blocks"
+        )
     except (OSError, ValueError) as error:
         problem = "is lost" if isinstance(error, FileNotFoundError) else "cannot be read"
     if problem:
@@ -170,4 +180,7 @@ def read_portion(folder: Path, at: int, block: BlockFile) -> PackedBlock:
         problem = "is damaged"
     except (OSError, ValueError) as error:
         problem = "is lost" if isinstance(error, FileNotFoundError) else "cannot be read"
-    raise EngineError(f"block {at + 1} of {folder} {problem}: restore the file {block.name}, or write the blocks again")
+    raise EngineError(
+        f"block {at + 1} of {folder} {problem}: restore the file {block.name}, or write the blocks"
+        " again"
+    )

@@ -44,14 +44,15 @@ CACHE_MEGABYTES = 256
 class BlockRatings:
     """Ratings of any size, in blocks of users in a folder: what `Blocks.write` has written.
 
-    A private model trains on it as on `Ratings`, and what it releases has the same bits; but only a few blocks are in
-    memory at a time, one for each core, and those that the cache has room for.
+    A private model trains on it as on `Ratings`, and what it releases has the same bits; but only a
+    few blocks are in memory at a time, one for each core, and those that the cache has room for.
 
     Parameters
     ----------
     folder : path
     cache_megabytes : int
-        Memory in which blocks stay between passes, with what their users have computed so far; no bit depends on it.
+        Memory in which blocks stay between passes, with what their users have computed so far; no
+        bit depends on it.
     trust_user_column : bool
         Train although the user column, when the blocks were written, did not look like one.
     """
@@ -97,14 +98,16 @@ class BlockRatings:
         Parameters
         ----------
         source : path, frame, Ratings, or an iterable of paths or frames
-            A file as for `Ratings.read`, a folder of such files, a frame, or several of these one after the other.
+            A file as for `Ratings.read`, a folder of such files, a frame, or several of these one
+            after the other.
         folder : path
-            Where the blocks go. They hold people's ratings: keep them as you keep these. User ids are not among them;
-            the file ``secret.key`` is what they could be found out with.
+            Where the blocks go. They hold people's ratings: keep them as you keep these. User ids
+            are not among them; the file ``secret.key`` is what they could be found out with.
         blocks : int
-            How many: a public number, which must not follow from the data. A core works on one at a time, so that a
-            block of 1,500,000 ratings takes about 150 MB.
-        items, user, item, rating, timestamp, duplicates, separator, header, unknown_items, trust_user_column
+            How many: a public number, which must not follow from the data. A core works on one at a
+            time, so that a block of 1,500,000 ratings takes about 150 MB.
+        items, user, item, rating, timestamp, duplicates, separator, header, unknown_items,
+        trust_user_column
             As in `Ratings.read`.
         replace : bool
             Replace blocks that are there.
@@ -121,7 +124,11 @@ class BlockRatings:
                 given = Catalog(source.item_ids)
                 titles = source.titles
                 catalog = source.catalog
-        reading = ReadOptions({"user": user, "item": item, "rating": rating, "timestamp": timestamp}, separator, header)
+        reading = ReadOptions(
+            {"user": user, "item": item, "rating": rating, "timestamp": timestamp},
+            separator,
+            header,
+        )
         target = Path(os.fspath(folder)).expanduser()
         table = ItemColumn(given, unknown_items)
         facts = (titles, filtered, catalog, trust_user_column)
@@ -171,7 +178,9 @@ class BlockRatings:
         return None if low is None or high is None else (low, high)
 
     def check(self) -> None:
-        """Read every block once and compare it with its checksum; raises an `EngineError` for one that is lost."""
+        """Read every block once and compare it with its checksum; raises an `EngineError` for
+        one that is lost.
+        """
         for at, block in enumerate(self._manifest.blocks):
             read_portion(self._folder, at, block)
 
@@ -188,7 +197,9 @@ class BlockRatings:
 class FileEngine:
     """Passes over block files, one on each core."""
 
-    def __init__(self, folder: Path, manifest: Manifest, secret: Secret, bounds: Bounds, seed: int, room: int) -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, secret: Secret, bounds: Bounds, seed: int, room: int
+    ) -> None:
         self._folder = folder
         self._manifest = manifest
         self._secret = secret
@@ -229,7 +240,9 @@ class FileEngine:
                 total += part
         return first
 
-    def _one(self, at: int, root: Node, into: Sequence[NDArray[np.int64]], keep: Collection[Point]) -> None:
+    def _one(
+        self, at: int, root: Node, into: Sequence[NDArray[np.int64]], keep: Collection[Point]
+    ) -> None:
         @guard("sealed ratings")
         def block() -> Any:
             portion = read_portion(self._folder, at, self._manifest.blocks[at])

@@ -1,4 +1,6 @@
-"""Ratings of any size, piece by piece: from files, frames, or whatever gives one frame after the other."""
+"""Ratings of any size, piece by piece: from files, frames, or whatever gives one frame after
+the other.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from numpy.typing import NDArray
 
 from discreet.data.catalog import Catalog
 from discreet.data.columns import Column, Columns, find_columns, only
-from discreet.data.csv_format import CsvFormat, check_line, find_layout, looks_whole, read_sample, read_text
+from discreet.data.csv_format import (
+    CsvFormat,
+    check_line,
+    find_layout,
+    looks_whole,
+    read_sample,
+    read_text,
+)
 from discreet.data.csv_scan import scan
 from discreet.data.frames import frame_columns
 from discreet.data.ids import Coded, IdIndex, RowError, canonical, encode, refuse_nulls
@@ -69,13 +78,15 @@ class ItemColumn:
         at = self._index.positions(distinct, "item id").astype(np.int32)
         if self._unknown == "error" and (at < 0).any():
             raise DataError(
-                f"a rated item is not in the catalog of {len(self._index.ids):,}: add what is missing, "
-                'or leave its ratings out with unknown_items="drop"'
+                f"a rated item is not in the catalog of {len(self._index.ids):,}: add what is"
+                ' missing, or leave its ratings out with unknown_items="drop"'
             )
         return at[codes]
 
     def final(self) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
-        """The item ids in their order and, where they were found in the data, the new place of each."""
+        """The item ids in their order and, where they were found in the data, the new place of
+        each.
+        """
         if self.given is not None:
             return self.given.ids, None
         ids, place = encode(self._values, "item id")
@@ -89,8 +100,12 @@ class ItemColumn:
         return self._found[form]
 
 
-def pieces(source: Any, reading: ReadOptions, items: ItemColumn, secret: Secret) -> Iterator[BlockRows]:
-    """The ratings of a source, piece by piece, in its order; users by their hash under the secret."""
+def pieces(
+    source: Any, reading: ReadOptions, items: ItemColumn, secret: Secret
+) -> Iterator[BlockRows]:
+    """The ratings of a source, piece by piece, in its order; users by their hash under the
+    secret.
+    """
     if isinstance(source, Ratings):
         yield from _ratings(source, items, secret)
         return
@@ -123,8 +138,8 @@ def _columns(source: Any, reading: ReadOptions) -> Iterator[tuple[Columns, str]]
             yield from _columns(one, reading)
     else:
         raise DataError(
-            f"blocks are written from files, frames or Ratings, or from several of them, not from a "
-            f"{type(source).__name__}"
+            "blocks are written from files, frames or Ratings, or from several of them, not from a"
+            f" {type(source).__name__}"
         )
 
 
@@ -133,10 +148,14 @@ def _is_frame(source: Any) -> bool:
 
 
 def _files(path: Path) -> list[Path]:
-    """The file, or all files of a folder in the order of their names; hidden ones and such as _SUCCESS do not count."""
+    """The file, or all files of a folder in the order of their names; hidden ones and such as
+    _SUCCESS do not count.
+    """
     if not path.is_dir():
         return [check_file(path)]
-    inside = sorted(entry for entry in path.iterdir() if entry.is_file() and entry.name[0] not in "._")
+    inside = sorted(
+        entry for entry in path.iterdir() if entry.is_file() and entry.name[0] not in "._"
+    )
     if not inside:
         raise DataError(f"{path} is a folder without files of ratings")
     return inside
@@ -183,7 +202,11 @@ def _whole_lines(stream: Any, where: str) -> Iterator[bytes]:
 
 def _text_block(block: bytes, layout: CsvFormat, where: str) -> Columns:
     """Each entry is read by itself, so that it does not matter in which block it is."""
-    as_text = {role for role, at in layout.columns.items() if role != "rating" and not looks_whole(layout.sample, at)}
+    as_text = {
+        role
+        for role, at in layout.columns.items()
+        if role != "rating" and not looks_whole(layout.sample, at)
+    }
     seen = scan(io.BytesIO(block), layout, where)
     as_text |= seen.as_text
     roles = {role for role in layout.columns if role != "rating"}
@@ -196,11 +219,13 @@ def _text_block(block: bytes, layout: CsvFormat, where: str) -> Columns:
             as_text |= roles
         if failed:
             raise DataError(
-                f"{where} has a line without a user, an item or a finite rating where there should be one: "
-                "Ratings.read says which line it is"
+                f"{where} has a line without a user, an item or a finite rating where there should"
+                " be one: Ratings.read says which line it is"
             )
     if len(columns.users) < seen.lines - layout.skip:
-        raise DataError(f"{where} has a quoted field that runs over several lines: write each rating on a line")
+        raise DataError(
+            f"{where} has a quoted field that runs over several lines: write each rating on a line"
+        )
     return columns
 
 
@@ -208,10 +233,14 @@ def _table(file: Path, kind: str, reading: ReadOptions) -> Iterator[Columns]:
     names = table_names(file, kind)
     positions = find_columns(names, reading.columns, str(file))
     for role, at in positions.items():
-        only([other for other, name in enumerate(names) if name == names[at]], names, role, str(file))
+        only(
+            [other for other, name in enumerate(names) if name == names[at]], names, role, str(file)
+        )
     wanted = [names[at] for at in positions.values()]
     for batch in _batches(file, kind, wanted):
-        columns = {role: pa.chunked_array([batch.column(names[at])]) for role, at in positions.items()}
+        columns = {
+            role: pa.chunked_array([batch.column(names[at])]) for role, at in positions.items()
+        }
         problem = ""
         try:
             for role in ("user", "item"):
@@ -276,7 +305,9 @@ def _ratings(source: Ratings, items: ItemColumn, secret: Secret) -> Iterator[Blo
         begin = stop
 
 
-def _rows_of(source: Ratings, who: Identity, place: NDArray[np.int32], begin: int, stop: int) -> BlockRows:
+def _rows_of(
+    source: Ratings, who: Identity, place: NDArray[np.int32], begin: int, stop: int
+) -> BlockRows:
     own = source.indptr[begin : stop + 1]
     entries = slice(int(own[0]), int(own[-1]))
     counts = np.diff(own)

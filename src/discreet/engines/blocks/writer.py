@@ -1,7 +1,9 @@
-"""Blocks from a stream: each piece is divided by a hash of its users, and each block is put together at the end.
+"""Blocks from a stream: each piece is divided by a hash of its users, and each block is put
+together at the end.
 
-Memory is bounded by a piece of the source and by the largest block, whatever the size of the data. Rows lie in scratch
-files beside the result meanwhile, which comes to its place as a whole or not at all.
+Memory is bounded by a piece of the source and by the largest block, whatever the size of the data.
+Rows lie in scratch files beside the result meanwhile, which comes to its place as a whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -22,7 +24,14 @@ from discreet.data.csr import check_duplicates_rule
 from discreet.data.ratings import Ratings
 from discreet.data.user_column import describe_problem
 from discreet.engines.block_format import portion_of
-from discreet.engines.blocks.manifest import MANIFEST, SECRET, BlockFile, Manifest, write_portion, write_private
+from discreet.engines.blocks.manifest import (
+    MANIFEST,
+    SECRET,
+    BlockFile,
+    Manifest,
+    write_portion,
+    write_private,
+)
 from discreet.engines.blocks.readers import BlockRows, ItemColumn, ReadOptions, pieces
 from discreet.engines.user_hash import Secret, block_of
 from discreet.errors import ConfigError, DataError
@@ -49,16 +58,21 @@ def write_blocks(
 ) -> None:
     """See `Blocks.write`."""
     if isinstance(blocks, bool) or not isinstance(blocks, int) or not 1 <= blocks <= MOST_BLOCKS:
-        raise ConfigError(f"blocks is {blocks!r}, but must be a whole number from 1 to {MOST_BLOCKS:,}")
+        raise ConfigError(
+            f"blocks is {blocks!r}, but must be a whole number from 1 to {MOST_BLOCKS:,}"
+        )
     check_duplicates_rule(duplicates)
     if folder.exists() and not replace:
         raise ConfigError(f"{folder} is there already: say replace=True, or give another folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
-        raise ConfigError(f"{folder} holds something else than blocks, so it is not replaced: give another folder")
+        raise ConfigError(
+            f"{folder} holds something else than blocks, so it is not replaced: give another folder"
+        )
     with _aside(folder) as aside:
         scratch = aside / "scratch"
         scratch.mkdir(mode=0o700)
-        secret = Secret()  # in memory until all is written: what a crash leaves behind says nothing about ids
+        # in memory until all is written: what a crash leaves behind says nothing about ids
+        secret = Secret()
         read = _divide(pieces(source, reading, items, secret), scratch, blocks, progress)
         item_ids, places = items.final()
         if any(not isinstance(one, (int, str)) for one in item_ids.tolist()):
@@ -70,7 +84,9 @@ def write_blocks(
             if places is not None:
                 place = np.where(place >= 0, places[place], -1)
             times = rows["time"] if read.timed else None
-            portion = portion_of(rows["who"], place, rows["rating"], times, len(item_ids), duplicates)
+            portion = portion_of(
+                rows["who"], place, rows["rating"], times, len(item_ids), duplicates
+            )
             low = float(portion.ratings.min(initial=np.inf))
             high = float(portion.ratings.max(initial=-np.inf))
             known = np.count_nonzero(place >= 0)
@@ -104,7 +120,9 @@ def write_blocks(
 
 @contextmanager
 def _aside(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which takes the place of `folder` when the block succeeds and is removed when not."""
+    """A folder to write to, which takes the place of `folder` when the block succeeds and is
+    removed when not.
+    """
     folder = Path(os.path.abspath(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)
     aside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
@@ -129,7 +147,9 @@ class _Read(NamedTuple):
 
 
 def _check_users(source: Any, read: _Read, counts: Any, trusted: bool) -> tuple[bool, str]:
-    """Say whether there are ratings, and what speaks against the user column, as `Ratings` of the source would."""
+    """Say whether there are ratings, and what speaks against the user column, as `Ratings` of
+    the source would.
+    """
     if trusted:
         return True, ""
     if isinstance(source, Ratings):
@@ -137,14 +157,18 @@ def _check_users(source: Any, read: _Read, counts: Any, trusted: bool) -> tuple[
     return read.rated, describe_problem(read.dates, *map(int, counts))
 
 
-def _divide(rows: Iterator[BlockRows], scratch: Path, blocks: int, progress: Progress | None) -> _Read:
+def _divide(
+    rows: Iterator[BlockRows], scratch: Path, blocks: int, progress: Progress | None
+) -> _Read:
     """Append every row to the scratch file of its block, in the order in which rows come."""
     timed: bool | None = None
     rated = dates = True
     any_rows = False
     for piece in rows:
         if timed is not None and timed != (piece.times is not None):
-            raise DataError("some files have a column of times and others have none: give timestamp= for all")
+            raise DataError(
+                "some files have a column of times and others have none: give timestamp= for all"
+            )
         timed = piece.times is not None
         rated = rated and piece.rated
         dates = dates and piece.dates

@@ -1,4 +1,6 @@
-"""Jobs: what the driver asks Spark to do, in words of the DataFrame API alone (serverless Spark has no RDDs)."""
+"""Jobs: what the driver asks Spark to do, in words of the DataFrame API alone (serverless Spark
+has no RDDs).
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,19 @@ from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece
 from discreet.engines.user_hash import Secret
 from discreet.errors import DataError, EngineError
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.lazy_partitions import Node, Outlook, RecordedSum, SumRequest, nothing_yet, one_pass
+from discreet.privacy.users.lazy_partitions import (
+    Node,
+    Outlook,
+    RecordedSum,
+    SumRequest,
+    nothing_yet,
+    one_pass,
+)
 
 T = TypeVar("T")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-LARGE_SUMS = 1 << 28  # bytes that may come to the driver; beyond, sums are added on the workers, chunk by chunk
+# bytes that may come to the driver; beyond, sums are added on the workers, chunk by chunk
+LARGE_SUMS = 1 << 28
 _TYPE = re.compile(re.escape(MARK) + r"(\w+)")
 
 
@@ -51,12 +61,18 @@ class SparkEngine:
         self._started = False
 
     def close(self) -> None:
-        """Let workers drop the blocks of this training; one that cannot be reached does so by itself, in a minute."""
+        """Let workers drop the blocks of this training; one that cannot be reached does so by
+        itself, in a minute.
+        """
         spark = self._sealed.spark
         tasks = 2 * cores(spark)
 
         def job() -> Any:
-            return spark.range(0, tasks, 1, tasks).mapInArrow(worker.forgetter(self._training), "kept int").collect()
+            return (
+                spark.range(0, tasks, 1, tasks)
+                .mapInArrow(worker.forgetter(self._training), "kept int")
+                .collect()
+            )
 
         if self._started:
             with suppress(EngineError):
@@ -69,7 +85,17 @@ class SparkEngine:
         self._started = True
         keep = self._outlook.worth_keeping(root)
         secret = self._sealed.secret
-        work = Pass(root, wanted, self._bounds, self._seed, fingerprint(), secret, self._training, keep, self._room)
+        work = Pass(
+            root,
+            wanted,
+            self._bounds,
+            self._seed,
+            fingerprint(),
+            secret,
+            self._training,
+            keep,
+            self._room,
+        )
         for again in (False, True):
             try:
                 sums, counted = self._pass(work)
@@ -81,7 +107,10 @@ class SparkEngine:
                     return sums
             if not again:
                 self._sealed.renew()
-        raise EngineError("sealed blocks are lost, and sealing them again did not bring them back: look at the storage")
+        raise EngineError(
+            "sealed blocks are lost, and sealing them again did not bring them back: look at the"
+            " storage"
+        )
 
     def _pass(self, work: Pass) -> tuple[list[NDArray[np.int64]], list[str]]:
         spark = self._sealed.spark
@@ -92,7 +121,9 @@ class SparkEngine:
             with arrow_batches(spark, 1):  # blocks are large: they travel one at a time
                 frame, tasks = self._sealed.run_on_blocks(work)
                 if size * tasks > LARGE_SUMS:  # all public
-                    frame = frame.groupBy("place", "chunk").applyInArrow(worker.add_chunks, worker.SUMS)
+                    frame = frame.groupBy("place", "chunk").applyInArrow(
+                        worker.add_chunks, worker.SUMS
+                    )
                 return frame.collect()
 
         found = nothing_yet(wanted)
@@ -110,7 +141,8 @@ class SparkEngine:
 
 
 class SealedBlocks:
-    """Blocks of people that Spark has written: read again for every release, and written again if they are lost.
+    """Blocks of people that Spark has written: read again for every release, and written again if
+    they are lost.
 
     Parameters
     ----------
@@ -124,7 +156,9 @@ class SealedBlocks:
         Writes the blocks to the path, anew.
     """
 
-    def __init__(self, spark: Any, path: str, parts: int, secret: Secret, write: Callable[[], None]) -> None:
+    def __init__(
+        self, spark: Any, path: str, parts: int, secret: Secret, write: Callable[[], None]
+    ) -> None:
         self.spark = spark
         self.path = path
         self.parts = parts
@@ -137,8 +171,8 @@ class SealedBlocks:
     def run_on_blocks(self, work: Pass) -> tuple[Any, int]:
         """A frame of what the workers make of all blocks, and how many tasks do it.
 
-        Where workers can open the files by themselves (a folder of this machine, or one that all machines have
-        mounted), Spark only tells them which; else it hands the blocks over.
+        Where workers can open the files by themselves (a folder of this machine, or one that all
+        machines have mounted), Spark only tells them which; else it hands the blocks over.
         """
         if not self.within_reach:
             blocks = self._frame().select(*Piece._fields, "payload")
@@ -156,7 +190,9 @@ class SealedBlocks:
         self._write()
         self._files = self._list_files()
         if self._pieces != before:
-            raise EngineError("the ratings have changed since they were sealed: begin with a new SparkRatings")
+            raise EngineError(
+                "the ratings have changed since they were sealed: begin with a new SparkRatings"
+            )
 
     def complete(self) -> bool:
         """Whether all blocks are still there."""
@@ -186,9 +222,13 @@ class SealedBlocks:
         files: dict[str, list[Piece]] = {}
         for row in outcome(job):
             if sources.setdefault(row["part"], row["source"]) != row["source"]:
-                raise EngineError("Spark divided the people of one block over two tasks: seal them again")
+                raise EngineError(
+                    "Spark divided the people of one block over two tasks: seal them again"
+                )
             files.setdefault(row["file"], []).append(Piece(row["part"], row["piece"], row["crc32"]))
-        return [File(unquote(urlsplit(name).path), tuple(sorted(files[name]))) for name in sorted(files)]
+        return [
+            File(unquote(urlsplit(name).path), tuple(sorted(files[name]))) for name in sorted(files)
+        ]
 
 
 def cores(spark: Any) -> int:
@@ -200,7 +240,9 @@ def cores(spark: Any) -> int:
 
 
 def shake_hands(spark: Any, tasks: int) -> None:
-    """Raise an `EngineError` unless the workers compute as the driver does: before anything is charged."""
+    """Raise an `EngineError` unless the workers compute as the driver does: before anything is
+    charged.
+    """
 
     def job() -> Any:
         return spark.range(0, tasks, 1, tasks).mapInArrow(worker.greet, "machine string").collect()
@@ -221,7 +263,9 @@ def arrow_batches(spark: Any, rows: int) -> Iterator[None]:
 
 
 def outcome(job: Callable[[], T]) -> T:
-    """What a job gives. Of its errors, only the type is told: Spark's own text may hold rows of the data."""
+    """What a job gives. Of its errors, only the type is told: Spark's own text may hold rows of
+    the data.
+    """
     kind = ""
     try:
         return job()
@@ -232,4 +276,6 @@ def outcome(job: Callable[[], T]) -> T:
         kind = found[-1] if found else type(error).__name__
     if kind in PROBLEMS:
         raise (EngineError if kind in ("Machine", "Portion") else DataError)(PROBLEMS[kind])
-    raise EngineError(f"a job on the cluster failed ({kind}): its log is with Spark, and may hold people's data")
+    raise EngineError(
+        f"a job on the cluster failed ({kind}): its log is with Spark, and may hold people's data"
+    )

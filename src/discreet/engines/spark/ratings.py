@@ -1,9 +1,9 @@
 """Ratings in a Spark DataFrame, as `fit` takes them.
 
-The frame is read once. The public catalog goes to all workers, which look up the items; rows are divided by a hash
-of the user, so that nobody is in two blocks; each block is sealed by its task into compressed sparse rows, and written
-as a binary column of Parquet (`sealing`). From then on Spark sees nothing but these blocks: every release is one job
-over them.
+The frame is read once. The public catalog goes to all workers, which look up the items; rows are
+divided by a hash of the user, so that nobody is in two blocks; each block is sealed by its task
+into compressed sparse rows, and written as a binary column of Parquet (`sealing`). From then on
+Spark sees nothing but these blocks: every release is one job over them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ from discreet.data.user_column import CHECKED_IDS, find_user_problem
 from discreet.engines.block_cache import room_for
 from discreet.engines.block_format import PackedBlock
 from discreet.engines.spark import shuffle
-from discreet.engines.spark.jobs import SealedBlocks, SparkEngine, arrow_batches, cores, outcome, shake_hands
+from discreet.engines.spark.jobs import (
+    SealedBlocks,
+    SparkEngine,
+    arrow_batches,
+    cores,
+    outcome,
+    shake_hands,
+)
 from discreet.engines.spark.local_folder import local_folder, make_private, restrict_files
 from discreet.engines.user_hash import Secret
 from discreet.errors import ConfigError, DataError
@@ -53,23 +60,28 @@ class SparkRatings:
     ----------
     frame : pyspark.sql.DataFrame
     items : optional
-        Public item catalog, as for `Ratings.read`. Without one, the items are found in the data, and the statement
-        of every model says so.
+        Public item catalog, as for `Ratings.read`. Without one, the items are found in the data,
+        and the statement of every model says so.
     rating_range : (low, high), optional
-        The range of ratings, if it is public. Without it, a model that needs one reads it from the data.
+        The range of ratings, if it is public. Without it, a model that needs one reads it from the
+        data.
     partitions : int
-        How many blocks people are divided into: a public number, which must not follow from the data. What is released
-        does not depend on it. Sealing takes the memory of one block for each task: about 100 bytes per rating.
+        How many blocks people are divided into: a public number, which must not follow from the
+        data. What is released does not depend on it. Sealing takes the memory of one block for each
+        task: about 100 bytes per rating.
     user, item, rating, timestamp : str, optional
-        Names of the columns; found by convention where not given. ``rating=False`` and ``timestamp=False`` ignore them.
+        Names of the columns; found by convention where not given. ``rating=False`` and
+        ``timestamp=False`` ignore them.
     duplicates : {"last", "mean", "error"}, optional
-        As for `Ratings.read`. Rows of a frame have no order, so that "last" needs a column of times; of equally new
-        ratings the highest counts. By default "last" where there are times, and "error" where there are none.
+        As for `Ratings.read`. Rows of a frame have no order, so that "last" needs a column of
+        times; of equally new ratings the highest counts. By default "last" where there are times,
+        and "error" where there are none.
     unknown_items : {"error", "drop"}
     folder : str, optional
-        Where sealed blocks are written: any path that all machines can reach, such as ``hdfs:`` or ``s3a:``. They hold
-        people's ratings, and a keyed hash instead of user ids. By default, and only where Spark runs on one machine, a
-        temporary folder. A folder of this machine is made for its owner alone; one elsewhere you protect, and delete.
+        Where sealed blocks are written: any path that all machines can reach, such as ``hdfs:`` or
+        ``s3a:``. They hold people's ratings, and a keyed hash instead of user ids. By default, and
+        only where Spark runs on one machine, a temporary folder. A folder of this machine is made
+        for its owner alone; one elsewhere you protect, and delete.
     trust_user_column : bool
         Train although the user column does not look like one, as in `Ratings.read`.
     cache_megabytes : int
@@ -96,12 +108,23 @@ class SparkRatings:
         cache_megabytes: int = 256,
         trust_user_column: bool = False,
     ) -> None:
-        if isinstance(partitions, bool) or not isinstance(partitions, int) or not 1 <= partitions <= MOST_PARTITIONS:
-            raise ConfigError(f"partitions is {partitions!r}, but must be a whole number from 1 to {MOST_PARTITIONS:,}")
+        if (
+            isinstance(partitions, bool)
+            or not isinstance(partitions, int)
+            or not 1 <= partitions <= MOST_PARTITIONS
+        ):
+            raise ConfigError(
+                f"partitions is {partitions!r}, but must be a whole number from 1 to"
+                f" {MOST_PARTITIONS:,}"
+            )
         if unknown_items not in ("error", "drop"):
-            raise ConfigError(f'unknown_items must be "error" or "drop", and {unknown_items!r} was given')
+            raise ConfigError(
+                f'unknown_items must be "error" or "drop", and {unknown_items!r} was given'
+            )
         if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
-            raise DataError(f"SparkRatings needs a DataFrame of Spark, and a {type(frame).__name__} was given")
+            raise DataError(
+                f"SparkRatings needs a DataFrame of Spark, and a {type(frame).__name__} was given"
+            )
         self.spark = frame.sparkSession
         self.parts = partitions
         self.public_range = rating_range
@@ -115,8 +138,9 @@ class SparkRatings:
         check_duplicates_rule(self._duplicates)
         if self._duplicates == "last" and not timed:
             raise ConfigError(
-                'duplicates="last" needs to know which rating is newest, and rows of a frame have no order: name a '
-                'column of times with timestamp=, or say duplicates="mean" or duplicates="error"'
+                'duplicates="last" needs to know which rating is newest, and rows of a frame have'
+                ' no order: name a column of times with timestamp=, or say duplicates="mean" or'
+                ' duplicates="error"'
             )
         self._unknown = unknown_items
         self.catalog = items is not None
@@ -136,7 +160,9 @@ class SparkRatings:
 
     @property
     def user_problem(self) -> str:
-        """What speaks against the user column; see `Ratings`. Repeated rows are not counted here."""
+        """What speaks against the user column; see `Ratings`. Repeated rows are not counted
+        here.
+        """
         from pyspark.sql import functions as F
 
         if self._trusted:
@@ -161,16 +187,26 @@ class SparkRatings:
         if "rating" not in self._columns:
             return (1.0, 1.0)
         number = self._rating()
-        row = outcome(lambda: self._frame.select(F.min(number).alias("low"), F.max(number).alias("high")).first())
-        return None if row is None or row["low"] is None else (float(row["low"]), float(row["high"]))
+        row = outcome(
+            lambda: self._frame.select(
+                F.min(number).alias("low"), F.max(number).alias("high")
+            ).first()
+        )
+        return (
+            None if row is None or row["low"] is None else (float(row["low"]), float(row["high"]))
+        )
 
     def ready(self) -> None:
-        """Shake hands with the workers, and seal people's ratings into blocks, if that has not been done before."""
+        """Shake hands with the workers, and seal people's ratings into blocks, if that has not
+        been done before.
+        """
         shake_hands(self.spark, 2 * cores(self.spark))
         if self._sealed is None:
             path = self._path()
             secret = Secret()
-            self._sealed = SealedBlocks(self.spark, path, self.parts, secret, lambda: self._write(path, secret))
+            self._sealed = SealedBlocks(
+                self.spark, path, self.parts, secret, lambda: self._write(path, secret)
+            )
 
     @guard("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
@@ -193,10 +229,15 @@ class SparkRatings:
         frame = self._frame
         columns = self._columns
         kinds = {name: frame.schema[name].dataType.typeName() for name in columns.values()}
-        found = [as_id(F.col(columns[role]), kinds[columns[role]]).alias(role) for role in ("user", "item")]
+        found = [
+            as_id(F.col(columns[role]), kinds[columns[role]]).alias(role)
+            for role in ("user", "item")
+        ]
         found.append(self._rating().alias("rating"))
         if "timestamp" in columns:
-            found.append(seconds(F.col(columns["timestamp"]), kinds[columns["timestamp"]]).alias("time"))
+            found.append(
+                seconds(F.col(columns["timestamp"]), kinds[columns["timestamp"]]).alias("time")
+            )
         return frame.select(*found)
 
     def _write(self, path: str, secret: Secret) -> None:
@@ -208,7 +249,9 @@ class SparkRatings:
             seal = shuffle.sealer(self.n_items, self._duplicates, task_number)
             packets = self.rows().mapInArrow(divide, shuffle.PACKETS)
             blocks = packets.repartition(self.parts, "key").mapInArrow(seal, shuffle.SEALED)
-            writing = blocks.write.mode("append" if local is not None else "overwrite").option("compression", "none")
+            writing = blocks.write.mode("append" if local is not None else "overwrite").option(
+                "compression", "none"
+            )
             writing.option("parquet.enable.dictionary", "false").parquet(path)
 
         if local is not None:
@@ -232,9 +275,13 @@ class SparkRatings:
         name = self._columns["item"]
         kind = self._frame.schema[name].dataType.typeName()
         key = key_of(F.col(name), kind).alias("key")
-        found = [row["key"] for row in outcome(lambda: self._frame.select(key).distinct().collect())]
+        found = [
+            row["key"] for row in outcome(lambda: self._frame.select(key).distinct().collect())
+        ]
         if not found or any(one is None for one in found):
-            raise DataError("the frame holds no ratings, or an item id is missing: fill it in or drop the row")
+            raise DataError(
+                "the frame holds no ratings, or an item id is missing: fill it in or drop the row"
+            )
         return encode([canonical(one) if kind == "string" else one for one in found], "item id")[0]
 
     def _path(self) -> str:
@@ -243,8 +290,8 @@ class SparkRatings:
         master = str(self.spark.conf.get("spark.master", ""))
         if not master.startswith("local"):
             raise ConfigError(
-                "say with folder= where sealed blocks may be written: a path that all machines of the cluster reach "
-                "(they hold people's ratings)"
+                "say with folder= where sealed blocks may be written: a path that all machines of"
+                " the cluster reach (they hold people's ratings)"
             )
         folder = tempfile.mkdtemp(prefix="discreet-spark-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -262,14 +309,16 @@ def task_number() -> int:
 def partition_keys(spark: Any, parts: int) -> NDArray[np.int32]:
     """For each block, a number that Spark's own hash sends to the partition of the block's number.
 
-    So each block is a task of its own. Where a hash is never met, or Spark divides otherwise than its `hash` says,
-    blocks only share tasks; all that goes by one key stays together in any case.
+    So each block is a task of its own. Where a hash is never met, or Spark divides otherwise than
+    its `hash` says, blocks only share tasks; all that goes by one key stays together in any case.
     """
     from pyspark.sql import functions as F
 
     keys = np.arange(parts, dtype=np.int32)
     tried = spark.range(0, 16 * parts + 64, 1, 1).select(F.col("id").cast("int").alias("key"))
-    rows = outcome(lambda: tried.select("key", F.pmod(F.hash("key"), F.lit(parts)).alias("part")).collect())
+    rows = outcome(
+        lambda: tried.select("key", F.pmod(F.hash("key"), F.lit(parts)).alias("part")).collect()
+    )
     for key, part in rows:
         keys[part] = key
     return keys
@@ -281,14 +330,18 @@ def as_id(column: Any, kind: str) -> Any:
 
 
 def key_of(column: Any, kind: str) -> Any:
-    """An id in the one form that all its spellings share: a whole number where it is one, else text."""
+    """An id in the one form that all its spellings share: a whole number where it is one, else
+    text.
+    """
     from pyspark.sql import functions as F
 
     if kind in WHOLE_KINDS:
         return column.cast("long")
     if kind in ("float", "double"):
         whole = (F.abs(column) < F.lit(_EXACT)) & (column == F.floor(column))
-        return F.when(whole, F.floor(column).cast("long").cast("string")).otherwise(column.cast("string"))
+        return F.when(whole, F.floor(column).cast("long").cast("string")).otherwise(
+            column.cast("string")
+        )
     text = column.cast("string")
     return F.when(text.rlike(WHOLE), F.regexp_extract(text, WHOLE, 1)).otherwise(text)
 

@@ -1,11 +1,14 @@
-"""What workers do while people are sealed: rows are divided by user on one side of a shuffle, and sealed on the other.
+"""What workers do while people are sealed: rows are divided by user on one side of a shuffle, and
+sealed on the other.
 
-Spark moves rows one by one, which costs more than all that is done with them. So the first task looks up the items,
-takes the keyed hash of every user (`user_hash`) and packs rows that go to the same block into a few thousand at a time,
-column by column; Spark moves these packets, and the second task makes compressed sparse rows of them (`block_format`).
+Spark moves rows one by one, which costs more than all that is done with them. So the first task
+looks up the items, takes the keyed hash of every user (`user_hash`) and packs rows that go to the
+same block into a few thousand at a time, column by column; Spark moves these packets, and the
+second task makes compressed sparse rows of them (`block_format`).
 
-A packet is: number of rows, whether there are times (int64 each); then the columns, one after the other: first halves,
-second halves, encrypted numbers, items (int32), ratings (float32), times (int64). No id is in it.
+A packet is: number of rows, whether there are times (int64 each); then the columns, one after the
+other: first halves, second halves, encrypted numbers, items (int32), ratings (float32), times
+(int64). No id is in it.
 """
 
 from __future__ import annotations
@@ -29,8 +32,10 @@ from discreet.errors import DataError, DiscreetError
 PACKETS = "key int, part int, data binary"
 SEALED = "part int, piece int, source int, size long, crc32 long, payload binary"
 ROWS_AT_ONCE = 1 << 20
-ROWS_OF_A_PACKET = 1 << 13  # at most 320 kB, so that no batch of Arrow comes near the 2 GB that it can hold
-RATINGS_OF_A_PIECE = 1 << 20  # a piece takes about 8 MB, and twenty times as much while its users take their steps
+# at most 320 kB, so that no batch of Arrow comes near the 2 GB that it can hold
+ROWS_OF_A_PACKET = 1 << 13
+# a piece takes about 8 MB, and twenty times as much while its users take their steps
+RATINGS_OF_A_PIECE = 1 << 20
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -89,10 +94,16 @@ def packets(rows: ShuffleRows, keys: NDArray[np.int32]) -> Iterator[pa.RecordBat
     for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
         own = int(part[order[begin]])
         for start in range(begin, end, ROWS_OF_A_PACKET):
-            found.append((own, pack_rows(rows.take(slice(start, min(start + ROWS_OF_A_PACKET, end))))))
+            found.append(
+                (own, pack_rows(rows.take(slice(start, min(start + ROWS_OF_A_PACKET, end)))))
+            )
     parts = np.array([own for own, _ in found], np.int32)
     yield pa.RecordBatch.from_pydict(
-        {"key": pa.array(keys[parts]), "part": pa.array(parts), "data": pa.array([data for _, data in found])}
+        {
+            "key": pa.array(keys[parts]),
+            "part": pa.array(parts),
+            "data": pa.array([data for _, data in found]),
+        }
     )
 
 
@@ -104,14 +115,18 @@ def pack_rows(rows: ShuffleRows) -> bytes:
     return b"".join(column.tobytes() for column in columns)
 
 
-def _rows(batches: list[pa.RecordBatch], items: ItemColumn, unknown: str, secret: Secret) -> ShuffleRows:
+def _rows(
+    batches: list[pa.RecordBatch], items: ItemColumn, unknown: str, secret: Secret
+) -> ShuffleRows:
     table = pa.Table.from_batches(batches)
     ratings = _numbers(table.column("rating"), np.float64, "Rating")
     with np.errstate(all="ignore"):
         ratings = ratings.astype(np.float32)
     if not np.isfinite(ratings).all():
         raise Problem("Rating")
-    times = _numbers(table.column("time"), np.int64, "Time") if "time" in table.column_names else None
+    times = (
+        _numbers(table.column("time"), np.int64, "Time") if "time" in table.column_names else None
+    )
     who = _ids(partial(identities, secret=secret), table.column("user"), "User")
     places = _ids(items.positions, table.column("item"), "ItemId")
     if unknown == "error" and (places < 0).any():
@@ -138,12 +153,16 @@ def _numbers(column: pa.ChunkedArray, kind: Any, problem: str) -> NDArray[Any]:
 
 
 def sealer(n_items: int, duplicates: str, source: Callable[[], int]) -> Task:
-    """A task from packets to pieces of blocks; all packets of a block come to one task, whose number is `source`."""
+    """A task from packets to pieces of blocks; all packets of a block come to one task, whose
+    number is `source`.
+    """
 
     def seal(batches: Batches) -> Iterator[pa.RecordBatch]:
         found: dict[int, list[ShuffleRows]] = {}
         for batch in batches:
-            for part, data in zip(batch.column("part").to_pylist(), batch.column("data"), strict=True):
+            for part, data in zip(
+                batch.column("part").to_pylist(), batch.column("data"), strict=True
+            ):
                 found.setdefault(part, []).append(unpack_rows(data.as_buffer()))
         for part in sorted(found):
             whole = _sealed_whole(concatenate_rows(found.pop(part)), n_items, duplicates)
@@ -171,7 +190,11 @@ def unpack_rows(data: Any) -> ShuffleRows:
 
 
 def concatenate_rows(rows: list[ShuffleRows]) -> ShuffleRows:
-    times = None if rows[0].times is None else np.concatenate([one.times for one in rows if one.times is not None])
+    times = (
+        None
+        if rows[0].times is None
+        else np.concatenate([one.times for one in rows if one.times is not None])
+    )
     who, items, ratings = (np.concatenate([one[at] for one in rows]) for at in range(3))
     return ShuffleRows(who, items, ratings, times)
 
@@ -179,7 +202,8 @@ def concatenate_rows(rows: list[ShuffleRows]) -> ShuffleRows:
 def _sealed_whole(rows: ShuffleRows, n_items: int, duplicates: str) -> PackedBlock:
     try:
         return portion_of(rows.who, rows.items, rows.ratings, rows.times, n_items, "error")
-    except DataError:  # somebody rated an item twice, which is rare; only then does the order of rows matter
+    except DataError:
+        # somebody rated an item twice, which is rare; only then does the order of rows matter
         pass
     if duplicates == "error":
         raise Problem("Twice")

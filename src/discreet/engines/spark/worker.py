@@ -1,7 +1,8 @@
 """What workers do in a pass: lead the pieces of blocks through the steps, and add up.
 
-Nothing of an error but its type leaves a worker, for its text may hold somebody's rating or id: tasks are wrapped by
-`quiet`. pyspark is not imported here, and nothing here knows how Spark divides the work.
+Nothing of an error but its type leaves a worker, for its text may hold somebody's rating or id:
+tasks are wrapped by `quiet`. pyspark is not imported here, and nothing here knows how Spark divides
+the work.
 """
 
 from __future__ import annotations
@@ -38,13 +39,24 @@ CHUNK_BYTES = 1 << 23  # of a sum that travels as one value
 #: What a worker may say of data that cannot be used; the driver knows the sentence.
 PROBLEMS = {
     "Rating": "a rating is missing, infinite or no number: correct it or drop the row",
-    "User": "a user id is missing, or is a word that stands for a missing one: fill it in or drop the row",
-    "ItemId": "an item id is missing, or is a word that stands for a missing one: fill it in or drop the row",
+    "User": (
+        "a user id is missing, or is a word that stands for a missing one: fill it in or drop"
+        " the row"
+    ),
+    "ItemId": (
+        "an item id is missing, or is a word that stands for a missing one: fill it in or drop"
+        " the row"
+    ),
     "Time": "a time is missing: fill it in, drop the row, or leave timestamp out",
     "Item": 'a rated item is not in the catalog: add what is missing, or say unknown_items="drop"',
-    "Twice": 'a user rated an item twice: say duplicates="last" with a column of times, or duplicates="mean"',
-    "Machine": "the machines of this cluster do not compute alike: use one kind of processor and one version of every "
-    "library, or set DISCREET_KERNELS=plain on all of them",
+    "Twice": (
+        'a user rated an item twice: say duplicates="last" with a column of times, or'
+        ' duplicates="mean"'
+    ),
+    "Machine": (
+        "the machines of this cluster do not compute alike: use one kind of processor and one"
+        " version of every library, or set DISCREET_KERNELS=plain on all of them"
+    ),
     "Portion": "a sealed block is damaged",
 }
 
@@ -73,7 +85,8 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass as every worker is told of it; all of it is public but the secret of the sealed folder.
+    """One pass as every worker is told of it; all of it is public but the secret of the sealed
+    folder.
 
     Parameters
     ----------
@@ -106,7 +119,9 @@ class Pass:
 
 
 def adder(work: Pass) -> Task:
-    """A task from pieces that Spark hands over to their exact sums, in chunks, and a list of the pieces in them."""
+    """A task from pieces that Spark hands over to their exact sums, in chunks, and a list of
+    the pieces in them.
+    """
 
     def add(batches: Batches) -> Iterator[pa.RecordBatch]:
         yield from _sums(work, _iterate_payloads(batches))
@@ -115,7 +130,9 @@ def adder(work: Pass) -> Task:
 
 
 def reader(work: Pass, files: Sequence[File]) -> Task:
-    """The same from numbers of files that a worker can open by itself: then no block passes through Spark."""
+    """The same from numbers of files that a worker can open by itself: then no block passes
+    through Spark.
+    """
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         yield from _sums(work, _in_files(files, batches))
@@ -142,7 +159,9 @@ def _in_files(files: Sequence[File], batches: Batches) -> Iterator[tuple[Piece, 
 
 
 class _OpenedLate:
-    """A file of pieces, read from its beginning when the first of them is asked for, and in their order."""
+    """A file of pieces, read from its beginning when the first of them is asked for, and in
+    their order.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -163,7 +182,10 @@ class _OpenedLate:
             self._file = parquet.ParquetFile(self._name, memory_map=True)
             self._rows = self._file.iter_batches(1, columns=["part", "piece", "payload"])
         for row in self._rows:
-            if row.column("part")[0].as_py() == wanted.part and row.column("piece")[0].as_py() == wanted.piece:
+            if (
+                row.column("part")[0].as_py() == wanted.part
+                and row.column("piece")[0].as_py() == wanted.piece
+            ):
                 return row.column("payload")[0].as_buffer()
         raise Problem("Portion")
 
@@ -193,7 +215,9 @@ def _sums(work: Pass, pieces: Iterable[tuple[Piece, Payload]]) -> Iterator[pa.Re
         yield _row(-1, 0, "\n".join(counted).encode())
 
 
-def _add_piece(work: Pass, piece: Piece, payload: Payload, kept: BlockCache, into: Sequence[NDArray[np.int64]]) -> None:
+def _add_piece(
+    work: Pass, piece: Piece, payload: Payload, kept: BlockCache, into: Sequence[NDArray[np.int64]]
+) -> None:
     @guard("sealed ratings")
     def sealed(data: Any) -> Block:
         return PackedBlock.from_bytes(data).sealed(work.bounds, work.seed, work.secret)
@@ -211,8 +235,9 @@ def _add_piece(work: Pass, piece: Piece, payload: Payload, kept: BlockCache, int
 def _cache_for(work: Pass) -> Iterator[BlockCache]:
     """What this worker keeps for this training; whatever it kept for another is forgotten.
 
-    It is forgotten when the driver says that the training has ended, and after `IDLE_SECONDS` without a pass in any
-    case: the driver may have failed, and Spark keeps a worker for as long as it has other work for it.
+    It is forgotten when the driver says that the training has ended, and after `IDLE_SECONDS`
+    without a pass in any case: the driver may have failed, and Spark keeps a worker for as long as
+    it has other work for it.
     """
     for timer in _timers:
         timer.cancel()
@@ -235,7 +260,9 @@ def forget(training: str) -> None:
 
 
 def forgetter(training: str) -> Task:
-    """A task that drops the blocks of a training; it lasts, so that all workers get one when as many start at once."""
+    """A task that drops the blocks of a training; it lasts, so that all workers get one when as
+    many start at once.
+    """
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -248,7 +275,8 @@ def forgetter(training: str) -> Task:
 
 
 def _settle_down() -> None:
-    """Spark has Python look for garbage after every task; take what was imported and compiled out of its sight.
+    """Spark has Python look for garbage after every task; take what was imported and compiled out
+    of its sight.
 
     Looking through all of it takes about 70 ms. The first tasks bring most of it.
     """
@@ -266,14 +294,18 @@ def sums_in_chunks(sums: Sequence[NDArray[np.int64]], chunk: int) -> Iterator[pa
 
 
 def add_chunks(table: pa.Table) -> pa.Table:
-    """The sum of the same chunk of several partitions; lists of portions are put one after the other."""
+    """The sum of the same chunk of several partitions; lists of portions are put one after the
+    other.
+    """
     place = table.column("place")[0].as_py()
     chunk = table.column("chunk")[0].as_py()
     parts = [value.as_buffer() for value in table.column("data")]
     if place < 0:
         data = b"\n".join(part.to_pybytes() for part in parts)
     else:
-        data = np.sum([np.frombuffer(part, np.int64) for part in parts], axis=0, dtype=np.int64).tobytes()
+        data = np.sum(
+            [np.frombuffer(part, np.int64) for part in parts], axis=0, dtype=np.int64
+        ).tobytes()
     return pa.Table.from_batches([_row(place, chunk, data)])
 
 

@@ -1,16 +1,19 @@
-"""Biases of the items by what is known of them, with a prior that is learned from all of them together.
+"""Biases of the items by what is known of them, with a prior that is learned from all of them
+together.
 
-Everything here is a function of released sums and public features, so it costs nothing. What is known of item j is
-z_j = S_j x_j + noise, the noise of variance D_j. Features are scaled so that ‖f_j‖² is 1 on average; a constant and the
-released popularity are among them:
+Everything here is a function of released sums and public features, so it costs nothing. What is
+known of item j is z_j = S_j x_j + noise, the noise of variance D_j. Features are scaled so that
+‖f_j‖² is 1 on average; a constant and the released popularity are among them:
 
-    x_j = b · f_j + e_j,   b_k ~ N(0, ω),   e_j ~ N(0, T)                                                          (1)
-    W_j = S_j² / (D_j + T S_j²),   h_j = S_j z_j / (D_j + T S_j²)                                                  (2)
-    b   = (Σ_j W_j f_j f_jᵀ + I / ω)⁻¹ Σ_j h_j f_j                                                                 (3)
+    x_j = b · f_j + e_j,   b_k ~ N(0, ω),   e_j ~ N(0, T)                                        (1)
+    W_j = S_j² / (D_j + T S_j²),   h_j = S_j z_j / (D_j + T S_j²)                                (2)
+    b   = (Σ_j W_j f_j f_jᵀ + I / ω)⁻¹ Σ_j h_j f_j                                               (3)
 
-(3) is the posterior mean. T and ω are posterior means over a grid: T is log-normal before anything is known, around
-what biases usually vary by, and ω is 0 with probability ½, else anything. Where noise drowns the sums, what is most
-likely would be 0 or far too much, as the noise has it; means are what is usual, and then nothing is believed.
+(3) is the posterior mean. T and ω are posterior means over a grid: T is log-normal before anything
+    is known, around
+what biases usually vary by, and ω is 0 with probability ½, else anything. Where noise drowns the
+sums, what is most likely would be 0 or far too much, as the noise has it; means are what is usual,
+and then nothing is believed.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-EXPLAINED = tuple((0.002 * 4.0 ** np.arange(5)).tolist())  # values of ω that are tried beside 0, over what T usually is
+# values of ω that are tried beside 0, over what T usually is
+EXPLAINED = tuple((0.002 * 4.0 ** np.arange(5)).tolist())
 SPREAD = math.log(3.0)  # of the logarithm of T
 COARSE = np.geomspace(1e-4, 1.0, 9)  # values of T, in units of `unit`
 FINER = np.geomspace(0.3, 3.0, 7), np.geomspace(0.8, 1.25, 7)  # then around what was found
@@ -50,18 +54,23 @@ class FeaturePrior:
         Another feature, of released numbers.
 
     Attributes
-    ----------
-    F : (n, K), the features of (1): a constant, which has half of the weight, and those given; none if none are given
-    explained : ω over what T usually is
-    variance : T
+    ---------- F : (n, K), the features of (1): a constant, which has half of the weight, and those
+    given; none if none are given explained : ω over what T usually is variance : T
     """
 
     def __init__(
-        self, n: int, X: NDArray[np.float64] | None = None, popularity: NDArray[np.float64] | None = None
+        self,
+        n: int,
+        X: NDArray[np.float64] | None = None,
+        popularity: NDArray[np.float64] | None = None,
     ) -> None:
         given = [X, None if popularity is None else popularity[:, None]]
         parts = [standardize(part) for part in given if part is not None]
-        columns = [np.ones((n, 1)), *(part / np.sqrt(len(parts)) for part in parts)] if parts else [np.zeros((n, 0))]
+        columns = (
+            [np.ones((n, 1)), *(part / np.sqrt(len(parts)) for part in parts)]
+            if parts
+            else [np.zeros((n, 0))]
+        )
         self.F = np.hstack(columns) / np.sqrt(2.0)
         self.explained = EXPLAINED[3] if parts else 0.0
         self.variance = 0.0
@@ -110,13 +119,16 @@ def _weights(score: NDArray[np.float64]) -> NDArray[np.float64]:
 def standardize(X: NDArray[np.float64], most: int = 64) -> NDArray[np.float64]:
     """Features (n, k) with average 0 and squared norm 1 on average, every one of the same weight.
 
-    What is not known is the average. More than `most` columns become their first principal components.
+    What is not known is the average. More than `most` columns become their first principal
+    components.
     """
     known = np.isfinite(X)
     Z = np.where(known, X, 0.0)
     Z = np.where(known, Z - Z.sum(axis=0) / np.maximum(known.sum(axis=0), 1), 0.0)
     spread = np.sqrt((Z**2).mean(axis=0))
-    varies = spread > 1e-9 * np.maximum(np.abs(np.where(known, X, 0.0)).max(axis=0, initial=0.0), 1e-300)
+    varies = spread > 1e-9 * np.maximum(
+        np.abs(np.where(known, X, 0.0)).max(axis=0, initial=0.0), 1e-300
+    )
     Z = Z[:, varies] / spread[varies]
     if Z.shape[1] > most:
         U, s, _ = np.linalg.svd(Z, full_matrices=False)
@@ -125,7 +137,9 @@ def standardize(X: NDArray[np.float64], most: int = 64) -> NDArray[np.float64]:
     return scaled
 
 
-def likelihood(sums: Sums, F: NDArray[np.float64], T: float, omega: float) -> tuple[float, NDArray[Any]]:
+def likelihood(
+    sums: Sums, F: NDArray[np.float64], T: float, omega: float
+) -> tuple[float, NDArray[Any]]:
     """Logarithm of the likelihood of the sums under (1), up to a constant, and b (K,) of (3)."""
     variance = sums.D + T * sums.S**2
     score = -float((np.log(variance) + sums.z**2 / variance).sum())

@@ -23,20 +23,24 @@ class DPMF(PrivateRecommender):
     Parameters
     ----------
     factors : int, optional
-        The largest number of dimensions of taste. Default: 64 for ranking, where noise hides most of them; for ratings,
-        32, of which those are learned that stand out of it. With 0, a model of ratings learns only how much each item
-        is liked.
+        The largest number of dimensions of taste. Default: 64 for ranking, where noise hides most
+        of them; for ratings, 32, of which those are learned that stand out of it. With 0, a model
+        of ratings learns only how much each item is liked.
     epsilon : float
-        The privacy budget: how much may be learned about any one user. Smaller is more private. There is no default.
+        The privacy budget: how much may be learned about any one user. Smaller is more private.
+        There is no default.
     delta : float
         Probability that this bound fails. See docs/privacy.md.
     goal : {"ranking", "rating"}
-        Rank items by how much a user will like them, from ratings or plain interactions; or predict ratings.
+        Rank items by how much a user will like them, from ratings or plain interactions; or predict
+        ratings.
     rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says so. For ranking, an
-        item counts by the place of its rating in this range, and all items alike if all ratings are equal.
+        Public range of the ratings. If not given, it is read from the data, and the statement says
+        so. For ranking, an item counts by the place of its rating in this range, and all items
+        alike if all ratings are equal.
     item_features : file, frame, mapping or array, optional
-        Public features of the items, such as genres or years: a prior for their factors, at no privacy cost.
+        Public features of the items, such as genres or years: a prior for their factors, at no
+        privacy cost.
     iterations : int, optional
         For ratings: the number of steps. Each one costs. Default 6, or 3 without factors.
     regularization : float, optional
@@ -48,7 +52,8 @@ class DPMF(PrivateRecommender):
     allow_large_delta : bool
         Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}
-        Seeded noise is for research: whoever knows the seed can subtract it, so it needs a `random_state`.
+        Seeded noise is for research: whoever knows the seed can subtract it, so it needs a
+        `random_state`.
     random_state : int, optional
         Seed of the initial factors. Default: a fresh one for every fit.
     method : PairRanking or ResidualGradient, optional
@@ -56,7 +61,9 @@ class DPMF(PrivateRecommender):
     """
 
     #: What the command line says of parameters that other models have.
-    instead: ClassVar[dict[str, str]] = {"feedback": "use --goal ranking (the default) or --goal rating"}
+    instead: ClassVar[dict[str, str]] = {
+        "feedback": "use --goal ranking (the default) or --goal rating"
+    }
 
     def __init__(
         self,
@@ -105,13 +112,16 @@ class DPMF(PrivateRecommender):
     def algorithm(self) -> Algorithm:
         for name in ("iterations", "regularization") if self.goal == "ranking" else ():
             check_that(
-                getattr(self, name) is None, f"{name} is for goal='rating': for ranking, users have nothing to solve"
+                getattr(self, name) is None,
+                f"{name} is for goal='rating': for ranking, users have nothing to solve",
             )
         return super().algorithm()
 
     @property
     def like_threshold_(self) -> float | None:
-        """For ranking: the rating from which on an item counts as liked; None where everything does."""
+        """For ranking: the rating from which on an item counts as liked; None where everything
+        does.
+        """
         found = getattr(self.algorithm_, "like_threshold", EVERYTHING)
         return None if found == EVERYTHING else float(found)
 
@@ -141,19 +151,31 @@ class DPMF(PrivateRecommender):
         super()._assume(session, ratings, algorithm, seen, features)
         graded = getattr(algorithm, "like_threshold", EVERYTHING) != EVERYTHING
         if self.goal == "ranking" and graded and (given := self._public_range(ratings)) is not None:
-            session.record_assumption("ratings", f"the range of ratings, {given[0]:g} to {given[1]:g}{CLIPPED}")
+            session.record_assumption(
+                "ratings", f"the range of ratings, {given[0]:g} to {given[1]:g}{CLIPPED}"
+            )
         if self.goal == "ranking" and seen is not None and seen[0] < seen[1]:
-            session.record_assumption("ratings", f"the range of ratings, {seen[0]:g} to {seen[1]:g}", inferred=True)
+            session.record_assumption(
+                "ratings", f"the range of ratings, {seen[0]:g} to {seen[1]:g}", inferred=True
+            )
         elif self.goal == "ranking" and seen is not None:
             session.record_assumption(
-                "liked", f"that all ratings are {seen[0]:g}, so that everything chosen is liked", inferred=True
+                "liked",
+                f"that all ratings are {seen[0]:g}, so that everything chosen is liked",
+                inferred=True,
             )
 
     def _features(self, ratings: Any) -> NDArray[Any] | None:
-        return None if self.item_features is None else item_features(self.item_features, ratings.item_ids)
+        return (
+            None
+            if self.item_features is None
+            else item_features(self.item_features, ratings.item_ids)
+        )
 
     def params_to_save(self) -> dict[str, Any]:
-        """Without features, which are input, like ratings; where their file lies says something about the owner."""
+        """Without features, which are input, like ratings; where their file lies says something
+        about the owner.
+        """
         return super().params_to_save() | {"item_features": None}
 
     def __repr__(self) -> str:

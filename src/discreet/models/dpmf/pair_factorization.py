@@ -1,4 +1,6 @@
-"""Vectors of items from a noisy matrix of pairs whose noise is known: variational Bayes, (4)–(7) of `ranking`."""
+"""Vectors of items from a noisy matrix of pairs whose noise is known: variational Bayes,
+(4)–(7) of `ranking`.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of ta
 class FittedFactors(NamedTuple):
     """V (M, r) and W (K, r) of (4), the strength of the features, and what stands out of the noise.
 
-    `heard` is the largest eigenvalue beside popularity's, in units of the largest that noise alone has; `dimensions`
-    is how many are clearly beyond that.
+    `heard` is the largest eigenvalue beside popularity's, in units of the largest that noise alone
+    has; `dimensions` is how many are clearly beyond that.
     """
 
     V: NDArray[np.float64]
@@ -55,7 +57,11 @@ def factorize(
     a = (h * c)[:, None]
     G = G * h[:, None].astype(np.float32)
     G *= h.astype(np.float32)  # in place: for 10,000 items each copy is 400 MB
-    F = np.ones((M, 1)) if features is None else np.column_stack([np.ones(M), features - features.mean(axis=0)])
+    F = (
+        np.ones((M, 1))
+        if features is None
+        else np.column_stack([np.ones(M), features - features.mean(axis=0)])
+    )
     length, Q, edge = leading_eigenpairs(G, rank, seed)
     v = Q * np.sqrt(np.maximum(length, 1e-3 * max(length[0], edge))) / a
     largest = 5 * max(float(np.median(np.abs(v[:, 0]))), 1e-12)
@@ -83,13 +89,19 @@ def factorize(
             found = w.size / max(float((w**2).sum() + rank * np.trace(S[1:, 1:])), 1e-12)
             strength[1:] = np.clip(found, 1e-2, 1e6)
     taste = length[1:] / edge  # the first is popularity
-    return FittedFactors(v, W, float(strength[-1]), float(taste.max(initial=0.0)), int((taste > BEYOND).sum()))
+    return FittedFactors(
+        v, W, float(strength[-1]), float(taste.max(initial=0.0)), int((taste > BEYOND).sum())
+    )
 
 
-def leading_eigenpairs(G: NDArray[np.float32], rank: int, seed: int) -> tuple[NDArray[Any], NDArray[Any], float]:
-    """Eigenvalues, largest first, eigenvectors, and the edge of the noise: by subspace iteration where G is large.
+def leading_eigenpairs(
+    G: NDArray[np.float32], rank: int, seed: int
+) -> tuple[NDArray[Any], NDArray[Any], float]:
+    """Eigenvalues, largest first, eigenvectors, and the edge of the noise: by subspace iteration
+    where G is large.
 
-    The noise has deviation 1 and so eigenvalues between ±2√M; G + 2√M I keeps its negative end behind.
+    The noise has deviation 1 and so eigenvalues between ±2√M; G + 2√M I keeps its negative end
+    behind.
     """
     M = len(G)
     edge = 2 * math.sqrt(M)
@@ -103,7 +115,9 @@ def leading_eigenpairs(G: NDArray[np.float32], rank: int, seed: int) -> tuple[ND
     return values[::-1][:rank], (Q @ turn[:, ::-1][:, :rank]).astype(np.float64), edge
 
 
-def common_basis(T: NDArray[Any], A: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def common_basis(
+    T: NDArray[Any], A: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """B of (5), its inverse, and α."""
     values, R = np.linalg.eigh(T)
     root = np.sqrt(np.maximum(values, 1e-6 * values[-1]))

@@ -1,53 +1,63 @@
-"""Ranking from one noisy matrix of pairs, the house's way to lists: count, look once, and know the noise.
+"""Ranking from one noisy matrix of pairs, the house's way to lists: count, look once, and know the
+noise.
 
-A user likes item j by x_ij ≥ 0: the place of its rating in the range, 0 for the lowest and 1 for the highest, so that
-a 5 says more than a 4, a 3 says that it was worth watching, and a 1 says nothing; 1 for whatever was chosen where there
-are no ratings. Three sums over users are released; M is the number of items in the core, those whose released counts
-are large enough:
+A user likes item j by x_ij ≥ 0: the place of its rating in the range, 0 for the lowest and 1 for
+the highest, so that a 5 says more than a 4, a 3 says that it was worth watching, and a 1 says
+nothing; 1 for whatever was chosen where there are no ratings. Three sums over users are released; M
+is the number of items in the core, those whose released counts are large enough:
 
-    c̃_j  = Σ_i x_ij/‖x_i‖ + noise                                  counts, all items                            (1)
-    ñ    = #{i : x_i ≠ 0} + noise                                  size                                         (2)
-    G̃_jk = Σ_i x_ij x_ik/q_i + N(0, t²),  j < k,                    pairs, in the core                           (3)
-           q_i² = ‖x_i‖⁴ − Σ_j x_ij⁴, of the items of the core: √(n_i (n_i − 1)) for n_i items that are liked alike
+    c̃_j  = Σ_i x_ij/‖x_i‖ + noise                                  counts, all items            (1)
+    ñ    = #{i : x_i ≠ 0} + noise                                  size                          (2)
+    G̃_jk = Σ_i x_ij x_ik/q_i + N(0, t²),  j < k,                    pairs, in the core          (3)
+           q_i² = ‖x_i‖⁴ − Σ_j x_ij⁴, of the items of the core: √(n_i (n_i − 1)) for n_i items that
+           are liked alike
 
-What is fitted to the pairs has one vector per item and is weighed by noise that is known, also that of sampling, with
-κ = SAMPLING ñ/((Σ c)² − Σ c²), since the squares of what one user adds to (3) sum to ½:
+What is fitted to the pairs has one vector per item and is weighed by noise that is known, also that
+of sampling, with κ = SAMPLING ñ/((Σ c)² − Σ c²), since the squares of what one user adds to (3) sum
+to ½:
 
-    G̃_jk = c_j c_k v_j · v_k + N(0, t² + κ c_j c_k),       v_j ~ N(Wᵀ f_j, T),    W_f ~ N(0, T / strength)         (4)
+    G̃_jk = c_j c_k v_j · v_k + N(0, t² + κ c_j c_k), v_j ~ N(Wᵀ f_j, T), W_f ~ N(0, T / strength)
+    (4)
 
-f_j are public features of the item, or a constant alone; W, T and the strength are estimated with the rest. With
-whitening h_j = (t + √κ c_j)^−½, a = h c, and G for h G̃ h, whose noise has deviation 1, a round of variational Bayes is
+f_j are public features of the item, or a constant alone; W, T and the strength are estimated with
+the rest. With whitening h_j = (t + √κ c_j)^−½, a = h c, and G for h G̃ h, whose noise has deviation
+1, a round of variational Bayes is
 
-    A   = Σ_j a_j² (v_j v_jᵀ + C_j),    B with Bᵀ T⁻¹ B = I and Bᵀ A B = diag(α),                                (5)
-    C_j = B diag(1/(1 + a_j² α)) Bᵀ   for all items in the same basis, which is why a round is cheap,             (6)
-    v_j ← ½ v_j + ½ C_j (a_j (G (a v))_j + a_j⁴ (‖v_j‖² + C_j) v_j + T⁻¹ Wᵀ f_j)                                  (7)
+    A   = Σ_j a_j² (v_j v_jᵀ + C_j),    B with Bᵀ T⁻¹ B = I and Bᵀ A B = diag(α),                (5)
+    C_j = B diag(1/(1 + a_j² α)) Bᵀ  for all items in the same basis, so a round is cheap,       (6)
+    v_j ← ½ v_j + ½ C_j (a_j (G (a v))_j + a_j⁴ (‖v_j‖² + C_j) v_j + T⁻¹ Wᵀ f_j)                 (7)
 
-where the second term of (7) stands for the diagonal, which is not released. After some rounds (twelve: later ones
-prune too much), histories are read by the model that (4) implies, y = x/‖x‖ on the core:
+where the second term of (7) stands for the diagonal, which is not released. After some rounds
+(twelve: later ones prune too much), histories are read by the model that (4) implies, y = x/‖x‖ on
+the core:
 
-    y = Y u + N(0, D),    Y_j = c_j R v_j/√ñ,    D_j = c_j/Σ c,    u ~ N(u₀ e₁, diag(1 − u₀², 1, …, 1))            (8)
+    y = Y u + N(0, D), Y_j = c_j R v_j/√ñ, D_j = c_j/Σ c, u ~ N(u₀ e₁, diag(1 − u₀², 1, …, 1)) (8)
     score_j = E[u | y] · Y_j
 
-R turns v so that popularity, v̄ = Σ c_j v_j/Σ c_j, is the first axis, and u₀ = 1/(√ñ ‖v̄‖): E y_j = c_j/ñ. Somebody
-without a history gets u₀ e₁: what is popular. Items outside the core are scored in the same way with v_j = Wᵀ f_j.
+R turns v so that popularity, v̄ = Σ c_j v_j/Σ c_j, is the first axis, and u₀ = 1/(√ñ ‖v̄‖): E y_j =
+c_j/ñ. Somebody without a history gets u₀ e₁: what is popular. Items outside the core are scored in
+the same way with v_j = Wᵀ f_j.
 
-The floor. Whether pairs are worth their price is decided from (1) and (2), before they are bought: the signal
-Σ_core c̃²/ñ, which is popularity's own eigenvalue of (3), over the edge t√M of the noise. Where it is below the gate,
-what is left of the budget buys the counts again: together, they are as exact as if (nearly) all had gone to them, and
-the model ranks by counts; and so it does where the pairs that were bought hold nothing beyond their noise beside
-popularity. On small catalogs a part of the rest is a line of its own, which buys counts again where twenty items have
+The floor. Whether pairs are worth their price is decided from (1) and (2), before they are bought:
+the signal Σ_core c̃²/ñ, which is popularity's own eigenvalue of (3), over the edge t√M of the
+noise. Where it is below the gate, what is left of the budget buys the counts again: together, they
+are as exact as if (nearly) all had gone to them, and the model ranks by counts; and so it does
+where the pairs that were bought hold nothing beyond their noise beside popularity. On small
+catalogs a part of the rest is a line of its own, which buys counts again where twenty items have
 much of all choices, because then counts decide the list.
 
-Privacy: the lines of the plan, their mechanism and their noise multipliers are fixed and public. *What* a line of the
-rest releases, pairs or counts and on which core, is decided by numbers that have been released before. Both have the
-same ℓ₂ sensitivity, so that every line is μ-GDP with its own μ whatever was released earlier, and Gaussian differential
-privacy composes adaptively: a line may depend on earlier results in any way, but not on the data. Only the shape of
-such a line is open in the plan.
+Privacy: the lines of the plan, their mechanism and their noise multipliers are fixed and public.
+*What* a line of the rest releases, pairs or counts and on which core, is decided by numbers that
+have been released before. Both have the same ℓ₂ sensitivity, so that every line is μ-GDP with its
+own μ whatever was released earlier, and Gaussian differential privacy composes adaptively: a line
+may depend on earlier results in any way, but not on the data. Only the shape of such a line is open
+in the plan.
 
-The noisy matrix of items by items, released once and used for everything, is McSherry & Mironov's (KDD 2009), who clip
-and average covariances of ratings and feed them to nearest neighbors or an SVD. New are the contribution that has the
-same length for every user (no clipping, no diagonal), the estimate by known noise (4)–(7) in place of a cut spectrum,
-the read-out (8) without a constant to tune, features as a prior, and buying only what pays.
+The noisy matrix of items by items, released once and used for everything, is McSherry & Mironov's
+(KDD 2009), who clip and average covariances of ratings and feed them to nearest neighbors or an
+SVD. New are the contribution that has the same length for every user (no clipping, no diagonal),
+the estimate by known noise (4)–(7) in place of a cut spectrum, the read-out (8) without a constant
+to tune, features as a prior, and buying only what pays.
 """
 
 from __future__ import annotations
@@ -91,7 +101,8 @@ from discreet.privacy.statistics.pairs import (
 from discreet.privacy.users.sealed_users import Users
 
 EVERYTHING = "everything"
-LEAST_MU = 1e-6  # below it, and where pure ε is asked for, a plan has no price; what to say of that is the plan's
+# below it, and where pure ε is asked for, a plan has no price; what to say of that is the plan's
+LEAST_MU = 1e-6
 SMALL_CATALOG = 1000  # up to here a part of the rest may buy counts again
 LARGEST_CORE = 10_000  # whose pairs are 50 million numbers
 FEW = 20  # items that may decide the lists
@@ -110,15 +121,17 @@ class PairRanking(Algorithm):
     rounds : int
         Of (5)–(7). They cost nothing but time.
     like_threshold : float or "everything", optional
-        Ratings from here on are called liked; "everything" takes all that was chosen, whatever its rating. Public.
-        Default: three quarters up the rating range (4 of 1 to 5), or everything where all ratings are the same.
+        Ratings from here on are called liked; "everything" takes all that was chosen, whatever its
+        rating. Public. Default: three quarters up the rating range (4 of 1 to 5), or everything
+        where all ratings are the same.
     levels : int, optional
-        Items count by the place of their rating in the range, in so many steps; with 1, alike from `like_threshold` on.
-        Default 20, or 1 where everything is liked.
+        Items count by the place of their rating in the range, in so many steps; with 1, alike from
+        `like_threshold` on. Default 20, or 1 where everything is liked.
     largest_core : int
         How many items have pairs at most.
     core_from : float, optional
-        The core are the items with a released count of at least this times √(Σ c̃). Default 0.13 μ^−½.
+        The core are the items with a released count of at least this times √(Σ c̃). Default 0.13
+        μ^−½.
     counts_share : float, optional
         Part of the budget μ² for the first counts. Default 0.1 μ^−½, between 0.05 and 0.3.
     gate : float
@@ -144,9 +157,13 @@ class PairRanking(Algorithm):
     # ------------------------------------------------------------ pure
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
-        mu = gdp.mu(budget.epsilon, budget.delta) / (2**0.5 if budget.neighboring == "replace-one" else 1.0)
+        mu = gdp.mu(budget.epsilon, budget.delta) / (
+            2**0.5 if budget.neighboring == "replace-one" else 1.0
+        )
         mu = max(mu, LEAST_MU)
-        like_threshold = usual_threshold(rating_range) if self.like_threshold is None else self.like_threshold
+        like_threshold = (
+            usual_threshold(rating_range) if self.like_threshold is None else self.like_threshold
+        )
         usual_levels = 1 if like_threshold == EVERYTHING else LEVELS
         found = replace(
             self,
@@ -154,7 +171,11 @@ class PairRanking(Algorithm):
             levels=usual_levels if self.levels is None else self.levels,
             rating_range=rating_range,
             core_from=0.13 * mu**-0.5 if self.core_from is None else self.core_from,
-            counts_share=float(np.clip(0.1 * mu**-0.5, 0.05, 0.3)) if self.counts_share is None else self.counts_share,
+            counts_share=(
+                float(np.clip(0.1 * mu**-0.5, 0.05, 0.3))
+                if self.counts_share is None
+                else self.counts_share
+            ),
         )
         found._check()
         return found
@@ -163,17 +184,22 @@ class PairRanking(Algorithm):
         for name in ("factors", "rounds", "largest_core"):
             check_int(name, getattr(self, name))
         check_that(
-            self.largest_core <= LARGEST_CORE, f"largest_core is {self.largest_core}, but at most {LARGEST_CORE:,}"
+            self.largest_core <= LARGEST_CORE,
+            f"largest_core is {self.largest_core}, but at most {LARGEST_CORE:,}",
         )
         check_positive("core_from", self.core_from)
         check_number("gate", self.gate, 0)
         assert self.counts_share is not None
         check_number("counts_share", self.counts_share, 1e-3)
-        check_that(self.counts_share <= 0.9, f"counts_share is {self.counts_share!r}, but must be at most 0.9")
+        check_that(
+            self.counts_share <= 0.9,
+            f"counts_share is {self.counts_share!r}, but must be at most 0.9",
+        )
         check_int("levels", self.levels)
         most = 1 if self.like_threshold == EVERYTHING else LEVELS
         check_that(
-            self._levels <= most, f"levels is {self.levels}, but must be at most {most} with this like_threshold"
+            self._levels <= most,
+            f"levels is {self.levels}, but must be at most {most} with this like_threshold",
         )
         if self.like_threshold != EVERYTHING:
             check_number("like_threshold", self.like_threshold, -1e12)
@@ -188,7 +214,9 @@ class PairRanking(Algorithm):
         if self.like_threshold == EVERYTHING:
             return {}
         if self._levels > 1:
-            return {"liked": "that the place of a rating in the range says how much an item is liked"}
+            return {
+                "liked": "that the place of a rating in the range says how much an item is liked"
+            }
         return {"liked": f"that ratings of {self.like_threshold:g} and above count as liked"}
 
     def releases(self, n_items: int) -> list[Line]:
@@ -231,7 +259,13 @@ class PairRanking(Algorithm):
     # ------------------------------------------------------------ learning
 
     def learn(
-        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+        self,
+        users: Users,
+        session: Session,
+        *,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress,
     ) -> Learned:
         lines = self._rest(users.n_items)
         steps = len(lines) + 3
@@ -241,7 +275,9 @@ class PairRanking(Algorithm):
         session.judge_delta(size)
         core = self._core(counts)
         pairs = users.restrict(core).sum(PairSums(self._levels))
-        signal = Signal.from_counts(counts, core, size, deviation_of_pairs(session, lines, pairs), self.gate)
+        signal = Signal.from_counts(
+            counts, core, size, deviation_of_pairs(session, lines, pairs), self.gate
+        )
         progress(2, steps, "counts")
         bought = self._worth_buying(lines, signal)
         for line in lines:
@@ -268,7 +304,13 @@ class PairRanking(Algorithm):
         return lines[:1] if signal.top > MUCH else lines  # counts decide much of the list
 
     def estimate(
-        self, G: NDArray[Any], t: float, c: NDArray[Any], size: float, seed: int, features: NDArray[Any] | None
+        self,
+        G: NDArray[Any],
+        t: float,
+        c: NDArray[Any],
+        size: float,
+        seed: int,
+        features: NDArray[Any] | None,
     ) -> FittedFactors:
         """Vectors of the core's items from its pairs, (4)–(7)."""
         return factorize(G, t, c, size, self.factors, self.rounds, seed, features)
@@ -305,7 +347,11 @@ class PairRanking(Algorithm):
     ) -> Learned:
         R, lean = fold_in_rule(fitted.V, c, size)
         n = len(counts.value)
-        design = np.ones((n, 1)) if F is None else np.column_stack([np.ones(n), F - F[core].mean(axis=0)])
+        design = (
+            np.ones((n, 1))
+            if F is None
+            else np.column_stack([np.ones(n), F - F[core].mean(axis=0)])
+        )
         V = design @ fitted.W
         V[core] = fitted.V
         scale = np.maximum(counts.value, 0.0)
@@ -336,10 +382,14 @@ class PairRanking(Algorithm):
         if self._levels == 1:
             return PosteriorMeanFoldIn(like_threshold, place, gain, base, prior)
         low, high = self.rating_range  # type: ignore[misc]
-        return PosteriorMeanFoldIn(like_threshold, place, gain, base, prior, levels=self._levels, low=low, high=high)
+        return PosteriorMeanFoldIn(
+            like_threshold, place, gain, base, prior, levels=self._levels, low=low, high=high
+        )
 
     def item_similarity(self, learned: Learned) -> ItemSimilarity:
-        """Without popularity, which all items share; and of the core alone, unless features say something of others."""
+        """Without popularity, which all items share; and of the core alone, unless features say
+        something of others.
+        """
         if not learned.factors.shape[1]:
             return ItemSimilarity()
         return ItemSimilarity(1, None if learned.details["featured"] else learned.some("core"))
@@ -356,7 +406,9 @@ class Estimate(NamedTuple):
 
     @classmethod
     def release(cls, session: Session, line: str | Line, statistic: ReleasableSum) -> Estimate:
-        return cls(session.release(line, statistic).astype(np.float64), session.deviation(line, statistic))
+        return cls(
+            session.release(line, statistic).astype(np.float64), session.deviation(line, statistic)
+        )
 
     def with_another(self, other: Estimate) -> Estimate:
         """Both of the same numbers, averaged by their noise."""
@@ -365,15 +417,18 @@ class Estimate(NamedTuple):
 
 
 def least_size(counts: Estimate) -> float:
-    """So many people there are at least: Σ_j c_j² = Σ_ik ⟨x_i, x_k⟩/(‖x_i‖ ‖x_k‖) is at most their number squared."""
+    """So many people there are at least: Σ_j c_j² = Σ_ik ⟨x_i, x_k⟩/(‖x_i‖ ‖x_k‖) is at most
+    their number squared.
+    """
     return math.sqrt(max(float((counts.value**2 - counts.deviation**2).sum()), 1.0))
 
 
 class Signal(NamedTuple):
     """Whether pairs are worth their price, from released counts.
 
-    `signal` is popularity's eigenvalue of the pairs over the edge of their noise, `top` the part of all choices that
-    few items have; `faint` where not even the counts of the most popular items stand out of theirs.
+    `signal` is popularity's eigenvalue of the pairs over the edge of their noise, `top` the part of
+    all choices that few items have; `faint` where not even the counts of the most popular items
+    stand out of theirs.
     """
 
     worth: bool
@@ -382,7 +437,9 @@ class Signal(NamedTuple):
     faint: bool
 
     @classmethod
-    def from_counts(cls, counts: Estimate, core: NDArray[np.int64], size: float, t: float, gate: float) -> Signal:
+    def from_counts(
+        cls, counts: Estimate, core: NDArray[np.int64], size: float, t: float, gate: float
+    ) -> Signal:
         from scipy.special import ndtri
 
         c = counts.value
@@ -402,7 +459,9 @@ def deviation_of_pairs(session: Session, lines: list[Line], pairs: ReleasableSum
     return math.sqrt(0.5 / sum(session.deviation(line, pairs) ** -2 for line in lines))
 
 
-def release_pairs(session: Session, lines: list[Line], pairs: ReleasableSum, m: int) -> NDArray[np.float32]:
+def release_pairs(
+    session: Session, lines: list[Line], pairs: ReleasableSum, m: int
+) -> NDArray[np.float32]:
     """G̃ (m, m) of (3), 0 on the diagonal; several releases are averaged by their noise."""
     G = np.zeros((m, m), np.float32)
     precision = [session.deviation(line, pairs) ** -2 for line in lines]
@@ -417,7 +476,9 @@ def release_pairs(session: Session, lines: list[Line], pairs: ReleasableSum, m: 
 
 
 def fold_in_rule(V: NDArray[Any], c: NDArray[Any], size: float) -> tuple[NDArray[Any], float]:
-    """R of (8), and u₀: E u uᵀ = I is the scale of V, and E u follows from the counts; nothing is tuned."""
+    """R of (8), and u₀: E u uᵀ = I is the scale of V, and E u follows from the counts; nothing
+    is tuned.
+    """
     popular = (V * c[:, None]).sum(axis=0) / c.sum()
     length = max(float(np.linalg.norm(popular)), 1e-30)
     r = len(popular)
@@ -431,7 +492,8 @@ _GAINS: dict[int, tuple[weakref.ref[Any], _Gain]] = {}
 
 
 def gain_of(learned: Learned) -> _Gain:
-    """Which row of the gain is an item's; the gain, (core, r); what is added to it; u of an empty history.
+    """Which row of the gain is an item's; the gain, (core, r); what is added to it; u of an empty
+    history.
 
     It follows from what is saved, so it is not saved itself; it is kept as long as the factors are.
     """
@@ -475,7 +537,10 @@ def without_pairs(signal: Signal, gate: float) -> str:
     needed = gate * (1 + 1.5 * signal.top)
     why = f"pairs of items have {_times(signal.signal)} the noise, and {_times(needed)} is needed"
     if signal.faint:
-        return f"Nothing personal, and little of which items are liked: even popular items drown in the noise ({why})."
+        return (
+            "Nothing personal, and little of which items are liked: even popular items drown in"
+            f" the noise ({why})."
+        )
     return f"Which items are liked, and nothing personal: everybody gets the same list ({why})."
 
 
@@ -489,7 +554,10 @@ def with_taste(dimensions: int, signal: Signal) -> str:
     """What survived the noise where there is more."""
     why = f"pairs of items have {_times(signal.signal)} the noise"
     if not dimensions:
-        return f"Which items are liked, and only a hint of personal taste: no dimension of it stands out ({why})."
+        return (
+            "Which items are liked, and only a hint of personal taste: no dimension of it stands"
+            f" out ({why})."
+        )
     return f"Personal taste in about {dimensions} dimension{'s' if dimensions > 1 else ''} ({why})."
 
 

@@ -1,44 +1,49 @@
-"""Ratings, the house's way: biases, what is personal for nothing, pairs of residuals, and steps on what is left.
+"""Ratings, the house's way: biases, what is personal for nothing, pairs of residuals, and steps on
+what is left.
 
 A rating is what everybody gives, plus three things that only its user knows, plus taste:
 
-    y_ij = o_i + b_j + β_i b_j + p_i ℓ_j + u_i · v_j + N(0, σ²)                                                    (1)
+    y_ij = o_i + b_j + β_i b_j + p_i ℓ_j + u_i · v_j + N(0, σ²)                                  (1)
 
-o_i is the user's level, β_i says how far it goes along with what others think, p_i whether it likes what is popular,
-ℓ_j being the logarithm of a released count. None of the three needs a number that has not been released anyway, so
-they cost nothing. Every user solves for its coefficients by ridge regression on its own ratings. σ² and the variances
-of o, β and p are estimated from released moments of these solutions (`PriorMoments`, `FitMoments`), so that nothing has
-a unit, and training and reading out solve the same. u_i ~ N(0, I) is the scale of v.
+o_i is the user's level, β_i says how far it goes along with what others think, p_i whether it likes
+what is popular, ℓ_j being the logarithm of a released count. None of the three needs a number that
+has not been released anyway, so they cost nothing. Every user solves for its coefficients by ridge
+regression on its own ratings. σ² and the variances of o, β and p are estimated from released
+moments of these solutions (`PriorMoments`, `FitMoments`), so that nothing has a unit, and training
+and reading out solve the same. u_i ~ N(0, I) is the scale of v.
 
-Released, with noise: the number of users and their mean; counts c̃_j = Σ_i w_ij, w_ij² = q_j / Σ_{j ∈ Ω_i} q_j, in even
-weights and in such that favor rare items, q_j = c̃_j^(−2a), from which the likely counts follow (`_empirical_bayes`);
-and
+Released, with noise: the number of users and their mean; counts c̃_j = Σ_i w_ij, w_ij² = q_j / Σ_{j
+∈ Ω_i} q_j, in even weights and in such that favor rare items, q_j = c̃_j^(−2a), from which the
+likely counts follow (`_empirical_bayes`); and
 
-    g̃_j = Σ_i w_ij e_ij,   ‖(w_ij e_ij)_j‖ ≤ G      for the biases, `bias_iterations` times                         (2)
-    G̃_jk = Σ_i e_ij e_ik/q_i                         pairs of residuals in the core (`residual_covariance`)          (3)
-    g̃_j = Σ_i w_ij e_ij (ι, ρ ũ_i),   ũ_i = û_i/‖û_i‖,   ι² + ρ² = 1,   in every step after it                      (4)
+    g̃_j = Σ_i w_ij e_ij,   ‖(w_ij e_ij)_j‖ ≤ G      for the biases, `bias_iterations` times     (2)
+    G̃_jk = Σ_i e_ij e_ik/q_i            pairs of residuals in the core (`residual_covariance`)  (3)
+    g̃_j = Σ_i w_ij e_ij (ι, ρ ũ_i),   ũ_i = û_i/‖û_i‖,   ι² + ρ² = 1,   in every step after it  (4)
 
-From (4), with K̃ = ρ Σ_i ‖û_i‖ ũ_i ũ_iᵀ/ñ released as well, and A the part of residuals that the cut G leaves,
+From (4), with K̃ = ρ Σ_i ‖û_i‖ ũ_i ũ_iᵀ/ñ released as well, and A the part of residuals that the
+cut G leaves,
 
-    z_j = A c_j K̃ v_j − g̃_j  =  A c_j K̃ v*_j + noise + what ratings scatter by themselves.                          (5)
+    z_j = A c_j K̃ v_j − g̃_j  =  A c_j K̃ v*_j + noise + what ratings scatter by themselves.    (5)
 
-That is one step of Gauss and Newton with the average curvature for all items. Every z counts by its noise, with what
-the pairs say as a prior (`rating_factors`); a step that was taken far from where the model is now counts less.
-Biases are
-estimated by their known noise from all of (2) and the first coordinate of (4), with a regression on counts and features
-as a prior (`feature_prior`); sums from before there were factors count by how far biases have moved since. G follows
-the released σ².
+That is one step of Gauss and Newton with the average curvature for all items. Every z counts by its
+noise, with what the pairs say as a prior (`rating_factors`); a step that was taken far from where
+the model is now counts less. Biases are estimated by their known noise from all of (2) and the
+first coordinate of (4), with a regression on counts and features as a prior (`feature_prior`); sums
+from before there were factors count by how far biases have moved since. G follows the released σ².
 
-What is bought is decided by numbers that have been released: pairs, where biases would lose next to nothing without
-that part of the budget, until a dimension of taste stands out of the noise of the pairs, and from then on steps for
-factors. Else the lines buy biases again. Three times users say what factors are worth to them, by ratings that they
-leave out of their own solve (`LeaveOneOutGains`): before the first step, when factors that lose are given up; after the
-second, when dimensions that lose are dropped; and after the last. Where factors have become clearly worse than they
-were, those of before come back, and there are no more steps. So the model is never far below its own bias-only form.
+What is bought is decided by numbers that have been released: pairs, where biases would lose next to
+nothing without that part of the budget, until a dimension of taste stands out of the noise of the
+pairs, and from then on steps for factors. Else the lines buy biases again. Three times users say
+what factors are worth to them, by ratings that they leave out of their own solve
+(`LeaveOneOutGains`): before the first step, when factors that lose are given up; after the second,
+when dimensions that lose are dropped; and after the last. Where factors have become clearly worse
+than they were, those of before come back, and there are no more steps. So the model is never far
+below its own bias-only form.
 
-Privacy: lines, mechanism and noise multipliers are fixed and public. *What* the lines of the rest release is decided by
-earlier releases. Whatever it is, sums are of residuals over G, of unit length, so that it has the same sensitivity;
-every line is μ-GDP with its own μ, and composes adaptively. G and L are public numbers when they are used.
+Privacy: lines, mechanism and noise multipliers are fixed and public. *What* the lines of the rest
+release is decided by earlier releases. Whatever it is, sums are of residuals over G, of unit
+length, so that it has the same sensitivity; every line is μ-GDP with its own μ, and composes
+adaptively. G and L are public numbers when they are used.
 """
 
 from __future__ import annotations
@@ -112,22 +117,23 @@ class RatingFactorization(Algorithm):
     Parameters
     ----------
     factors : int, optional
-        Largest rank of the vectors; how many there are follows from the pairs. 0 learns a bias for each item and
-        nothing else. Default 32.
+        Largest rank of the vectors; how many there are follows from the pairs. 0 learns a bias for
+        each item and nothing else. Default 32.
     iterations : int, optional
         T, steps after the pairs. Default 6, or 3 without factors.
     regularization : float or "estimated"
         λ of a user's own solve; estimated, it is σ².
     prior_count : float or "estimated"
-        κ: how many ratings at everybody's mean a user's level starts with; estimated, σ² over the variance of levels.
+        κ: how many ratings at everybody's mean a user's level starts with; estimated, σ² over the
+        variance of levels.
     slope, taste : float or "estimated"
         Variances of β and of p √(mean ℓ²)/σ. 0 leaves the coefficient out.
     residual_norm : float, optional
-        G of the first step: what a user's residuals are cut to, as a weighted root mean square. Default: a fifth of the
-        rating range. Later it is 0.9 σ.
+        G of the first step: what a user's residuals are cut to, as a weighted root mean square.
+        Default: a fifth of the rating range. Later it is 0.9 σ.
     intercept : float or "by signal"
-        ι, the part of the users' norm that goes to biases in every step, from 0.001 to below 1. By signal: between 0.5
-        and 0.9 by the released counts, more where there is little signal.
+        ι, the part of the users' norm that goes to biases in every step, from 0.001 to below 1. By
+        signal: between 0.5 and 0.9 by the released counts, more where there is little signal.
     bias_iterations : int
         Steps that learn item biases before all else.
     rarity : float
@@ -143,7 +149,8 @@ class RatingFactorization(Algorithm):
     largest_core : int
         How many items have pairs, at most. 0 leaves pairs out, and factors with them.
     gate : float
-        Pairs are bought where that makes biases worse by less than this part of the error. 1 always buys.
+        Pairs are bought where that makes biases worse by less than this part of the error. 1 always
+        buys.
     shares : dict
         Parts of the budget μ² by the names of the releases.
     """
@@ -179,7 +186,9 @@ class RatingFactorization(Algorithm):
             factors=factors,
             iterations=usual_steps if self.iterations is None else self.iterations,
             rating_range=rating_range,
-            residual_norm=width(rating_range) / 5 if self.residual_norm is None else self.residual_norm,
+            residual_norm=(
+                width(rating_range) / 5 if self.residual_norm is None else self.residual_norm
+            ),
         )
         found._check()
         return found
@@ -189,7 +198,10 @@ class RatingFactorization(Algorithm):
         check_int("iterations", self.iterations, 1, MOST_SWEEPS)
         check_int("bias_iterations", self.bias_iterations, 1, MOST_SWEEPS)
         check_int("largest_core", self.largest_core, 0)
-        check_that(self.largest_core <= 2000, f"largest_core is {self.largest_core!r}, but must be at most 2000")
+        check_that(
+            self.largest_core <= 2000,
+            f"largest_core is {self.largest_core!r}, but must be at most 2000",
+        )
         for name in ("rarity", "gate"):
             check_number(name, getattr(self, name))
         for name in ("residual_norm", "growth"):
@@ -200,17 +212,26 @@ class RatingFactorization(Algorithm):
             value = getattr(self, name)
             if value != ESTIMATED:
                 check_number(name, value)
-                check_that(value > 0 or name in ("slope", "taste"), f"{name} is {value!r}, but must be above 0")
+                check_that(
+                    value > 0 or name in ("slope", "taste"),
+                    f"{name} is {value!r}, but must be above 0",
+                )
         check_that(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
         require_growth(self.growth, self._steps)
         if self.intercept != BY_SIGNAL:
             check_number("intercept", self.intercept)
             inside = 1e-3 <= float(self.intercept) < 1
-            check_that(inside, f"intercept is {self.intercept!r} of the norm, but must be at least 0.001 and below 1")
+            check_that(
+                inside,
+                f"intercept is {self.intercept!r} of the norm, but must be at least 0.001 and"
+                " below 1",
+            )
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
-        return Bounds(items=EVERY_ITEM, rating=self.first_cut, center=middle(self.rating_range), norm=1.0)
+        return Bounds(
+            items=EVERY_ITEM, rating=self.first_cut, center=middle(self.rating_range), norm=1.0
+        )
 
     def releases(self, n_items: int) -> list[Line]:
         biases = self.bias_iterations
@@ -225,18 +246,26 @@ class RatingFactorization(Algorithm):
         if self.has_pairs:
             lines.append(Line(PAIRS, share=0.15, shape=None))
             lines += [Line(name, share=0.01, shape=None) for name in COMPARISONS]
-            lines += [Line("balance", step + 1, share=0.01 / self._steps, shape=None) for step in range(self._steps)]
+            lines += [
+                Line("balance", step + 1, share=0.01 / self._steps, shape=None)
+                for step in range(self._steps)
+            ]
         rest = 1 - sum(line.share for line in lines)
         return lines + list(dict.fromkeys(self._gradients(n_items, rest)))
 
     def _gradients(self, n_items: int, share: float = 1.0) -> list[Line]:
-        """The release of each step; steps whose noise differs, or what they may buy, are lines of their own."""
+        """The release of each step; steps whose noise differs, or what they may buy, are lines
+        of their own.
+        """
         shape = None if self.has_pairs else (n_items,)
         if self.growth == 1 and not self.has_pairs:
             return [Line("gradient", times=self._steps, share=share, shape=shape)] * self._steps
         parts = self.growth ** np.arange(self._steps)
         each = share * parts / parts.sum()
-        return [Line("gradient", step + 1, share=float(part), shape=shape) for step, part in enumerate(each)]
+        return [
+            Line("gradient", step + 1, share=float(part), shape=shape)
+            for step, part in enumerate(each)
+        ]
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         n = users.n_items
@@ -247,14 +276,20 @@ class RatingFactorization(Algorithm):
         rank = min(self._rank, n) if self.has_pairs else 0
         bias = np.ones(n)
         A = personal.solve(users, np.zeros((n, 0)), bias)
-        found: dict[str, ReleasableSum] = {"size": walk.size(self.half), "counts": counts, "recounts": counts}
+        found: dict[str, ReleasableSum] = {
+            "size": walk.size(self.half),
+            "counts": counts,
+            "recounts": counts,
+        }
         found["prior"] = users.sum(personal.prior_moments(A))
         found["bias"] = users.sum(BiasGradient())
         found["fit"] = users.sum(personal.fit_moments())
         if self.has_pairs:
             found[PAIRS] = users.sum(ResidualPairs(np.arange(min(self.largest_core, n))))
             for name, ranks in ((WORTH, (rank,)), (RANK, ranks_to_compare(rank)), (LAST, (rank,))):
-                found[name] = users.sum(personal.leave_one_out_gains(np.zeros((n, rank)), bias, ranks, 1.0))
+                found[name] = users.sum(
+                    personal.leave_one_out_gains(np.zeros((n, rank)), bias, ranks, 1.0)
+                )
         gradient = found["bias"]
         if rank:
             personal.solve(users, np.zeros((n, rank)), bias, 0.5)
@@ -295,13 +330,22 @@ class RatingFactorization(Algorithm):
         return self.factors
 
     def _personal(self, crowd: PopulationStats, popular: NDArray[np.float64]) -> UserEffects:
-        given = {name: getattr(self, name) for name in ("regularization", "prior_count", "slope", "taste")}
+        given = {
+            name: getattr(self, name)
+            for name in ("regularization", "prior_count", "slope", "taste")
+        }
         return UserEffects(given, (0.4 * self.half) ** 2, self.first_cut, crowd, popular)
 
     # ------------------------------------------------------------ learning
 
     def learn(
-        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+        self,
+        users: Users,
+        session: Session,
+        *,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress,
     ) -> Learned:
         walk = Descent(users)
         n = users.n_items
@@ -310,7 +354,12 @@ class RatingFactorization(Algorithm):
         lines = self._gradients(n)
         noise = self._noise(session, lines)
         signal = check_signal(
-            session, counts.raw, counts.deviation, noise, None, "they get little but what others share"
+            session,
+            counts.raw,
+            counts.deviation,
+            noise,
+            None,
+            "they get little but what others share",
         )
         popular = log_counts(counts.even)
         personal = self._personal(crowd, popular)
@@ -323,7 +372,9 @@ class RatingFactorization(Algorithm):
             moments = users.sum(personal.prior_moments(A))
             fitting = users.sum(personal.fit_moments())
             gradient = users.sum(BiasGradient())
-            prior_sum, fit, g = session.release_together([("prior", moments), ("fit", fitting), ("bias", gradient)])
+            prior_sum, fit, g = session.release_together(
+                [("prior", moments), ("fit", fitting), ("bias", gradient)]
+            )
             self._update_priors(personal, fit, session.deviation("fit", fitting))
             biases.add(G * g, G * session.deviation("bias", gradient), 1.0, personal)
             biases.settle(personal)
@@ -356,9 +407,10 @@ class RatingFactorization(Algorithm):
         deviation = session.deviation("size", sizes)
         if m < deviation / 2:
             raise BudgetExceeded(
-                f"ε = {session.plan.budget.epsilon:g} is too little for so few people: their number, released as "
-                f"{m:,.0f}, cannot be told from its noise of ±{deviation:,.0f}; raise epsilon (what was released has "
-                "been paid for: privacy_ says how much)"
+                f"ε = {session.plan.budget.epsilon:g} is too little for so few people: their"
+                f" number, released as {m:,.0f}, cannot be told from its noise of"
+                f" ±{deviation:,.0f}; raise epsilon (what was released has been paid for: privacy_"
+                " says how much)"
             )
         m = max(float(m), 1.0)
         session.judge_delta(m)
@@ -383,7 +435,9 @@ class RatingFactorization(Algorithm):
         two = session.deviation("recounts", counting)
         if not self.likely:
             floor = max(two / 2, 1e-3)
-            return Counts(np.maximum(first, max(one, 0.5)), np.maximum(raw, floor), raw, two, heavy, q)
+            return Counts(
+                np.maximum(first, max(one, 0.5)), np.maximum(raw, floor), raw, two, heavy, q
+            )
         alone = likely_counts(first, np.full(len(first), one**2))
         unit = np.sqrt(q) * max(float(raw.sum()), 1.0) / max(float((alone * np.sqrt(q)).sum()), 1.0)
         precision = one**-2 + (unit / two) ** 2
@@ -392,13 +446,17 @@ class RatingFactorization(Algorithm):
         return Counts(np.maximum(even, 1e-3), np.maximum(even * unit, 1e-3), raw, two, heavy, q)
 
     def _noise(self, session: Session, lines: list[Line]) -> float:
-        """The deviation of the noise on the gradients of all steps together, relative to what one user can add."""
+        """The deviation of the noise on the gradients of all steps together, relative to what
+        one user can add.
+        """
         precision = float(sum(session.plan.noise_multiplier(line) ** -2 for line in lines))
         factor = 2.0 if session.plan.budget.neighboring == "replace-one" else 1.0
         return factor / math.sqrt(precision)
 
     def _iota(self, c: NDArray[Any], noise: float) -> float:
-        """ι by the signal that all steps together can hold over the noise on it, for an average item."""
+        """ι by the signal that all steps together can hold over the noise on it, for an average
+        item.
+        """
         if self.intercept != BY_SIGNAL:
             return float(self.intercept)
         return float(np.clip(1.05 - 0.027 * c.mean() / noise, 0.5, 0.9))
@@ -414,8 +472,12 @@ class RatingFactorization(Algorithm):
         self, users: Users, session: Session, state: RatingState, features: NDArray[Any] | None
     ) -> FactorStage:
         lines = [Line("bias"), Line(PAIRS), *self._gradients(1)]
-        whole = sum(session.plan.noise_multiplier(name) ** -2 for name in dict.fromkeys(map(str, lines)))
-        return FactorStage(users, session, state, features, self.largest_core, self._rank, self.gate, whole)
+        whole = sum(
+            session.plan.noise_multiplier(name) ** -2 for name in dict.fromkeys(map(str, lines))
+        )
+        return FactorStage(
+            users, session, state, features, self.largest_core, self._rank, self.gate, whole
+        )
 
     def _pairs_or_biases(
         self,
@@ -437,7 +499,9 @@ class RatingFactorization(Algorithm):
             personal.solve(users, np.zeros((users.n_items, 0)), state.biases.now)
         if with_fit:
             fitting = users.sum(personal.fit_moments())
-            self._update_priors(personal, session.release("fit", fitting), session.deviation("fit", fitting))
+            self._update_priors(
+                personal, session.release("fit", fitting), session.deviation("fit", fitting)
+            )
         if pairs:
             assert tasting is not None
             tasting.release_pairs(names)
@@ -452,7 +516,12 @@ class RatingFactorization(Algorithm):
         personal.cut_again()
 
     def _leftovers(
-        self, users: Users, session: Session, state: RatingState, tasting: FactorStage, steps_taken: int
+        self,
+        users: Users,
+        session: Session,
+        state: RatingState,
+        tasting: FactorStage,
+        steps_taken: int,
     ) -> None:
         """What the lines that compare ranks buy where there was nothing to compare."""
         left: list[str | Line] = [] if tasting.closed else [WORTH]
@@ -466,7 +535,13 @@ class RatingFactorization(Algorithm):
             self._pairs_or_biases(users, session, left, state, None, with_fit=False)
 
     def _step(
-        self, users: Users, session: Session, names: list[str | Line], state: RatingState, steps: Steps, iota: float
+        self,
+        users: Users,
+        session: Session,
+        names: list[str | Line],
+        state: RatingState,
+        steps: Steps,
+        iota: float,
     ) -> None:
         """(4) and (5)."""
         personal = state.personal
@@ -478,7 +553,9 @@ class RatingFactorization(Algorithm):
         fitting = users.sum(personal.fit_moments())
         gram = users.sum(SolutionGram(len(self._columns), rank, longest(rank)))
         gradient = users.sum(Gradients())
-        fit, packed, g = session.release_together([("fit", fitting), (balance, gram), (line, gradient)])
+        fit, packed, g = session.release_together(
+            [("fit", fitting), (balance, gram), (line, gradient)]
+        )
         self._update_priors(personal, fit, session.deviation("fit", fitting))
         deviation = session.deviation(line, gradient) * G
         g = g * G
@@ -492,7 +569,11 @@ class RatingFactorization(Algorithm):
         personal.cut_again()
 
     def _learned(
-        self, state: RatingState, tasting: FactorStage | None, signal: Mapping[str, float], iota: float
+        self,
+        state: RatingState,
+        tasting: FactorStage | None,
+        signal: Mapping[str, float],
+        iota: float,
     ) -> Learned:
         personal = state.personal
         bias = state.biases.now
@@ -512,7 +593,9 @@ class RatingFactorization(Algorithm):
             "feature_strength": None if tasting is None else tasting.strength,
             "learned": in_words(dimensions),
         }
-        return Learned(A.astype(np.float32), bias.astype(np.float32), counts.even / counts.heavy, details)
+        return Learned(
+            A.astype(np.float32), bias.astype(np.float32), counts.even / counts.heavy, details
+        )
 
     # ------------------------------------------------------------ reading out
 
@@ -522,7 +605,9 @@ class RatingFactorization(Algorithm):
         found = learned.details
         lead = math.sqrt(found["ridge"] / found["prior_count"])
         center = middle(self.rating_range)
-        return LeastSquaresFoldIn(found["ridge"], center=center, second_center=found["center"], intercept=lead)
+        return LeastSquaresFoldIn(
+            found["ridge"], center=center, second_center=found["center"], intercept=lead
+        )
 
     def item_similarity(self, learned: Learned) -> ItemSimilarity:
         """By what was learned of taste."""

@@ -1,4 +1,5 @@
-"""From pairs of residuals to factors: buying pairs until taste stands out of their noise, and steps from there.
+"""From pairs of residuals to factors: buying pairs until taste stands out of their noise, and steps
+from there.
 
 All of it works on released numbers; `residual_gradient` has the equations.
 """
@@ -26,7 +27,8 @@ from discreet.privacy.users.sealed_users import Users
 MARGIN = 3  # dimensions beside those that stand out of the noise
 FORGET = 0.5  # how far from the average an item's curvature is taken to be
 OWN_SHARE = 0.5  # of D: see `without_own_share`
-FEWEST = 12.0  # ratings of a user in the core: with less, pairs say little of taste, and steps from them go astray
+# ratings of a user in the core: with less, pairs say little of taste, and steps from them go astray
+FEWEST = 12.0
 FEWEST_OF_ALL = 6.0  # where the core is the catalog, but for a tenth of the ratings
 NEARLY_ALL = 0.9
 Z_IMPROVE = 3.0  # times the deviation of its noise: from then on a gain is one
@@ -36,7 +38,9 @@ BLOCK = 4096  # items whose factors are solved for at a time
 
 
 class Counts(NamedTuple):
-    """Counts in even weights and in those of the sums, the latter as released, their noise, what a rating weighs, q."""
+    """Counts in even weights and in those of the sums, the latter as released, their noise,
+    what a rating weighs, q.
+    """
 
     even: NDArray[np.float64]
     c: NDArray[np.float64]
@@ -108,10 +112,14 @@ class FactorStage:
         self._best = ReleasedGain(np.zeros((users.n_items, 0)), 0.0, 0.0)
 
     def is_affordable(self, names: Sequence[str | Line]) -> bool:
-        """Whether biases would lose next to nothing without these lines and those that were given up before."""
+        """Whether biases would lose next to nothing without these lines and those that were
+        given up before.
+        """
         plan = self._session.plan
         state = self.state
-        largest = state.personal.largest * (2.0 if plan.budget.neighboring == "replace-one" else 1.0)
+        largest = state.personal.largest * (
+            2.0 if plan.budget.neighboring == "replace-one" else 1.0
+        )
         cost = self._given_up + sum(plan.noise_multiplier(name) ** -2 for name in names)
         less, all_of_it = (
             state.biases.error(largest * max(part, 1e-12) ** -0.5, state.personal)
@@ -128,7 +136,9 @@ class FactorStage:
         """Whether people have rated enough items of the core, on average."""
         counts = self.state.counts.even
         share = min(float(counts[self.core].sum()) / max(float(counts.sum()), 1e-9), 1.0)
-        return self.state.crowd.per_user * share >= (FEWEST_OF_ALL if share >= NEARLY_ALL else FEWEST)
+        return self.state.crowd.per_user * share >= (
+            FEWEST_OF_ALL if share >= NEARLY_ALL else FEWEST
+        )
 
     def prepare_residuals(self) -> None:
         """Users solve for what is personal but for taste, and weigh all items alike."""
@@ -137,7 +147,9 @@ class FactorStage:
         self.state.personal.solve(self._users, np.zeros((n, 0)), self.state.biases.now)
 
     def release_pairs(self, names: Sequence[str | Line]) -> None:
-        """Pairs from these lines, together with those bought before; steps can begin where a dimension stands out."""
+        """Pairs from these lines, together with those bought before; steps can begin where a
+        dimension stands out.
+        """
         products = self._users.sum(ResidualPairs(self.core))
         deviations = [self._session.deviation(name, products) / math.sqrt(2.0) for name in names]
         released = self._session.release_together([(name, products) for name in names])
@@ -167,7 +179,9 @@ class FactorStage:
         self.steps = Steps(self.core, found, F, counts)
 
     def check_gain(self, name: str) -> None:
-        """No factors after all, where users predict ratings that they leave out of their solve worse with them."""
+        """No factors after all, where users predict ratings that they leave out of their solve
+        worse with them.
+        """
         assert self.steps is not None
         self.closed = True
         gains, deviation = self._release_gains(name, self.steps.V, (self.steps.V.shape[1],))
@@ -175,7 +189,8 @@ class FactorStage:
         self._give_up_losers()
 
     def prune(self, name: str) -> None:
-        """Fewer dimensions, where that is clearly better by the same measure, now that steps have been taken.
+        """Fewer dimensions, where that is clearly better by the same measure, now that steps have
+        been taken.
 
         Where nothing is as good as before the steps, there are no more of them.
         """
@@ -191,10 +206,12 @@ class FactorStage:
         self._keep_the_better(gains[best], deviation)
 
     def final_check(self, name: str) -> None:
-        """Now that all steps have been taken: the better of factors now and before, or none where they lose.
+        """Now that all steps have been taken: the better of factors now and before, or none where
+        they lose.
 
-        A rating that a user leaves out has been learned from all the same. So factors seem to gain by what they have
-        made of the scatter of ratings: σ² for each of their numbers and as much again, in the weights of `_left_out`.
+        A rating that a user leaves out has been learned from all the same. So factors seem to gain
+        by what they have made of the scatter of ratings: σ² for each of their numbers and as much
+        again, in the weights of `_left_out`.
         """
         assert self.steps is not None
         gains, deviation = self._release_gains(name, self.steps.V, (self.steps.V.shape[1],))
@@ -219,10 +236,14 @@ class FactorStage:
     def _release_gains(
         self, name: str, V: NDArray[np.float64], ranks: tuple[int, ...]
     ) -> tuple[NDArray[np.float64], float]:
-        """What users gain, in squares of ratings, so that it can be compared with what others say; and its noise."""
+        """What users gain, in squares of ratings, so that it can be compared with what others
+        say; and its noise.
+        """
         state = self.state
         many = max(2 * state.crowd.per_user, 1.0)
-        gains = self._users.sum(state.personal.leave_one_out_gains(V, state.biases.now, ranks, many))
+        gains = self._users.sum(
+            state.personal.leave_one_out_gains(V, state.biases.now, ranks, many)
+        )
         unit = math.sqrt(len(ranks)) * state.personal.variance
         deviation = self._session.deviation(name, gains)
         return unit * self._session.release(name, gains), unit * deviation
@@ -246,7 +267,11 @@ class Steps:
     """All steps taken, and the factors that explain them best with the pairs as a prior."""
 
     def __init__(
-        self, core: NDArray[np.int64], found: FactorPosterior, features: NDArray[Any] | None, counts: Counts
+        self,
+        core: NDArray[np.int64],
+        found: FactorPosterior,
+        features: NDArray[Any] | None,
+        counts: Counts,
     ) -> None:
         self._core = core
         self._c = counts.c[:, None]
@@ -275,7 +300,9 @@ class Steps:
         personal: UserEffects,
         rho: float,
     ) -> None:
-        """One step with noisy K and g; `unsure` and `deviation` are those of their noise, and ρ is as in (4)."""
+        """One step with noisy K and g; `unsure` and `deviation` are those of their noise, and ρ
+        is as in (4).
+        """
         if self.over:
             return
         V = self.V
@@ -305,28 +332,37 @@ class Steps:
         self._taken = [(V @ Q, Q.T @ K @ Q, z @ Q, noise) for V, K, z, noise in self._taken]
         self.V = self.V @ Q
 
-    def _posterior(self, Q: NDArray[Any], known: NDArray[Any], pull: NDArray[Any]) -> NDArray[np.float64]:
-        """Means of Gaussians: the prior of each item, times what is `known` of it in the basis Q."""
+    def _posterior(
+        self, Q: NDArray[Any], known: NDArray[Any], pull: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """Means of Gaussians: the prior of each item, times what is `known` of it in the basis
+        Q.
+        """
         V = np.empty_like(pull)
         place = np.full(len(V), -1)
         place[self._core] = np.arange(len(self._core))
         for start in range(0, len(V), BLOCK):
             part = slice(start, min(start + BLOCK, len(V)))
             at = place[part]
-            prior = np.where((at >= 0)[:, None, None], self._inside[np.maximum(at, 0)], self._outside)
+            prior = np.where(
+                (at >= 0)[:, None, None], self._inside[np.maximum(at, 0)], self._outside
+            )
             right = np.einsum("jab,jb->ja", prior, self._mean[part]) + pull[part] @ Q.T
             A = prior + (Q * known[part][:, None, :]) @ Q.T
             V[part] = np.linalg.solve(A, right[:, :, None])[:, :, 0]
         return V
 
 
-def without_own_share(K: NDArray[np.float64], rho: float, unsure: float = 0.0) -> NDArray[np.float64]:
+def without_own_share(
+    K: NDArray[np.float64], rho: float, unsure: float = 0.0
+) -> NDArray[np.float64]:
     """K less what a user's solution owes to the very rating that it is compared with, as EM has it.
 
-    û_i is fitted to y_ij too, so that its residual is less by C_i v_j, C_i being the posterior covariance of u_i. With
-    E[û ûᵀ] + E[C] = I, and all ‖û_i‖ taken to be their mean ū = tr K/ρ, the sums lack D = E[C ρ/‖û‖] = (ρ/ū) I − K.
-    Norms differ, so that this is too much: half of it is taken, which was better than none and than all of it. Nothing
-    is taken where tr K cannot be told from its noise (`unsure` for an entry): it would be divided by next to nothing.
+    û_i is fitted to y_ij too, so that its residual is less by C_i v_j, C_i being the posterior
+    covariance of u_i. With E[û ûᵀ] + E[C] = I, and all ‖û_i‖ taken to be their mean ū = tr K/ρ, the
+    sums lack D = E[C ρ/‖û‖] = (ρ/ū) I − K. Norms differ, so that this is too much: half of it is
+    taken, which was better than none and than all of it. Nothing is taken where tr K cannot be told
+    from its noise (`unsure` for an entry): it would be divided by next to nothing.
     """
     k, Q = np.linalg.eigh(K)
     trace = float(k.sum())
@@ -337,7 +373,9 @@ def without_own_share(K: NDArray[np.float64], rho: float, unsure: float = 0.0) -
 
 
 def longest(rank: int) -> float:
-    """L: the length from which on a user's coefficients count no more for K; they are N(0, I) before any rating."""
+    """L: the length from which on a user's coefficients count no more for K; they are N(0, I)
+    before any rating.
+    """
     return math.sqrt(2 * rank)
 
 
@@ -346,4 +384,7 @@ def in_words(dimensions: int) -> str:
     own = "a user's own level, and how far it follows others and what is popular"
     if not dimensions:
         return f"How items are rated, and {own}; no taste stands out of the noise."
-    return f"How items are rated, {own}, and taste in about {dimensions} dimension{'s' if dimensions > 1 else ''}."
+    return (
+        f"How items are rated, {own}, and taste in about {dimensions}"
+        f" dimension{'s' if dimensions > 1 else ''}."
+    )

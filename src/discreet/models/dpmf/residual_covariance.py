@@ -1,14 +1,16 @@
-"""Factors of the items from one noisy matrix of pairs of residuals, by variational Bayes with the noise that is known.
+"""Factors of the items from one noisy matrix of pairs of residuals, by variational Bayes with the
+noise that is known.
 
-Where users have taken their own level, and what they make of what others think, out of their ratings, residuals of two
-items go together as far as taste does: E[e_j e_k] = v_j · v_k for users with u ~ N(0, I). Every user adds the same
-length (`discreet.privacy.users.ridge.ResidualPairs`). So with c_j = Σ_i 1/√n_i over the raters of item j, as if
-raters of different items were independent, ω = Σ_i √(n_i (n_i − 1)) / (σ² ((Σ c)² − Σ c²)), and
-κ = ñ/((Σ c)² − Σ c²) for sampling:
+Where users have taken their own level, and what they make of what others think, out of their
+ratings, residuals of two items go together as far as taste does: E[e_j e_k] = v_j · v_k for users
+with u ~ N(0, I). Every user adds the same length (`discreet.privacy.users.ridge.ResidualPairs`). So
+with c_j = Σ_i 1/√n_i over the raters of item j, as if raters of different items were independent, ω
+= Σ_i √(n_i (n_i − 1)) / (σ² ((Σ c)² − Σ c²)), and κ = ñ/((Σ c)² − Σ c²) for sampling:
 
-    G̃_jk = ω c_j c_k v_j · v_k + N(0, t² + κ c_j c_k),    v_j ~ N(Wᵀ f_j, T),   W_f ~ N(0, T/strength)
+    G̃_jk = ω c_j c_k v_j · v_k + N(0, t² + κ c_j c_k),  v_j ~ N(Wᵀ f_j, T),  W_f ~ N(0, T/strength)
 
-f_j are public features, where there are any. Rounds are those of `ranking`, without a mean that all items share.
+f_j are public features, where there are any. Rounds are those of `ranking`, without a mean that all
+items share.
 """
 
 from __future__ import annotations
@@ -54,8 +56,8 @@ class FactorPosterior(NamedTuple):
 class Spectrum(NamedTuple):
     """The matrix with noise of deviation 1 everywhere, a = h c, and its eigenvalues, largest first.
 
-    `edge` is how far noise alone reaches: as far as its negative end does, but for a few eigenvalues there, which are
-    what users' own level and slopes have taken out.
+    `edge` is how far noise alone reaches: as far as its negative end does, but for a few
+    eigenvalues there, which are what users' own level and slopes have taken out.
     """
 
     a: NDArray[np.float64]
@@ -86,13 +88,20 @@ def spectrum(G: NDArray[np.float64], t: float, c: NDArray[np.float64], size: flo
     values, vectors = np.linalg.eigh(white)
     M = len(c)
     k = min(TAKEN_OUT, M // 4)
-    within = 1 - 0.5 * (3 * math.pi * (k + 0.75) / (2 * M)) ** (2 / 3)  # where the semicircle has its k-th from the end
+    # where the semicircle has its k-th from the end
+    within = 1 - 0.5 * (3 * math.pi * (k + 0.75) / (2 * M)) ** (2 / 3)
     edge = -float(values[k]) / max(within, 0.5)
-    return Spectrum(h * c, white, values[::-1], vectors[:, ::-1], float(np.clip(edge, 1e-9, 2 * math.sqrt(M))))
+    return Spectrum(
+        h * c, white, values[::-1], vectors[:, ::-1], float(np.clip(edge, 1e-9, 2 * math.sqrt(M)))
+    )
 
 
 def tastes(
-    found: Spectrum, rank: int, scale: float, features: NDArray[np.float64] | None = None, rounds: int = ROUNDS
+    found: Spectrum,
+    rank: int,
+    scale: float,
+    features: NDArray[np.float64] | None = None,
+    rounds: int = ROUNDS,
 ) -> FactorPosterior:
     """The model above for vectors of that rank.
 
@@ -130,7 +139,9 @@ def tastes(
             W = S @ (F.T @ v)
             mean = F @ W
             w = W @ inverse.T
-            strength = float(np.clip(w.size / max(float((w**2).sum() + rank * np.trace(S)), 1e-12), *STRENGTHS))
+            strength = float(
+                np.clip(w.size / max(float((w**2).sum() + rank * np.trace(S)), 1e-12), *STRENGTHS)
+            )
         T = ((v - mean).T @ (v - mean) + (B * C.sum(axis=0)) @ B.T) / M
     root = math.sqrt(scale)
     return FactorPosterior(v / root, B / root, C, T / scale, W / root, strength, found.dimensions)

@@ -1,7 +1,7 @@
 """What is personal without a factor, and the prior of it: the state of a training between releases.
 
-`Personal` holds the variances of model (1) of `residual_gradient` and makes the public columns that users solve with;
-`Biases` holds what all sums say of the biases. Both see released numbers only.
+`Personal` holds the variances of model (1) of `residual_gradient` and makes the public columns that
+users solve with; `Biases` holds what all sums say of the biases. Both see released numbers only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from discreet.models._empirical_bayes import shrunk_ratio
 from discreet.models.dpmf.feature_prior import FeaturePrior, Sums
 from discreet.privacy.users.leave_one_out import LeaveOneOutGains
-from discreet.privacy.users.ridge import MOST, ComputeOwnResiduals, FitMoments, PriorMoments, SolveUserEffects
+from discreet.privacy.users.ridge import (
+    MOST,
+    ComputeOwnResiduals,
+    FitMoments,
+    PriorMoments,
+    SolveUserEffects,
+)
 from discreet.privacy.users.sealed_users import Users
 
 FIRST = {"prior_count": 3.0, "slope": 0.05, "taste": 0.01}  # before anything has been released
@@ -28,7 +34,9 @@ USUAL_CUT = 0.85  # what a cut of that size leaves
 
 
 class PopulationStats(NamedTuple):
-    """How many users there are, how many items they have rated on average, their mean, and its variance by noise."""
+    """How many users there are, how many items they have rated on average, their mean, and its
+    variance by noise.
+    """
 
     users: float
     per_user: float
@@ -42,7 +50,8 @@ class UserEffects:
     Parameters
     ----------
     given : dict
-        ``regularization``, ``prior_count``, ``slope`` and ``taste``: numbers, or words for what is to be estimated.
+        ``regularization``, ``prior_count``, ``slope`` and ``taste``: numbers, or words for what is
+        to be estimated.
     variance : float
         σ² to begin with.
     largest : float
@@ -65,10 +74,14 @@ class UserEffects:
         self.left = USUAL_CUT
         self._crowd = crowd
         self._popular = popular
-        self._ridge = None if isinstance(given["regularization"], str) else float(given["regularization"])
+        self._ridge = (
+            None if isinstance(given["regularization"], str) else float(given["regularization"])
+        )
         self._fixed = {name: not isinstance(given[name], str) for name in FIRST}
         first = FIRST | {"prior_count": variance / (variance / FIRST["prior_count"] + crowd.unsure)}
-        self._now = {name: float(given[name]) if self._fixed[name] else first[name] for name in FIRST}
+        self._now = {
+            name: float(given[name]) if self._fixed[name] else first[name] for name in FIRST
+        }
 
     @property
     def ridge(self) -> float:
@@ -88,10 +101,14 @@ class UserEffects:
     @property
     def names(self) -> list[str]:
         """Of the columns."""
-        return [name for name in ("slope", "taste") if not (self._fixed[name] and self._now[name] == 0)]
+        return [
+            name for name in ("slope", "taste") if not (self._fixed[name] and self._now[name] == 0)
+        ]
 
     def columns(self, bias: NDArray[np.float64]) -> NDArray[np.float64]:
-        """b and ℓ, so large that a coefficient of variance σ²/λ is the prior of (1); (n_items, 0 to 2)."""
+        """b and ℓ, so large that a coefficient of variance σ²/λ is the prior of (1); (n_items,
+        0 to 2).
+        """
         scale = math.sqrt(self.ridge)
         made = {
             "slope": bias * math.sqrt(self._now["slope"] * self.ridge / self.variance),
@@ -100,12 +117,22 @@ class UserEffects:
         return np.array([made[name] for name in self.names]).T.reshape(len(bias), len(self.names))
 
     def solve(
-        self, users: Users, V: NDArray[np.float64], bias: NDArray[np.float64], intercept: float = 0.0
+        self,
+        users: Users,
+        V: NDArray[np.float64],
+        bias: NDArray[np.float64],
+        intercept: float = 0.0,
     ) -> NDArray[np.float32]:
-        """Every user solves and looks; returns the columns that it did so with, learned ones last."""
+        """Every user solves and looks; returns the columns that it did so with, learned ones
+        last.
+        """
         A = np.ascontiguousarray(np.hstack([self.columns(bias), V]), np.float32)
         first = A.shape[1] - V.shape[1]
-        users.apply(SolveUserEffects(A, self.ridge, self._crowd.center, self.prior_count, bias, first, intercept))
+        users.apply(
+            SolveUserEffects(
+                A, self.ridge, self._crowd.center, self.prior_count, bias, first, intercept
+            )
+        )
         users.apply(ComputeOwnResiduals(A, self.largest, bias))
         return A
 
@@ -115,7 +142,9 @@ class UserEffects:
         return PriorMoments(A, self.ridge, self._crowd.center, self.prior_count, self.variance)
 
     def fit_moments(self) -> FitMoments:
-        return FitMoments(4 * self.variance, self.variance / self.ridge, self.prior_count, self.largest)
+        return FitMoments(
+            4 * self.variance, self.variance / self.ridge, self.prior_count, self.largest
+        )
 
     def leave_one_out_gains(
         self, V: NDArray[np.float64], bias: NDArray[np.float64], ranks: tuple[int, ...], many: float
@@ -124,7 +153,9 @@ class UserEffects:
         A = np.ascontiguousarray(np.hstack([own, V]), np.float32)
         center, kappa = self._crowd.center, self.prior_count
         part = min(1.0, ENOUGH / self._crowd.users)
-        return LeaveOneOutGains(A, self.ridge, center, kappa, bias, own.shape[1], ranks, self.variance, many, part)
+        return LeaveOneOutGains(
+            A, self.ridge, center, kappa, bias, own.shape[1], ranks, self.variance, many, part
+        )
 
     def learn_prior(self, released: NDArray[np.float64], deviation: float) -> None:
         """Variances by what was released of `prior_moments`, as far as noise allows."""
@@ -135,7 +166,9 @@ class UserEffects:
                 self._now[name] = float(np.clip(self._now[name] * ratio**power, *LIMITS[name]))
 
     def learn_fit(self, released: NDArray[np.float64], deviation: float) -> None:
-        """σ², G, and what the cut left, by what was released of `fit_moments`, as far as noise allows."""
+        """σ², G, and what the cut left, by what was released of `fit_moments`, as far as noise
+        allows.
+        """
         square, free, left = map(float, released)
         free = min(max(free, 0.0), self._crowd.users)
         self.variance *= shrunk_ratio(4 * square - free, free, math.sqrt(17) * deviation)
@@ -182,10 +215,13 @@ class ItemBiases:
         self._sums.append((self._c * self.now - g / gain, (deviation / gain) ** 2))
 
     def settle(self, personal: UserEffects, moving: bool = False) -> None:
-        """The biases that all sums together say; where all else is `moving`, earlier sums count for less."""
+        """The biases that all sums together say; where all else is `moving`, earlier sums count
+        for less.
+        """
         last, noise = self._sums[-1]
         weights = [
-            1 / (v + self._c**2 * (drift(z - last, v + noise, self._c) if moving else 0.0)) for z, v in self._sums
+            1 / (v + self._c**2 * (drift(z - last, v + noise, self._c) if moving else 0.0))
+            for z, v in self._sums
         ]
         precision = np.sum(weights, axis=0)
         z = sum(weight * z for weight, (z, _) in zip(weights, self._sums, strict=True)) / precision
@@ -194,17 +230,20 @@ class ItemBiases:
         self.now = self._prior.settle(sums, usual, self._largest**2)
 
     def error(self, deviation: float, personal: UserEffects) -> float:
-        """Mean square error of the biases at a rating, from counts alone, if their sums had that noise."""
+        """Mean square error of the biases at a rating, from counts alone, if their sums had
+        that noise.
+        """
         tau = self._prior.variance
         noise = (deviation / personal.left) ** 2 + self._heavy * personal.variance * self._c
         return float((self._p * tau / (1 + tau * self._c**2 / noise)).sum())
 
 
 def drift(apart: NDArray[np.float64], noise: float, c: NDArray[np.float64]) -> float:
-    """Variance of x from apart = c x + N(0, noise), as far as it stands out by more than its standard error.
+    """Variance of x from apart = c x + N(0, noise), as far as it stands out by more than its
+    standard error.
 
-    Sums that were taken before factors were there, or were others, are about biases that were others: who rates an item
-    may be who likes it.
+    Sums that were taken before factors were there, or were others, are about biases that were
+    others: who rates an item may be who likes it.
     """
     total = float((c**4).sum())
     found = float((c**2 * (apart**2 - noise)).sum()) / total

@@ -1,8 +1,9 @@
-"""Hidden folders beside a model's place, in which a new one is made, and what is left of those that never came to be.
+"""Hidden folders beside a model's place, in which a new one is made, and what is left of those that
+never came to be.
 
-A process that is killed while it saves leaves its folder ``.name.….part``. The next save to the same place removes it.
-Whether somebody is still at work in a folder, a lock on it says, which ends with the process that holds it; where the
-system has no such locks, a day without any change does.
+A process that is killed while it saves leaves its folder ``.name.….part``. The next save to the
+same place removes it. Whether somebody is still at work in a folder, a lock on it says, which ends
+with the process that holds it; where the system has no such locks, a day without any change does.
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ _DAY = 86_400.0
 
 @contextlib.contextmanager
 def folder_beside(target: Path) -> Iterator[Path]:
-    """A new hidden folder beside `target`, which is removed when the block ends, if it still has that name then."""
+    """A new hidden folder beside `target`, which is removed when the block ends, if it still
+    has that name then.
+    """
     while True:
         aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
         aside.mkdir(parents=True)
         handle = _open(aside)
         if (handle is None or _lock(handle, wait=True)) and aside.exists():
             break
-        if handle is not None:  # another process took it for one that was left, in the moment before there was a lock
+        # another process took it for one that was left, in the moment before there was a lock
+        if handle is not None:
             os.close(handle)
     try:
         yield aside
@@ -48,10 +52,14 @@ def folder_beside(target: Path) -> Iterator[Path]:
 def remove_left(target: Path) -> None:
     """Remove what killed processes left beside `target`, but for ledgers that are nowhere else."""
     name = glob.escape(target.name)
-    left = [*target.parent.glob(f".{name}.????????.part"), *target.parent.glob(f".{name}.????????.old")]
+    left = [
+        *target.parent.glob(f".{name}.????????.part"),
+        *target.parent.glob(f".{name}.????????.old"),
+    ]
     for folder in left:
         if folder.suffix == ".old" and not target.exists():
-            continue  # two renames were cut off between: it is the model itself (`exchange.displaced`)
+            # two renames were cut off between: it is the model itself (`exchange.displaced`)
+            continue
         handle = _open(folder)
         try:
             if _is_left(folder, handle):

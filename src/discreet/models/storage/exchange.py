@@ -1,7 +1,7 @@
 """Two folders change places in one step, where the system has such a step.
 
-Replacing a folder by two renames leaves a moment in which there is none. A process killed in it would leave the earlier
-folder beside its place, under a hidden name that `displaced` finds.
+Replacing a folder by two renames leaves a moment in which there is none. A process killed in it
+would leave the earlier folder beside its place, under a hidden name that `displaced` finds.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ def exchange(one: Path, other: Path) -> None:
         except BaseException:
             between.rename(other)
             raise
-        with contextlib.suppress(FileNotFoundError):  # another save took it for one that was left, and removed it
+        # another save took it for one that was left, and removed it
+        with contextlib.suppress(FileNotFoundError):
             between.rename(one)
 
 
 def find_displaced(place: Path) -> Path | None:
-    """The folder that belongs to `place`, where there is none, if two renames were cut off between."""
+    """The folder that belongs to `place`, where there is none, if two renames were cut off
+    between.
+    """
     left = place.parent.glob(f".{glob.escape(place.name)}.*.old") if not place.exists() else ()
     return max(left, key=lambda folder: folder.stat().st_mtime, default=None)
 

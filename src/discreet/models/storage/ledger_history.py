@@ -1,8 +1,8 @@
 """Ledgers of earlier trainings, which stay in a model's folder whatever is saved there later.
 
-What was released about people cannot be taken back, and training again on the same people adds to it. So a ledger is
-never overwritten: the one of a model that is replaced lies beside the new one as ``earlier-ledger-….json``, byte for
-byte, named by its own hash.
+What was released about people cannot be taken back, and training again on the same people adds to
+it. So a ledger is never overwritten: the one of a model that is replaced lies beside the new one as
+``earlier-ledger-….json``, byte for byte, named by its own hash.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ def list_ledgers(folder: OpenFolder) -> list[str]:
     """The ledgers that the model in the folder lists; none where there is no such model."""
     try:
         listed = parse_json(folder.read("model.json"))["sha256"]
-        return [name for name in listed if isinstance(name, str) and (name == LEDGER or is_earlier(name))]
+        return [
+            name
+            for name in listed
+            if isinstance(name, str) and (name == LEDGER or is_earlier(name))
+        ]
     except (FileNotFoundError, ValueError, LookupError, TypeError):
         return []
 
@@ -56,14 +60,18 @@ def names_of_ledgers(folder: Path) -> set[str]:
 
 
 def keep_beside(target: Path, replaced: Path, known: set[str]) -> None:
-    """Keep ledgers of the folder `replaced` that `target` does not have: of a model that was saved at the same time."""
+    """Keep ledgers of the folder `replaced` that `target` does not have: of a model that was
+    saved at the same time.
+    """
     for name, content in _still_there(replaced).items():
         if name not in known:
             target.with_name(f"{target.name}.{name}").write_bytes(content)
 
 
 def _still_there(folder: Path) -> dict[str, bytes]:
-    """The ledgers of a folder that another process may be removing, after it has kept them itself."""
+    """The ledgers of a folder that another process may be removing, after it has kept them
+    itself.
+    """
     try:
         return ledgers_to_keep(folder)
     except (OSError, DataError):
@@ -74,6 +82,6 @@ def check_replaced(folder: Path, replace: bool) -> None:
     """Refuse to put another model in the place of a private one, unless that was asked for."""
     if not replace and folder.is_dir() and consistently(folder, list_ledgers):
         raise ConfigError(
-            f"{folder} holds a private model: choose a new folder, or say replace=True, which keeps its ledger beside "
-            "the new one"
+            f"{folder} holds a private model: choose a new folder, or say replace=True, which keeps"
+            " its ledger beside the new one"
         )

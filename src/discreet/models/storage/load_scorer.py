@@ -1,8 +1,10 @@
-"""A scorer straight from a folder: no model class, no algorithm and no table library are imported on the way.
+"""A scorer straight from a folder: no model class, no algorithm and no table library are imported
+on the way.
 
-A folder says in model.json how a history is read (``fold_in_rule``, see `discreet.models.fold_in`), with the arrays
-that this needs beside the factors. Folders from before that was so, and models that write `fold` themselves, are opened
-through their model class. The chain of the ledger is verified; it is priced when somebody asks for the statement.
+A folder says in model.json how a history is read (``fold_in_rule``, see `discreet.models.fold_in`),
+with the arrays that this needs beside the factors. Folders from before that was so, and models that
+write `fold` themselves, are opened through their model class. The chain of the ledger is verified;
+it is priced when somebody asks for the statement.
 """
 
 from __future__ import annotations
@@ -77,12 +79,20 @@ class OpenedModel:
         return str(self.details.get("learned", ""))
 
     def check_comparable(self) -> None:
-        """Raise a `ConfigError` where there is nothing to compare items by, and warn where it may be noise."""
+        """Raise a `ConfigError` where there is nothing to compare items by, and warn where it
+        may be noise.
+        """
         if not self.scorer.factors.shape[1]:
-            why = f"What was learned: {self.summary_}" if self.summary_ else f"{self.name} has no item factors"
+            why = (
+                f"What was learned: {self.summary_}"
+                if self.summary_
+                else f"{self.name} has no item factors"
+            )
             raise ConfigError(f"there is nothing to compare items by. {why}")
         if self.details.get("dimensions") == 0:
-            logger.warning("what is shown as alike may be noise. What was learned: %s", self.summary_)
+            logger.warning(
+                "what is shown as alike may be noise. What was learned: %s", self.summary_
+            )
 
     @property
     def private(self) -> bool:
@@ -99,24 +109,36 @@ class OpenedModel:
         """The privacy statement as JSON, priced from the ledger on first use."""
         if not self.private:
             text = (
-                "NOT PRIVATE: this model was trained without privacy protection. Its item factors were computed from "
-                "exact ratings, and single users' ratings may be recovered from them."
+                "NOT PRIVATE: this model was trained without privacy protection. Its item factors"
+                " were computed from exact ratings, and single users' ratings may be recovered from"
+                " them."
             )
-            return {"private": False, "status": "not private", "epsilon": "Infinity", "delta": None, "text": text}
+            return {
+                "private": False,
+                "status": "not private",
+                "epsilon": "Infinity",
+                "delta": None,
+                "text": text,
+            }
         from discreet.models.storage.save_load import assemble
 
         try:
             model: Any = assemble(self.contents)
             found: dict[str, Any] = model.privacy_.to_dict()
-        except DataError:  # an algorithm of another version: the ledger alone says what was promised
+        except DataError:
+            # an algorithm of another version: the ledger alone says what was promised
             from discreet.privacy.release.ledger import Ledger
             from discreet.privacy.release.statement import PrivacyStatement
 
-            found = PrivacyStatement.from_ledger(Ledger.from_dict(parse_json(self.contents.files[LEDGER]))).to_dict()
+            found = PrivacyStatement.from_ledger(
+                Ledger.from_dict(parse_json(self.contents.files[LEDGER]))
+            ).to_dict()
         return found
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"an opened model has no {name!r}: discreet.load() gives the model itself")
+        raise AttributeError(
+            f"an opened model has no {name!r}: discreet.load() gives the model itself"
+        )
 
 
 def open_model(path: str | Path, *, once: bool = False) -> OpenedModel:
@@ -125,7 +147,8 @@ def open_model(path: str | Path, *, once: bool = False) -> OpenedModel:
     Parameters
     ----------
     once : bool
-        Answer a single question: without loading compiled code, and equal to single precision instead of to the bit.
+        Answer a single question: without loading compiled code, and equal to single precision
+        instead of to the bit.
     """
     contents = read_contents(path, mapped=MAPPED)
     with in_one_sentence(contents.folder), np.errstate(all="ignore"):
@@ -145,15 +168,22 @@ def _open_model(contents: Contents, once: bool) -> OpenedModel:
     titles, scale = described["titles"], described["rating_range"]
     bounds = described.get("history_range")  # folders of version 0.2 have none
     own = {
-        name.removeprefix("fold_in_rule."): array for name, array in arrays.items() if name.startswith("fold_in_rule.")
+        name.removeprefix("fold_in_rule."): array
+        for name, array in arrays.items()
+        if name.startswith("fold_in_rule.")
     }
     alike = described["item_similarity"]
     known = arrays.get("item_similarity.known")
     fits = type(alike["first"]) is int and 0 <= alike["first"] <= factors.shape[1]
     if not fits or (known is not None and known.shape != (len(ids),)):
-        raise DataError(f"{contents.folder} is not a complete model: its item_similarity does not fit its factors")
+        raise DataError(
+            f"{contents.folder} is not a complete model: its item_similarity does not fit its"
+            " factors"
+        )
     if bounds is not None and not bounds[0] <= described["default_rating"] <= bounds[1]:
-        raise DataError(f"{contents.folder} is not a complete model: its usual rating is outside its range")
+        raise DataError(
+            f"{contents.folder} is not a complete model: its usual rating is outside its range"
+        )
     scorer = Scorer(
         ids,
         factors,
@@ -171,10 +201,14 @@ def _open_model(contents: Contents, once: bool) -> OpenedModel:
 
 
 def _try_out(scorer: Scorer) -> None:
-    """Read two histories, so that what is wrong with a read-out shows here, and not in an answer."""
+    """Read two histories, so that what is wrong with a read-out shows here, and not in an
+    answer.
+    """
     for length in (0, min(len(scorer), 8)):
         at = np.arange(length, dtype=np.int32)
         vector, offset = scorer.vector(at, np.full(length, scorer.default_rating, np.float32))
-        scores = scorer.fold_in_rule.of_items(at).score_factors(scorer.factors[at]) @ vector + offset
+        scores = (
+            scorer.fold_in_rule.of_items(at).score_factors(scorer.factors[at]) @ vector + offset
+        )
         if not (np.isfinite(vector).all() and np.isfinite(offset) and np.isfinite(scores).all()):
             raise DataError("the numbers of this model do not stay finite when they are used")

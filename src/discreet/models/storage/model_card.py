@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 _NOT_PRIVATE = """\
 # {name}: NOT PRIVATE
 
-This recommender was trained **without privacy protection**. Its item factors were computed from exact ratings, and
-single users' ratings may be recovered from them. Do not publish it, and do not share it more widely than the ratings.
+This recommender was trained **without privacy protection**. Its item factors were computed from
+exact ratings, and single users' ratings may be recovered from them. Do not publish it, and do not
+share it more widely than the ratings.
 
 - {items:,} items, {factors} factors, {feedback} feedback
 - parameters: `{parameters}`
-- it holds no user's vector; a user's vector is computed from that user's own history when it is needed
+- it holds no user's vector; a user's vector is computed from that user's own history when it is
+  needed
 
 ```python
 import discreet
@@ -37,9 +39,10 @@ _PRIVATE = """\
 
 - {items:,} items, {factors} factors, {feedback} feedback
 - parameters: `{parameters}`
-- `ledger.json` lists every release with its sensitivity and noise; `discreet budget ledger.json` prices it again
-- it holds no user's vector, no exact number of users and no rating; a user's vector is computed from its own history
-  when it is needed, and is for that user alone
+- `ledger.json` lists every release with its sensitivity and noise; `discreet budget ledger.json`
+  prices it again
+- it holds no user's vector, no exact number of users and no rating; a user's vector is computed
+  from its own history when it is needed, and is for that user alone
 
 ```python
 import discreet
@@ -52,13 +55,15 @@ item_ids, scores = model.recommend({example}, n=10)
 
 
 _EARLIER = """
-- what was released for earlier models in this place is listed in {names}; where it was about the same people, the
-  promises add up: what all of them give away together is more than this card says
+- what was released for earlier models in this place is listed in {names}; where it was about the
+  same people, the promises add up: what all of them give away together is more than this card says
 """
 
 
 def with_earlier(card: str, files: Iterable[str]) -> str:
-    """The card with a line about the ledgers of earlier trainings among the files, if there are any."""
+    """The card with a line about the ledgers of earlier trainings among the files, if there are
+    any.
+    """
     names = [f"`{name}`" for name in files if is_earlier(name)]
     if not names:
         return card
@@ -83,8 +88,19 @@ def private(model: Recommender, statement: PrivacyStatement) -> str:
 def _front_matter(name: str, statement: PrivacyStatement | None) -> str:
     """What hubs of models read: the library, tags to search by, and the promise as numbers."""
     finite = statement is not None and statement.finite
-    tags = ["recommender-system", "matrix-factorization", *(["differential-privacy"] if finite else [])]
-    lines = ["---", "library_name: discreet", "tags:", *(f"- {tag}" for tag in tags), "discreet:", f"  model: {name}"]
+    tags = [
+        "recommender-system",
+        "matrix-factorization",
+        *(["differential-privacy"] if finite else []),
+    ]
+    lines = [
+        "---",
+        "library_name: discreet",
+        "tags:",
+        *(f"- {tag}" for tag in tags),
+        "discreet:",
+        f"  model: {name}",
+    ]
     lines.append(f"  privacy: {statement.status if statement is not None else 'not private'}")
     if statement is not None and finite:
         lines += [f"  epsilon: {statement.epsilon:.6g}", f"  delta: {statement.delta:.3e}"]

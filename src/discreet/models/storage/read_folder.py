@@ -1,8 +1,9 @@
 """What a saved folder holds, read and checked: the one way in, for whole models and for scorers.
 
-Folders are exchanged between strangers, so nothing here trusts one: names stay inside the folder, every file has the
-checksum that model.json lists, the chain of the ledger holds, and arrays are what kernels may see. Item factors of a
-large catalog are memory-mapped: they stay on disk until they are needed, and several processes share them.
+Folders are exchanged between strangers, so nothing here trusts one: names stay inside the folder,
+every file has the checksum that model.json lists, the chain of the ledger holds, and arrays are
+what kernels may see. Item factors of a large catalog are memory-mapped: they stay on disk until
+they are needed, and several processes share them.
 """
 
 from __future__ import annotations
@@ -75,13 +76,17 @@ class Contents:
 
     @property
     def account_head(self) -> Head | None:
-        """Where the account's chain ended that the model was charged to; None where there was none."""
+        """Where the account's chain ended that the model was charged to; None where there was
+        none.
+        """
         return Head.from_dict(self.described["account"]) if "account" in self.described else None
 
 
 @contextlib.contextmanager
 def in_one_sentence(folder: Path) -> Iterator[None]:
-    """Whatever goes wrong with a folder becomes a `DataError` of one sentence, or stays a `PrivacyError`."""
+    """Whatever goes wrong with a folder becomes a `DataError` of one sentence, or stays a
+    `PrivacyError`.
+    """
     try:
         yield
     except DiscreetError as error:
@@ -96,9 +101,11 @@ def in_one_sentence(folder: Path) -> Iterator[None]:
 
 
 def read_contents(path: str | Path, *, mapped: int | None = None) -> Contents:
-    """What the folder `path` holds; `mapped` is the size from which on factors are memory-mapped, if at all.
+    """What the folder `path` holds; `mapped` is the size from which on factors are memory-mapped,
+    if at all.
 
-    Another process may save a model there at the same time: what is read is the one or the other, whole.
+    Another process may save a model there at the same time: what is read is the one or the other,
+    whole.
 
     Raises
     ------
@@ -124,7 +131,8 @@ def _open_folder(folder: Path) -> OpenFolder:
             raise DataError(f"{folder} does not exist: give a folder that save() wrote")
         time.sleep(0.01)
     raise DataError(
-        f"{folder} does not exist, because a save was cut off: rename {find_displaced(folder)} to have it back"
+        f"{folder} does not exist, because a save was cut off: rename {find_displaced(folder)} to"
+        " have it back"
     )
 
 
@@ -135,7 +143,9 @@ def _read(folder: Path, opened: OpenFolder, mapped: int | None) -> Contents:
     sums = described["sha256"]
     _check_kind(folder, described["format"], described["class"], sums)
     if described.pop("checksum") != checksum(described):
-        raise DataError(f"{folder / MODEL} is damaged or was changed: its checksum is not the one saved")
+        raise DataError(
+            f"{folder / MODEL} is damaged or was changed: its checksum is not the one saved"
+        )
     ids = _item_ids(described["item_ids"])
     _check_description(described, len(ids))
     content = _factors(opened, len(ids), mapped)
@@ -146,7 +156,9 @@ def _read(folder: Path, opened: OpenFolder, mapped: int | None) -> Contents:
     everything: dict[str, Any] = {**files, FACTORS: content}
     for file, bits in everything.items():
         if hashlib.sha256(bits).hexdigest() != sums[file]:
-            raise DataError(f"{folder / file} is damaged or was changed: its checksum is not the one saved")
+            raise DataError(
+                f"{folder / file} is damaged or was changed: its checksum is not the one saved"
+            )
     arrays = _arrays(content)
     _check_items(arrays, len(ids), folder / FACTORS)
     if LEDGER in files:
@@ -161,17 +173,21 @@ def _check_kind(folder: Path, version: Any, name: Any, sums: Any) -> None:
     if type(version) is not int or version < 1:
         raise ValueError(f"the format {version!r} is none")
     if version > FORMAT:
-        raise DataError(f"{folder} was written by a newer discreet (format {version}): upgrade to load it")
+        raise DataError(
+            f"{folder} was written by a newer discreet (format {version}): upgrade to load it"
+        )
     if version < 2 and LEDGER in sums:
         raise DataError(
-            f"{folder} is a private model in format 1, which did not hold every number that it predicts with: "
-            "train it again, or read it with the version of discreet that wrote it"
+            f"{folder} is a private model in format 1, which did not hold every number that it"
+            " predicts with: train it again, or read it with the version of discreet that wrote it"
         )
     if name not in MODELS:
         raise DataError(f"{folder} holds a {name!r}, which this version of discreet does not have")
     if any(Path(file).name != file for file in sums):
         raise DataError(f"{folder / MODEL} lists files outside its folder")
-    if strange := [file for file in sums if file not in (FACTORS, CARD, LEDGER) and not is_earlier(file)]:
+    if strange := [
+        file for file in sums if file not in (FACTORS, CARD, LEDGER) and not is_earlier(file)
+    ]:
         raise DataError(f"{folder / MODEL} lists {strange[0]!r}, which is no part of a model")
 
 
@@ -195,12 +211,16 @@ def _check_description(described: dict[str, Any], n: int) -> None:
         Head.from_dict(described["account"])
     titles, scale = described["titles"], described["rating_range"]
     if titles is not None and (
-        not isinstance(titles, list) or len(titles) != n or not all(isinstance(title, str) for title in titles)
+        not isinstance(titles, list)
+        or len(titles) != n
+        or not all(isinstance(title, str) for title in titles)
     ):
         raise ValueError(f"titles must be a text for each of the {n:,} items")
     if scale is None:
         return
-    if not isinstance(scale, list) or not all(type(end) in (int, float) and abs(end) <= LARGEST for end in scale):
+    if not isinstance(scale, list) or not all(
+        type(end) in (int, float) and abs(end) <= LARGEST for end in scale
+    ):
         raise ValueError("rating_range must be two numbers")
     low, high = scale
     if low > high:
@@ -208,13 +228,17 @@ def _check_description(described: dict[str, Any], n: int) -> None:
 
 
 def _check_items(arrays: dict[str, NDArray[Any]], n: int, where: Path) -> None:
-    """Raise a `DataError` unless compiled code may see these arrays, and what it makes of them stays finite."""
+    """Raise a `DataError` unless compiled code may see these arrays, and what it makes of them
+    stays finite.
+    """
     for name, ndim in (("item_factors", 2), ("item_biases", 1)):
         array = arrays[name]
         if array.dtype not in (np.float32, np.float64):
             raise DataError(f"{where}: {name} holds {array.dtype}, but must be float32 or float64")
         if array.ndim != ndim or len(array) != n:
-            raise DataError(f"{where}: {name} has the shape {array.shape}, which does not fit {n:,} items")
+            raise DataError(
+                f"{where}: {name} has the shape {array.shape}, which does not fit {n:,} items"
+            )
         if array.size and not bool(np.abs(array).max() <= LARGEST):
             raise DataError(f"{where}: {name} holds numbers that are not finite, or far too large")
 
@@ -222,7 +246,8 @@ def _check_items(arrays: dict[str, NDArray[Any]], n: int, where: Path) -> None:
 def _check_promise(parameters: dict[str, Any], ledger: dict[str, Any]) -> None:
     """Raise a `DataError` where the parameters promise something else than what was paid.
 
-    Where the noise was said, and not the ε, the model itself tells (`PrivateRecommender.check_restored`).
+    Where the noise was said, and not the ε, the model itself tells
+    (`PrivateRecommender.check_restored`).
     """
     plan = ledger["plan"]
     said = {name: plan["budget"][name] for name in ("epsilon", "delta", "neighboring")}
@@ -230,7 +255,9 @@ def _check_promise(parameters: dict[str, Any], ledger: dict[str, Any]) -> None:
         del said["epsilon"]
     same = all(parameters[name] == value for name, value in said.items())
     if not same or (parameters["noise"] == "secure" and ledger["noise"] != "secure"):
-        raise DataError(f"the parameters promise something else than {LEDGER} says: one of them was changed")
+        raise DataError(
+            f"the parameters promise something else than {LEDGER} says: one of them was changed"
+        )
 
 
 # ------------------------------------------------------------ reading
@@ -238,11 +265,13 @@ def _check_promise(parameters: dict[str, Any], ledger: dict[str, Any]) -> None:
 
 def _factors(opened: OpenFolder, n: int, mapped: int | None) -> NDArray[np.uint8]:
     """The bytes of the arrays: in memory or, if there are many, on disk."""
-    most = 8 * n * (MOST_FACTORS + 4) + MOST_HEADER  # a read-out has no more numbers than a few for every item
+    # a read-out has no more numbers than a few for every item
+    most = 8 * n * (MOST_FACTORS + 4) + MOST_HEADER
     with opened.open(FACTORS, most) as file:
         if mapped is not None and os.fstat(file.fileno()).st_size >= mapped:
             return np.memmap(file, np.uint8, "r")
-        return np.frombuffer(bytearray(file.read()), np.uint8)  # a bytearray, so that arrays can be written to
+        # a bytearray, so that arrays can be written to
+        return np.frombuffer(bytearray(file.read()), np.uint8)
 
 
 def checksum(described: dict[str, Any]) -> str:
@@ -257,7 +286,12 @@ def decode_id(value: Any) -> Any:
     kind, inner = value["type"], value["value"]
     if kind == "tuple":
         return tuple(decode_id(v) for v in inner)
-    makers: dict[str, Callable[[Any], Any]] = {"float": float, "bool": bool, "bytes": bytes.fromhex, "uuid": uuid.UUID}
+    makers: dict[str, Callable[[Any], Any]] = {
+        "float": float,
+        "bool": bool,
+        "bytes": bytes.fromhex,
+        "uuid": uuid.UUID,
+    }
     return makers[kind](inner)
 
 

@@ -1,16 +1,19 @@
 """Models on disk: a folder of plain files that anyone can read, whole or not there.
 
     factors.safetensors   item factors and biases, and arrays that reading a history needs
-    model.json            class, parameters, item ids, titles, what else was learned, how a history is read, checksums
+    model.json            class, parameters, item ids, titles, other learned values, the fold-in,
+                          checksums
     ledger.json           what was released, for private models
     earlier-ledger-….json what was released for models that were here before (see `earlier`)
     README.md             a card that says what this is and what it promises
 
-A folder is written under another name beside its place and changes places with an earlier one when complete: whoever
-loads finds the earlier model or the new one, also if saving is killed at any moment. What it leaves then is a hidden
-folder ``.name.….part``, which the next save removes (`aside`; `exchange` says what happens where two folders cannot be
-swapped at once). Folders are exchanged between strangers: `load` checks everything that it reads (`safe_io`), and the
-model as a whole, before anybody computes with it. There is no pickle: loading a model runs none of its contents.
+A folder is written under another name beside its place and changes places with an earlier one when
+complete: whoever loads finds the earlier model or the new one, also if saving is killed at any
+moment. What it leaves then is a hidden folder ``.name.….part``, which the next save removes
+(`aside`; `exchange` says what happens where two folders cannot be swapped at once). Folders are
+exchanged between strangers: `load` checks everything that it reads (`safe_io`), and the model as a
+whole, before anybody computes with it. There is no pickle: loading a model runs none of its
+contents.
 """
 
 from __future__ import annotations
@@ -28,12 +31,20 @@ import numpy as np
 from discreet.data.ids import object_array
 from discreet.data.safe_io import MOST_JSON, OpenFolder, consistently, parse_json
 from discreet.errors import ConfigError
-from discreet.models import model_class as model_class  # the conformance kit puts models of its own in here
+
+# the conformance kit puts models of its own in here
+from discreet.models import model_class as model_class
 from discreet.models.base import Recommender
 from discreet.models.fold_in import KINDS
 from discreet.models.storage.aside import folder_beside, remove_left
 from discreet.models.storage.exchange import exchange
-from discreet.models.storage.ledger_history import LEDGER, check_replaced, earlier_name, keep_beside, ledgers_to_keep
+from discreet.models.storage.ledger_history import (
+    LEDGER,
+    check_replaced,
+    earlier_name,
+    keep_beside,
+    ledgers_to_keep,
+)
 from discreet.models.storage.model_card import with_earlier
 from discreet.models.storage.read_folder import (
     CARD,
@@ -59,16 +70,24 @@ def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = Fa
     target = Path(os.path.realpath(path))
     check_target(target)
     check_replaced(target, replace)
-    arrays = {"item_factors": model.item_factors_, "item_biases": model.item_biases_} | _describe_fold_in(model)[1]
-    files = {FACTORS: to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})}
+    arrays = {
+        "item_factors": model.item_factors_,
+        "item_biases": model.item_biases_,
+    } | _describe_fold_in(model)[1]
+    files = {
+        FACTORS: to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    }
     files |= {name: text.encode() for name, text in model.extra_files().items()}
     own = earlier_name(files.get(LEDGER, b""))  # saved again, a model does not come before itself
     files |= {name: content for name, content in ledgers_to_keep(target).items() if name != own}
     files[CARD] = with_earlier(model.card(), files).encode()
-    files[MODEL] = _as_json(_description(model, files))  # last, because a folder without it is no model
+    # last, because a folder without it is no model
+    files[MODEL] = _as_json(_description(model, files))
     for name, content in files.items():
         if name != FACTORS and len(content) > MOST_JSON:
-            raise ConfigError(f"{name} would have {len(content):,} bytes, more than a model's folder may have")
+            raise ConfigError(
+                f"{name} would have {len(content):,} bytes, more than a model's folder may have"
+            )
     try:
         remove_left(target)
         with folder_beside(target) as aside:
@@ -94,7 +113,9 @@ def _put_in_place(files: dict[str, bytes], aside: Path, target: Path, own: str) 
 
 
 def _about(target: Path, error: OSError) -> OSError:
-    """The same error with the path that was asked for: a disk that is full, say, names none, or a hidden one."""
+    """The same error with the path that was asked for: a disk that is full, say, names none, or
+    a hidden one.
+    """
     if error.errno is None:
         return error
     return OSError(error.errno, error.strerror, str(target))
@@ -148,12 +169,15 @@ def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
         "titles": None if model.titles_ is None else model.titles_.tolist(),
         "item_ids": [encode_id(i) for i in model.item_ids_.tolist()],
     }
-    read: dict[str, Any] = json.loads(_as_json(described))  # as it will be, so that the checksum is of that
+    # as it will be, so that the checksum is of that
+    read: dict[str, Any] = json.loads(_as_json(described))
     return {"checksum": checksum(read)} | read
 
 
 def _describe_fold_in(model: Recommender) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How a history is read, for whoever has not the model's class: what model.json says of it, and its arrays."""
+    """How a history is read, for whoever has not the model's class: what model.json says of it,
+    and its arrays.
+    """
     fold_in_rule = model.scorer().fold_in_rule
     item_similarity = model.item_similarity()
     if fold_in_rule.kind not in KINDS:
@@ -171,19 +195,24 @@ def _describe_fold_in(model: Recommender) -> tuple[dict[str, Any], dict[str, Any
 
 
 def _account(model: Recommender) -> dict[str, Any]:
-    """Where the account's chain ended that the model was charged to, so that an older copy of it is noticed."""
+    """Where the account's chain ended that the model was charged to, so that an older copy of
+    it is noticed.
+    """
     head = getattr(model, "account_head_", None)
     return {} if head is None else {"account": head.to_dict()}
 
 
 def _as_json(described: dict[str, Any]) -> bytes:
-    text = json.dumps(described, indent=1, ensure_ascii=False, default=lambda number: number.item())  # of numpy
+    # of numpy
+    text = json.dumps(described, indent=1, ensure_ascii=False, default=lambda number: number.item())
     # half of a surrogate pair, which is no character, is written as JSON's own escape
     return (text + "\n").encode("utf-8", "backslashreplace")
 
 
 def check_target(target: Path) -> None:
-    """Refuse to replace anything but a model: the folder may hold the files that its own model.json lists."""
+    """Refuse to replace anything but a model: the folder may hold the files that its own
+    model.json lists.
+    """
     if not target.exists():
         return
     if not target.is_dir():
@@ -197,7 +226,10 @@ def check_target(target: Path) -> None:
             own = set()
         strange = sorted(set(opened.names()) - own)
         if strange:
-            raise ConfigError(f"{target} holds more than a saved model, such as {strange[0]!r}: choose a new folder")
+            raise ConfigError(
+                f"{target} holds more than a saved model, such as {strange[0]!r}: choose a new"
+                " folder"
+            )
 
     consistently(target, check)
 
@@ -226,5 +258,6 @@ def encode_id(value: Any) -> Any:
     if isinstance(value, uuid.UUID):
         return {"type": "uuid", "value": str(value)}
     raise ConfigError(
-        f"item ids of type {type(value).__name__} cannot be saved: use integers, text, tuples, bytes or UUIDs"
+        f"item ids of type {type(value).__name__} cannot be saved: use integers, text, tuples,"
+        " bytes or UUIDs"
     )

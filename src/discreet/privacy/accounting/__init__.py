@@ -1,4 +1,5 @@
-"""What releases cost: a budget, mechanisms and their prices, the closed form for Gaussian noise, loss distributions.
+"""What releases cost: a budget, mechanisms and their prices, the closed form for Gaussian noise,
+loss distributions.
 
 `private_selection` prices the best of several runs.
 """

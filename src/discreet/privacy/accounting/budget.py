@@ -29,10 +29,11 @@ class Budget:
     epsilon : float
         Positive and finite: the bound on the privacy loss. Smaller is more private.
     delta : float, default 1e-6
-        The probability with which that bound may fail: from 1e-15 to 1e-3, and well below one over the number of users.
-        Zero asks for pure ε, which Gaussian noise cannot give.
+        The probability with which that bound may fail: from 1e-15 to 1e-3, and well below one over
+        the number of users. Zero asks for pure ε, which Gaussian noise cannot give.
     neighboring : {"add-remove", "replace-one"}
-        Two data sets are neighbors when one user, with all its ratings, is added or removed (default), or replaced.
+        Two data sets are neighbors when one user, with all its ratings, is added or removed
+        (default), or replaced.
     allow_large_delta : bool
         Accept a delta above 1e-3. Ledger and statement say so.
     """
@@ -51,34 +52,46 @@ class Budget:
                 "for training without privacy use the class ALS"
             )
         if self.epsilon > 1e9:
-            raise ConfigError(f"epsilon={self.epsilon!r}: that promises nothing, and is beyond what can be priced")
+            raise ConfigError(
+                f"epsilon={self.epsilon!r}: that promises nothing, and is beyond what can be priced"
+            )
         if not 0.0 <= self.delta < 1.0:
             raise ConfigError(
-                f"delta={self.delta!r}: it is a probability of failure, at least 0 and well below 1, such as 1e-6"
+                f"delta={self.delta!r}: it is a probability of failure, at least 0 and well below"
+                " 1, such as 1e-6"
             )
         if 0.0 < self.delta < SMALLEST_DELTA:
             raise ConfigError(
-                f"delta={self.delta!r}: it must be at least {SMALLEST_DELTA:g}, because prices and noise are exact to "
-                "somewhat less than that; 1e-9 is safe for any number of people, and 0 asks for pure ε"
+                f"delta={self.delta!r}: it must be at least {SMALLEST_DELTA:g}, because prices and"
+                " noise are exact to somewhat less than that; 1e-9 is safe for any number of"
+                " people, and 0 asks for pure ε"
             )
         if not isinstance(self.allow_large_delta, bool):
             raise ConfigError(f"allow_large_delta={self.allow_large_delta!r}: it is True or False")
         if self.delta > LARGE_DELTA and not self.allow_large_delta:
             raise ConfigError(
-                f"delta={self.delta!r}: with that probability the promise may fail altogether, and above "
-                f"{LARGE_DELTA:g} it is hardly one; take 1e-6 or one over many times the number of people, "
-                "or say allow_large_delta=True (--allow-large-delta)"
+                f"delta={self.delta!r}: with that probability the promise may fail altogether, and"
+                f" above {LARGE_DELTA:g} it is hardly one; take 1e-6 or one over many times the"
+                " number of people, or say allow_large_delta=True (--allow-large-delta)"
             )
         if self.neighboring not in RELATIONS:
-            raise ConfigError(f"neighboring={self.neighboring!r}: choose one of {', '.join(map(repr, RELATIONS))}")
+            raise ConfigError(
+                f"neighboring={self.neighboring!r}: choose one of {', '.join(map(repr, RELATIONS))}"
+            )
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
-        object.__setattr__(self, "allow_large_delta", self.allow_large_delta and self.delta > LARGE_DELTA)
+        object.__setattr__(
+            self, "allow_large_delta", self.allow_large_delta and self.delta > LARGE_DELTA
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; what was allowed is there where it was needed."""
         allowed = {"allow_large_delta": True} if self.allow_large_delta else {}
-        return {"epsilon": self.epsilon, "delta": self.delta, "neighboring": self.neighboring} | allowed
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "neighboring": self.neighboring,
+        } | allowed
 
 
 def require_number(name: str, value: Any) -> None:

@@ -1,20 +1,21 @@
 r"""Gaussian differential privacy in closed form: the default accountant.
 
-A composition of Gaussian releases, release ``i`` with L2 sensitivity ``Δ_i`` and noise ``σ_i``, is *exactly* as private
-as telling N(0, 1) from N(μ, 1) (Dong, Roth & Su, "Gaussian differential privacy", Corollaries 2 and 4):
+A composition of Gaussian releases, release ``i`` with L2 sensitivity ``Δ_i`` and noise ``σ_i``, is
+*exactly* as private as telling N(0, 1) from N(μ, 1) (Dong, Roth & Su, "Gaussian differential
+privacy", Corollaries 2 and 4):
 
 1. μ² = Σ_i (Δ_i / σ_i)²
 2. δ(ε) = Φ(−a) − e^ε Φ(−b),   a = ε/μ − μ/2,   b = ε/μ + μ/2
 
-Equation 2 as printed cancels: both terms agree to all digits when μ is small, and e^ε overflows when ε is large. Since
-e^ε φ(b) = φ(a), it is the same as
+Equation 2 as printed cancels: both terms agree to all digits when μ is small, and e^ε overflows
+when ε is large. Since e^ε φ(b) = φ(a), it is the same as
 
 3. δ(ε) = φ(a) · [R(a) − R(b)],   R(x) = Φ(−x)/φ(x) = √(π/2) erfcx(x/√2)       (R is Mills' ratio)
-4. R(a) − R(b) = ∫_a^b (1 − x R(x)) dx                                           (because R' = xR − 1)
+4. R(a) − R(b) = ∫_a^b (1 − x R(x)) dx                                         (because R' = xR − 1)
 
-in which nothing overflows, and the logarithm of δ has an absolute error below ``LOG_ERROR`` for ε from 1e-3 to 1e3 and
-δ down to 1e-15. The two inverses search a monotone function and round to the safe side: the ε returned is never below
-the true one, the μ returned is never above it.
+in which nothing overflows, and the logarithm of δ has an absolute error below ``LOG_ERROR`` for ε
+from 1e-3 to 1e3 and δ down to 1e-15. The two inverses search a monotone function and round to the
+safe side: the ε returned is never below the true one, the μ returned is never above it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from scipy.special import erfcx, log_ndtr, ndtr
 
 from discreet.errors import ConfigError
 
-#: Bound on the rounding error of ``log_delta``: the safety margin of the inverses. Tests compare with 50 digits.
+#: Bound on the rounding error of ``log_delta``: the safety margin of the inverses. Tests compare
+#: with 50 digits.
 LOG_ERROR = 2e-13
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
@@ -36,7 +38,9 @@ _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def compose(*mus: float) -> float:
-    """μ of releases made one after the other, each chosen with the results of the earlier ones at hand: √Σμ²."""
+    """μ of releases made one after the other, each chosen with the results of the earlier ones
+    at hand: √Σμ².
+    """
     return math.hypot(*mus)
 
 
@@ -50,7 +54,8 @@ def log_delta(epsilon: float, mu: float) -> float:
         return 0.0
     a = epsilon / mu - mu / 2
     b = epsilon / mu + mu / 2
-    if mu <= 1.0:  # equation 4, free of cancellation; exact to rounding with 20 nodes on an interval this short
+    # equation 4, free of cancellation; exact to rounding with 20 nodes on an interval this short
+    if mu <= 1.0:
         x = (a + b) / 2 + mu / 2 * _NODES
         gap = mu / 2 * float(_WEIGHTS @ (1.0 - x * _mills(x)))
     elif a > 0.0:
@@ -85,7 +90,8 @@ def epsilon(mu: float, delta: float) -> float:
 
 
 def mu(epsilon: float, delta: float) -> float:
-    """The largest μ for which μ-GDP implies (ε, δ), rounded down: 1/μ is the least noise multiplier of one release.
+    """The largest μ for which μ-GDP implies (ε, δ), rounded down: 1/μ is the least noise multiplier
+    of one release.
 
     Privacy: the true δ of the returned μ at ε is not above the one asked for.
     """
@@ -109,13 +115,19 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 
 def zcdp_mu(epsilon: float, delta: float) -> float:
-    """√(2ρ) for the ρ that the papers' conversion allows at (ε, δ); written without cancellation."""
+    """√(2ρ) for the ρ that the papers' conversion allows at (ε, δ); written without
+    cancellation.
+    """
     log_inverse = -math.log(delta)
     return math.sqrt(2.0) * epsilon / (math.sqrt(epsilon + log_inverse) + math.sqrt(log_inverse))
 
 
-def _first_not_above(excess: Callable[[float], float], bad: float, good: float, toward: float) -> float:
-    """The root of a monotone function between ``bad`` (> 0) and ``good`` (≤ 0), stepped until it is not above zero."""
+def _first_not_above(
+    excess: Callable[[float], float], bad: float, good: float, toward: float
+) -> float:
+    """The root of a monotone function between ``bad`` (> 0) and ``good`` (≤ 0), stepped until
+    it is not above zero.
+    """
     tiny = 4 * np.finfo(float).eps
     root = float(brentq(excess, bad, good, xtol=1e-300, rtol=tiny, maxiter=500))
     step = abs(root) * 2.0**-52

@@ -1,7 +1,8 @@
 r"""Noise and price in one value: Gaussian, Laplace and Huber.
 
-A mechanism adds independent noise of one shape to every coordinate of a statistic. It can draw that noise, and it knows
-what the noise buys for a statistic that one user moves by at most Δ₁ (L1) and Δ₂ (L2):
+A mechanism adds independent noise of one shape to every coordinate of a statistic. It can draw that
+noise, and it knows what the noise buys for a statistic that one user moves by at most Δ₁ (L1) and
+Δ₂ (L2):
 
 =========  ====================  ========  ===================================  =============
 mechanism  density of noise t    variance  pure ε                               μ of GDP
@@ -11,24 +12,28 @@ Laplace    ∝ exp(−|t|/s)         2s²       Δ₁/s                         
 Huber      ∝ exp(−ρ_α(t/s))      s²·v(α)   α·Δ₁/s (Theorem 2.1 of the paper)    Δ₂/s
 =========  ====================  ========  ===================================  =============
 
-with ρ_α(t) = t²/2 for |t| ≤ α and α(|t| − α/2) beyond (eq. 3), κ_α its normalizing constant (eq. 2) and
+with ρ_α(t) = t²/2 for |t| ≤ α and α(|t| − α/2) beyond (eq. 3), κ_α its normalizing constant (eq. 2)
+and
 
 1. 1/κ_α = (2/α) e^{−α²/2} + √(2π) (2Φ(α) − 1)
 2. v(α) = κ_α [ √(2π)(2Φ(α) − 1) + e^{−α²/2} (4/α + 4/α³) ],   falling from ∞ to 1
 
-Why Huber noise is Δ₂-GDP at unit scale. Let f be its density, F its distribution and J = f∘F⁻¹. Then J'' = −ρ''/J,
-which is at least −1/J because ρ'' ≤ 1, while the Gaussian has J_γ'' = −1/J_γ, and both vanish at 0 and 1. Were J > J_γ
-somewhere, then at the largest gap J'' ≤ J_γ'' = −1/J_γ < −1/J ≤ J'', a contradiction. So J ≤ J_γ: the increasing map T
-that carries the Gaussian to the Huber distribution has T' = J_γ/J ≥ 1, hence F(F⁻¹(p) − Δ) ≥ Φ(Φ⁻¹(p) − Δ), which says
-that a shift by Δ is hidden at least as well as by the Gaussian. Coordinates compose: μ² = ΣΔ_i² = Δ₂².
+Why Huber noise is Δ₂-GDP at unit scale. Let f be its density, F its distribution and J = f∘F⁻¹.
+Then J'' = −ρ''/J, which is at least −1/J because ρ'' ≤ 1, while the Gaussian has J_γ'' = −1/J_γ,
+and both vanish at 0 and 1. Were J > J_γ somewhere, then at the largest gap J'' ≤ J_γ'' = −1/J_γ <
+−1/J ≤ J'', a contradiction. So J ≤ J_γ: the increasing map T that carries the Gaussian to the Huber
+distribution has T' = J_γ/J ≥ 1, hence F(F⁻¹(p) − Δ) ≥ Φ(Φ⁻¹(p) − Δ), which says that a shift by Δ
+is hidden at least as well as by the Gaussian. Coordinates compose: μ² = ΣΔ_i² = Δ₂².
 
-Why one coordinate is the worst case for Laplace and Huber. Both are log-concave, so the trade-off functions of a shift
-satisfy T_{Δ+Δ'} = T_{Δ'}(1 − T_Δ). Moving one coordinate after the other, the group property of f-DP gives for a shift
-(Δ, Δ') of two coordinates a trade-off of at least T_{Δ'}(1 − T_Δ): shifts of total length Δ₁ are never easier to see
-than Δ₁ on one coordinate. So the one-dimensional ``hockey_stick``, ``rdp`` and ``pld`` hold for whole matrices.
+Why one coordinate is the worst case for Laplace and Huber. Both are log-concave, so the trade-off
+functions of a shift satisfy T_{Δ+Δ'} = T_{Δ'}(1 − T_Δ). Moving one coordinate after the other, the
+group property of f-DP gives for a shift (Δ, Δ') of two coordinates a trade-off of at least T_{Δ'}(1
+− T_Δ): shifts of total length Δ₁ are never easier to see than Δ₁ on one coordinate. So the
+one-dimensional ``hockey_stick``, ``rdp`` and ``pld`` hold for whole matrices.
 
-Why pure ε gives GDP: an ε-DP release is no better than randomized response, whose trade-off function is two chords that
-meet on the diagonal at p = 1/(1 + e^ε); the convex Gaussian curve through that point, μ = 2Φ⁻¹(1 − p), lies below them.
+Why pure ε gives GDP: an ε-DP release is no better than randomized response, whose trade-off
+function is two chords that meet on the diagonal at p = 1/(1 + e^ε); the convex Gaussian curve
+through that point, μ = 2Φ⁻¹(1 − p), lies below them.
 """
 
 from __future__ import annotations
@@ -53,7 +58,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Shape = int | tuple[int, ...]
-#: Of Huber noise: beyond, it is Laplace or Gaussian noise to all digits, and drawing it would take for ever.
+#: Of Huber noise: beyond, it is Laplace or Gaussian noise to all digits, and drawing it would take
+#: for ever.
 SMALLEST_ALPHA = 1e-6
 LARGEST_ALPHA = 40.0
 _SQRT_2PI = math.sqrt(2 * math.pi)
@@ -78,7 +84,9 @@ class Mechanism(ABC):
 
     @abstractmethod
     def sample(self, shape: Shape, rng: np.random.Generator | int | None = None) -> Floats:
-        """Draw independent float64 noise: for research. Private releases draw theirs through a Session."""
+        """Draw independent float64 noise: for research. Private releases draw theirs through a
+        Session.
+        """
 
     @abstractmethod
     def density(self, x: ArrayLike) -> Floats:
@@ -90,11 +98,15 @@ class Mechanism(ABC):
 
     @abstractmethod
     def epsilon(self, sensitivity: float, delta: float = 0.0) -> float:
-        """ε of one release of a statistic with this sensitivity (in ``norm``); δ = 0 asks for pure ε."""
+        """ε of one release of a statistic with this sensitivity (in ``norm``); δ = 0 asks for
+        pure ε.
+        """
 
     @abstractmethod
     def mu(self, sensitivity: float) -> float:
-        """μ of Gaussian differential privacy; for Gaussian and Huber from the L2 sensitivity, for Laplace from L1."""
+        """μ of Gaussian differential privacy; for Gaussian and Huber from the L2 sensitivity,
+        for Laplace from L1.
+        """
 
     @abstractmethod
     def rdp(self, order: float, sensitivity: float) -> float:
@@ -105,7 +117,9 @@ class Mechanism(ABC):
         """δ(ε) of a shift of one coordinate by the sensitivity, for any real ε."""
 
     def pld(self, sensitivity: float, interval: float = 1e-4) -> PrivacyLossDistribution:
-        """Privacy loss distribution, discretized so that it never understates the loss (needs discreet[accounting])."""
+        """Privacy loss distribution, discretized so that it never understates the loss (needs
+        discreet[accounting]).
+        """
         from discreet.privacy.accounting import pld
 
         return pld.loss_distribution(self, sensitivity, interval)
@@ -149,7 +163,8 @@ class Gaussian(Mechanism):
     def hockey_stick(self, epsilon: float, sensitivity: float) -> float:
         if epsilon >= 0:
             return gdp.delta(epsilon, self.mu(sensitivity))
-        return 1 - math.exp(epsilon) * (1 - gdp.delta(-epsilon, self.mu(sensitivity)))  # the pair is symmetric
+        # the pair is symmetric
+        return 1 - math.exp(epsilon) * (1 - gdp.delta(-epsilon, self.mu(sensitivity)))
 
 
 @dataclass(frozen=True)
@@ -201,12 +216,14 @@ class Laplace(Mechanism):
 
 @dataclass(frozen=True)
 class Huber(Mechanism):
-    """Huber noise: a Gaussian of standard deviation ``scale`` within ``±alpha·scale``, exponential tails beyond.
+    """Huber noise: a Gaussian of standard deviation ``scale`` within ``±alpha·scale``, exponential
+    tails beyond.
 
     Parameters
     ----------
     alpha : float
-        Where the tails begin, in units of ``scale``. Small α approaches Laplace noise, large α Gaussian noise.
+        Where the tails begin, in units of ``scale``. Small α approaches Laplace noise, large α
+        Gaussian noise.
     scale : float, default 1.0
         Width of the Gaussian center; the papers use 1.
     """
@@ -220,26 +237,35 @@ class Huber(Mechanism):
         _positive("alpha", self.alpha)
         if not SMALLEST_ALPHA <= self.alpha <= LARGEST_ALPHA:
             raise ConfigError(
-                f"alpha={self.alpha!r}: it must lie between {SMALLEST_ALPHA:g}, which is Laplace noise to all digits, "
-                f"and {LARGEST_ALPHA:g}, which is Gaussian noise"
+                f"alpha={self.alpha!r}: it must lie between {SMALLEST_ALPHA:g}, which is Laplace"
+                f" noise to all digits, and {LARGEST_ALPHA:g}, which is Gaussian noise"
             )
         super().__post_init__()
 
     @classmethod
     def with_variance(cls, variance: float, scale: float = 1.0) -> Huber:
-        """The α with which Huber noise of this scale has the wanted variance, which must exceed ``scale²``."""
+        """The α with which Huber noise of this scale has the wanted variance, which must exceed
+        ``scale²``.
+        """
         wanted = variance / scale**2
         if not 1.0 < wanted < math.inf:
-            raise ConfigError(f"variance={variance!r}: Huber noise of scale {scale!r} has more than {scale**2!r}")
+            raise ConfigError(
+                f"variance={variance!r}: Huber noise of scale {scale!r} has more than {scale**2!r}"
+            )
         root = brentq(
-            lambda t: math.log(_unit_variance(math.exp(t)) / wanted), math.log(1.0 / wanted), math.log(LARGEST_ALPHA)
+            lambda t: math.log(_unit_variance(math.exp(t)) / wanted),
+            math.log(1.0 / wanted),
+            math.log(LARGEST_ALPHA),
         )
         return cls(math.exp(float(root)), scale)
 
     @property
     def normalizer(self) -> float:
         """κ_α of equation 2, at unit scale."""
-        return 1.0 / (2 / self.alpha * math.exp(-(self.alpha**2) / 2) + _SQRT_2PI * math.erf(self.alpha / math.sqrt(2)))
+        return 1.0 / (
+            2 / self.alpha * math.exp(-(self.alpha**2) / 2)
+            + _SQRT_2PI * math.erf(self.alpha / math.sqrt(2))
+        )
 
     @property
     def core(self) -> float:
@@ -251,24 +277,31 @@ class Huber(Mechanism):
         return self.scale**2 * _unit_variance(self.alpha)
 
     def sample(self, shape: Shape, rng: np.random.Generator | int | None = None) -> Floats:
-        """A mixture: the truncated Gaussian center by inversion with probability ``core``, else an exponential tail."""
+        """A mixture: the truncated Gaussian center by inversion with probability ``core``, else
+        an exponential tail.
+        """
         rng = np.random.default_rng(rng)
         low = float(ndtr(-self.alpha))
         center = ndtri(low + (1 - 2 * low) * rng.random(shape))
-        tail = (self.alpha + rng.standard_exponential(shape) / self.alpha) * rng.choice([-1.0, 1.0], shape)
+        tail = (self.alpha + rng.standard_exponential(shape) / self.alpha) * rng.choice(
+            [-1.0, 1.0], shape
+        )
         drawn: Floats = self.scale * np.where(rng.random(shape) < self.core, center, tail)
         return drawn
 
     def density(self, x: ArrayLike) -> Floats:
         density: Floats = (
-            self.normalizer / self.scale * np.exp(-_huber_loss(np.asarray(x, float) / self.scale, self.alpha))
+            self.normalizer
+            / self.scale
+            * np.exp(-_huber_loss(np.asarray(x, float) / self.scale, self.alpha))
         )
         return density
 
     def cdf(self, x: ArrayLike) -> Floats:
         t = np.asarray(x, float) / self.scale
         a = self.alpha
-        low = -np.abs(t)  # by symmetry, only the left half is evaluated: it keeps its relative accuracy
+        # by symmetry, only the left half is evaluated: it keeps its relative accuracy
+        low = -np.abs(t)
         tail = self.normalizer / a * np.exp(np.minimum(a * low + a * a / 2, -a * a / 2))
         left = tail + self.normalizer * _SQRT_2PI * (ndtr(np.maximum(low, -a)) - ndtr(-a))
         below: Floats = np.where(t > 0, 1 - left, left)
@@ -281,37 +314,53 @@ class Huber(Mechanism):
             return pure
         if self.hockey_stick(0.0, sensitivity) <= delta:
             return 0.0
-        root = float(brentq(lambda e: self.hockey_stick(e, sensitivity) - delta, 0.0, pure, xtol=1e-13))
+        root = float(
+            brentq(lambda e: self.hockey_stick(e, sensitivity) - delta, 0.0, pure, xtol=1e-13)
+        )
         return min(pure, root + 1e-12)
 
     def mu(self, sensitivity: float) -> float:
         return _nonnegative(sensitivity) / self.scale
 
     def rdp(self, order: float, sensitivity: float) -> float:
-        r"""``log ∫ exp(−aρ(t) + (a−1)ρ(t−Δ)) dt + log κ`` over ``a − 1``, by quadrature between the kinks.
+        r"""``log ∫ exp(−aρ(t) + (a−1)ρ(t−Δ)) dt + log κ`` over ``a − 1``, by quadrature between the
+        kinks.
 
-        Convex in Δ for every order (an integral of log-convex functions), so one coordinate is the worst again.
+        Convex in Δ for every order (an integral of log-convex functions), so one coordinate is the
+        worst again.
         """
         a = _order(order)
         d = _nonnegative(sensitivity) / self.scale
         w = self.alpha
         ends = np.unique([-w, w, d - w, d + w])
-        # panels short against the steepest change of the integrand: 12 nodes are then exact to rounding
+        # panels short against the steepest change of the integrand: 12 nodes are then exact to
+        # rounding
         panels = [np.linspace(p, q, 2 + int((q - p) * (a * w + 1))) for p, q in pairwise(ends)]
         edges = np.unique(np.concatenate(panels))
         nodes, weights = np.polynomial.legendre.leggauss(12)
         half = np.diff(edges)[:, None] / 2
         t = (edges[:-1, None] + half) + half * nodes
-        terms = (-a * _huber_loss(t, w) + (a - 1) * _huber_loss(t - d, w) + np.log(half * weights)).ravel()
-        outer = [-a * _huber_loss(e, w) + (a - 1) * _huber_loss(e - d, w) - math.log(w) for e in (edges[0], edges[-1])]
-        log_integral = float(np.logaddexp.reduce(np.append(terms, outer))) + math.log(self.normalizer)
-        return min(self.epsilon(sensitivity), a * d * d / 2, log_integral / (a - 1) * (1 + 1e-9) + 1e-13)
+        terms = (
+            -a * _huber_loss(t, w) + (a - 1) * _huber_loss(t - d, w) + np.log(half * weights)
+        ).ravel()
+        outer = [
+            -a * _huber_loss(e, w) + (a - 1) * _huber_loss(e - d, w) - math.log(w)
+            for e in (edges[0], edges[-1])
+        ]
+        log_integral = float(np.logaddexp.reduce(np.append(terms, outer))) + math.log(
+            self.normalizer
+        )
+        return min(
+            self.epsilon(sensitivity), a * d * d / 2, log_integral / (a - 1) * (1 + 1e-9) + 1e-13
+        )
 
     def hockey_stick(self, epsilon: float, sensitivity: float) -> float:
         return float(self.hockey_sticks(np.array([epsilon]), sensitivity)[0])
 
     def hockey_sticks(self, epsilon: Floats, sensitivity: float) -> Floats:
-        """The loss ρ(x−Δ) − ρ(x) falls with x, so the worst event is a half-line; its end has a closed form."""
+        """The loss ρ(x−Δ) − ρ(x) falls with x, so the worst event is a half-line; its end has a
+        closed form.
+        """
         h = _nonnegative(sensitivity) / (2 * self.scale)
         w = self.alpha
         c = np.abs(epsilon)
@@ -320,13 +369,19 @@ class Huber(Mechanism):
         bent = h + w - np.sqrt(2 * np.maximum(most - c, 0.0))
         end = h - np.copysign(np.where(c <= 2 * small * abs(w - h), c / (2 * small), bent), epsilon)
         with np.errstate(over="ignore"):
-            excess = self.cdf(self.scale * end) - np.exp(epsilon) * self.cdf(self.scale * (end - 2 * h))
-        inside = np.where(epsilon <= -most, -np.expm1(np.minimum(epsilon, 0.0)), np.maximum(0.0, excess))
+            excess = self.cdf(self.scale * end) - np.exp(epsilon) * self.cdf(
+                self.scale * (end - 2 * h)
+            )
+        inside = np.where(
+            epsilon <= -most, -np.expm1(np.minimum(epsilon, 0.0)), np.maximum(0.0, excess)
+        )
         return np.where(epsilon >= most, 0.0, inside)
 
 
 def make_mechanism(kind: str, standard_deviation: float, alpha: float | None = None) -> Mechanism:
-    """The mechanism of that name with that standard deviation: how plans and ledgers describe noise."""
+    """The mechanism of that name with that standard deviation: how plans and ledgers describe
+    noise.
+    """
     if kind == "gaussian":
         return Gaussian(standard_deviation)
     if kind == "laplace":
@@ -339,10 +394,16 @@ def make_mechanism(kind: str, standard_deviation: float, alpha: float | None = N
 
 
 def mu_of_pure(epsilon: float) -> float:
-    """The μ of GDP that every ε-DP release satisfies: 2Φ⁻¹(1/(1 + e^−ε)), in logarithms so that no ε overflows."""
+    """The μ of GDP that every ε-DP release satisfies: 2Φ⁻¹(1/(1 + e^−ε)), in logarithms so that
+    no ε overflows.
+    """
     if math.isinf(epsilon):
         return math.inf
-    return max(0.0, -2 * float(ndtri_exp(-np.logaddexp(0.0, epsilon)))) if epsilon > 1e-8 else epsilon * _SQRT_2PI / 2
+    return (
+        max(0.0, -2 * float(ndtri_exp(-np.logaddexp(0.0, epsilon))))
+        if epsilon > 1e-8
+        else epsilon * _SQRT_2PI / 2
+    )
 
 
 def _huber_loss(t: Any, alpha: float) -> Any:

@@ -1,10 +1,13 @@
-"""Privacy loss distributions through Google's ``dp-accounting``: for Laplace and Huber, and to check our own prices.
+"""Privacy loss distributions through Google's ``dp-accounting``: for Laplace and Huber, and to
+check our own prices.
 
-The only file that imports ``dp_accounting``; it does so on first use (``pip install 'discreet[accounting]'``).
+The only file that imports ``dp_accounting``; it does so on first use (``pip install
+'discreet[accounting]'``).
 
-Rounding is upward everywhere: a discretized distribution dominates the true one (connect-the-dots: the piecewise
-linear curve through exact points of the convex function e^ε ↦ δ(ε) lies above it), truncated mass counts as a certain
-loss, and ``FFT_SLACK`` is taken off δ before ε is read, because convolution by FFT may lose about 1e-13 of it.
+Rounding is upward everywhere: a discretized distribution dominates the true one (connect-the-dots:
+the piecewise linear curve through exact points of the convex function e^ε ↦ δ(ε) lies above it),
+truncated mass counts as a certain loss, and ``FFT_SLACK`` is taken off δ before ε is read, because
+convolution by FFT may lose about 1e-13 of it.
 """
 
 from __future__ import annotations
@@ -33,23 +36,30 @@ def library(name: str = "dp_accounting") -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise NotInstalled(
-            "this price needs Google's dp-accounting, which is not installed: pip install 'discreet[accounting]', "
-            "or choose accountant='gdp'"
+            "this price needs Google's dp-accounting, which is not installed: pip install"
+            " 'discreet[accounting]', or choose accountant='gdp'"
         ) from error
 
 
-def loss_distribution(mechanism: Mechanism, sensitivity: float, interval: float = 1e-4) -> PrivacyLossDistribution:
+def loss_distribution(
+    mechanism: Mechanism, sensitivity: float, interval: float = 1e-4
+) -> PrivacyLossDistribution:
     """The pessimistic loss distribution of one release, on multiples of ``interval``."""
     plds = library("dp_accounting.pld.privacy_loss_distribution")
     if sensitivity == 0:
         return plds.identity(value_discretization_interval=interval)
     if isinstance(mechanism, Gaussian):
-        # -50 would hide about 1e-22 of mass; -60 keeps δ = 1e-15 sound even after thousands of compositions
+        # -50 would hide about 1e-22 of mass; -60 keeps δ = 1e-15 sound even after thousands of
+        # compositions
         return plds.from_gaussian_mechanism(
-            mechanism.scale / sensitivity, value_discretization_interval=interval, log_mass_truncation_bound=-60
+            mechanism.scale / sensitivity,
+            value_discretization_interval=interval,
+            log_mass_truncation_bound=-60,
         )
     if isinstance(mechanism, Laplace):
-        return plds.from_laplace_mechanism(mechanism.scale / sensitivity, value_discretization_interval=interval)
+        return plds.from_laplace_mechanism(
+            mechanism.scale / sensitivity, value_discretization_interval=interval
+        )
     last = math.ceil(mechanism.epsilon(sensitivity) / interval)
     losses = interval * np.arange(-last, last + 1, dtype=np.float64)
     assert isinstance(mechanism, Huber)
@@ -58,7 +68,9 @@ def loss_distribution(mechanism: Mechanism, sensitivity: float, interval: float 
     return plds.PrivacyLossDistribution(dots(interval, -last, last, deltas))
 
 
-def compose(parts: Iterable[tuple[Mechanism, float, int]], interval: float | None = None) -> PrivacyLossDistribution:
+def compose(
+    parts: Iterable[tuple[Mechanism, float, int]], interval: float | None = None
+) -> PrivacyLossDistribution:
     """The loss distribution of (mechanism, sensitivity, count) released one after the other.
 
     Gaussian parts are merged into one before anything is discretized, which is exact.
@@ -69,17 +81,25 @@ def compose(parts: Iterable[tuple[Mechanism, float, int]], interval: float | Non
     if interval is None:
         span = mu * (mu + 20) + sum(n * m.epsilon(s) for m, s, n in others)
         interval = max(1e-4 * min(1.0, span), 2 * span / _MOST_POINTS)
-    total = library("dp_accounting.pld.privacy_loss_distribution").identity(value_discretization_interval=interval)
+    total = library("dp_accounting.pld.privacy_loss_distribution").identity(
+        value_discretization_interval=interval
+    )
     if mu > 0:
         total = total.compose(loss_distribution(Gaussian(1.0), mu, interval))
     for mechanism, sensitivity, count in others:
-        total = total.compose(loss_distribution(mechanism, sensitivity, interval).self_compose(count))
+        total = total.compose(
+            loss_distribution(mechanism, sensitivity, interval).self_compose(count)
+        )
     return total
 
 
 def epsilon(distribution: PrivacyLossDistribution, delta: float) -> float:
     """ε(δ), never understated."""
-    return float(distribution.get_epsilon_for_delta(delta - FFT_SLACK)) if delta > FFT_SLACK else math.inf
+    return (
+        float(distribution.get_epsilon_for_delta(delta - FFT_SLACK))
+        if delta > FFT_SLACK
+        else math.inf
+    )
 
 
 def delta(distribution: PrivacyLossDistribution, epsilon: float) -> float:
@@ -88,7 +108,9 @@ def delta(distribution: PrivacyLossDistribution, epsilon: float) -> float:
 
 
 def density_epsilon(parts: Iterable[tuple[Mechanism, float, int]]) -> float:
-    """Pure ε from the densities alone: the largest log-ratio to the shifted ones, on a grid beyond all kinks."""
+    """Pure ε from the densities alone: the largest log-ratio to the shifted ones, on a grid
+    beyond all kinks.
+    """
     total = 0.0
     for mechanism, sensitivity, count in parts:
         if isinstance(mechanism, Gaussian):
@@ -102,7 +124,9 @@ def density_epsilon(parts: Iterable[tuple[Mechanism, float, int]]) -> float:
 
 
 def renyi_epsilon(parts: Iterable[tuple[Mechanism, float, int]], delta: float) -> float:
-    """ε(δ) from Rényi divergences over many orders with dp-accounting's conversion: a second, independent opinion."""
+    """ε(δ) from Rényi divergences over many orders with dp-accounting's conversion: a second,
+    independent opinion.
+    """
     orders = np.concatenate([np.linspace(1.02, 2, 40), np.geomspace(2.05, 1000, 120)])
     total = np.zeros(len(orders))
     for mechanism, sensitivity, count in parts:

@@ -1,28 +1,33 @@
 r"""What a list of releases costs, and how much noise a budget asks for.
 
-A release is an ``Event``: a kind of noise and its *noise multiplier* z = standard deviation / sensitivity. Nothing else
-matters for the price, so plans are priced without data and ledgers are re-priced from the file alone.
+A release is an ``Event``: a kind of noise and its *noise multiplier* z = standard deviation /
+sensitivity. Nothing else matters for the price, so plans are priced without data and ledgers are
+re-priced from the file alone.
 
-=======  ============================================================================  ======================
+=======  ============================================================================  =============
 name     how the events e, each made n_e times, become (ε, δ)                          exact for
-=======  ============================================================================  ======================
-gdp      μ² = Σ n_e μ_e², then δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2)                 Gaussian (the default)
-rdp      ρ = Σ n_e ρ_e, then ε = ρ + 2√(ρ ln 1/δ): the papers' conversion of zCDP      none; an upper bound
-pld      the distribution of the privacy loss, convolved (dp-accounting)               all, rounded upward
-pure     ε = Σ n_e ε_e, δ = 0                                                          Laplace, Huber
-=======  ============================================================================  ======================
+=======  ============================================================================  =============
+gdp      μ² = Σ n_e μ_e², then δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2)       Gaussian (the default)
+rdp  ρ = Σ n_e ρ_e, then ε = ρ + 2√(ρ ln 1/δ): the papers' conversion of zCDP   none; an upper bound
+pld      the distribution of the privacy loss, convolved (dp-accounting)         all, rounded upward
+pure     ε = Σ n_e ε_e, δ = 0                                                         Laplace, Huber
+=======  ============================================================================  =============
 
-Per event: Gaussian μ = 1/z, ρ = μ²/2. Laplace and Huber have a pure ε; ρ = ε²/2, and for Huber also μ = Δ₂/scale and
-ρ = μ²/2 (see ``mechanisms``). "gdp" prices a Laplace release through its pure ε; "pld" is tighter there. Where all
-releases are pure, every accountant reports the sum of their ε when that is smaller.
+Per event: Gaussian μ = 1/z, ρ = μ²/2. Laplace and Huber have a pure ε; ρ = ε²/2, and for Huber also
+μ = Δ₂/scale and ρ = μ²/2 (see ``mechanisms``). "gdp" prices a Laplace release through its pure ε;
+"pld" is tighter there. Where all releases are pure, every accountant reports the sum of their ε
+when that is smaller.
 
-A Gaussian event with a *rate* q < 1 is a release of a Poisson batch: every user is in it with probability q, by a coin
-that nobody else sees, thrown anew for each release. "pld" prices it as dp-accounting does, the mixture (1 − q) N(0, z²)
-+ q N(1, z²) against N(0, z²) and the other way round, for add/remove one user only (``Plan`` refuses anything else).
-"gdp" and "rdp" have no formula for it and price it as if everybody were in every batch, which is never too little.
+A Gaussian event with a *rate* q < 1 is a release of a Poisson batch: every user is in it with
+probability q, by a coin that nobody else sees, thrown anew for each release. "pld" prices it as
+dp-accounting does, the mixture (1 − q) N(0, z²)
++ q N(1, z²) against N(0, z²) and the other way round, for add/remove one user only (``Plan``
+  refuses anything else).
+"gdp" and "rdp" have no formula for it and price it as if everybody were in every batch, which is
+never too little.
 
-An event with a *law* is the best of a secret number of runs (``selection``). Every accountant prices it from the
-trade-off curve of one run; beside other events, ε and δ simply add up.
+An event with a *law* is the best of a secret number of runs (``selection``). Every accountant
+prices it from the trade-off curve of one run; beside other events, ε and δ simply add up.
 """
 
 from __future__ import annotations
@@ -42,8 +47,9 @@ from discreet.privacy.accounting.budget import require_number
 Accountant = Literal["gdp", "rdp", "pld", "pure"]
 ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)
 
-#: Losses of batches are rounded upward to multiples of 2, 4, 8, … times this, which is what dp-accounting's own
-#: accountant uses: its curve runs through all our points and more, and is nowhere above ours.
+#: Losses of batches are rounded upward to multiples of 2, 4, 8, … times this, which is what
+#: dp-accounting's own accountant uses: its curve runs through all our points and more, and is
+#: nowhere above ours.
 FINEST_INTERVAL = 1e-4
 
 #: Smaller batches take minutes to price, and hold next to nobody.
@@ -74,7 +80,8 @@ class Event:
     ----------
     mechanism : {"gaussian", "laplace", "huber"}
     noise_multiplier : float
-        Standard deviation of the noise over the sensitivity, which is L2 for Gaussian and L1 for Laplace and Huber.
+        Standard deviation of the noise over the sensitivity, which is L2 for Gaussian and L1 for
+        Laplace and Huber.
     count : int
         How often it is made.
     alpha : float, optional
@@ -82,10 +89,11 @@ class Event:
     l2_ratio : float, default 1.0
         Huber only: an upper bound of Δ₂/Δ₁. One is always right; clipping both norms allows less.
     rate : float, default 1.0
-        Gaussian only: the probability with which a user is in the batch that is released; 1 is everybody.
+        Gaussian only: the probability with which a user is in the batch that is released; 1 is
+        everybody.
     law, runs : str, float
-        The best of a secret number of runs with this law and average (``selection``), each of them Gaussian with this
-        noise multiplier as a whole. By default there is one run.
+        The best of a secret number of runs with this law and average (``selection``), each of them
+        Gaussian with this noise multiplier as a whole. By default there is one run.
     """
 
     mechanism: str
@@ -101,14 +109,20 @@ class Event:
         if self.law:
             private_selection.Runs(self.runs, self.law)
             if self.mechanism != "gaussian" or self.rate < 1:
-                raise ConfigError("the best of several runs is priced for Gaussian noise on sums over everybody only")
+                raise ConfigError(
+                    "the best of several runs is priced for Gaussian noise on sums over everybody"
+                    " only"
+                )
         require_number("rate", self.rate)
         if not LEAST_RATE <= self.rate <= 1:
             raise ConfigError(
-                f"rate={self.rate!r}: the share of users in a batch is at least {LEAST_RATE:g}, at most 1"
+                f"rate={self.rate!r}: the share of users in a batch is at least {LEAST_RATE:g}, at"
+                " most 1"
             )
         if self.rate < 1 and self.mechanism != "gaussian":
-            raise ConfigError(f"batches are priced for Gaussian noise only, not for {self.mechanism!r}")
+            raise ConfigError(
+                f"batches are priced for Gaussian noise only, not for {self.mechanism!r}"
+            )
         require_number("noise_multiplier", self.noise_multiplier)
         if not self.noise_multiplier > 0 or not 0 < self.l2_ratio <= 1:
             raise ConfigError(
@@ -117,7 +131,8 @@ class Event:
             )
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 0:
             raise ConfigError(f"count={self.count!r}: a release is made a whole number of times")
-        mechanisms.make_mechanism(self.mechanism, 1.0, self.alpha)  # refuses unknown kinds and a missing alpha
+        # refuses unknown kinds and a missing alpha
+        mechanisms.make_mechanism(self.mechanism, 1.0, self.alpha)
 
     @property
     def noise(self) -> mechanisms.Mechanism:
@@ -135,7 +150,9 @@ class Event:
 
     @property
     def share_mu(self) -> float:
-        """For showing shares of a budget: μ, and for a batch what many of them come to (a limit, not a bound)."""
+        """For showing shares of a budget: μ, and for a batch what many of them come to (a
+        limit, not a bound).
+        """
         if self.rate == 1 or self.mu > 5:
             return self.mu
         return min(self.mu, self.rate * math.sqrt(math.expm1(self.mu**2)))
@@ -155,7 +172,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Price:
-    """What a composition costs, and by which conversion. ``mu`` is None where there is no such number: `gdp_mu`."""
+    """What a composition costs, and by which conversion. ``mu`` is None where there is no such
+    number: `gdp_mu`.
+    """
 
     epsilon: float
     delta: float
@@ -176,7 +195,9 @@ class Price:
 def price(events: Sequence[Event], delta: float, accountant: str = "gdp") -> Price:
     """ε at δ, with the label of the conversion that gave it."""
     cost = epsilon(events, delta, accountant)
-    return Price(cost, delta, gdp_mu(events, accountant), accountant, conversion(events, accountant))
+    return Price(
+        cost, delta, gdp_mu(events, accountant), accountant, conversion(events, accountant)
+    )
 
 
 def conversion(events: Sequence[Event], accountant: str) -> str:
@@ -207,27 +228,34 @@ def epsilon(events: Sequence[Event], delta: float, accountant: str = "gdp") -> f
     return min(pure, pld.epsilon(pld.compose(parts), delta))
 
 
-def calibrate(events: Sequence[Event], epsilon: float, delta: float, accountant: str = "gdp") -> float:
-    """The factor on all noise multipliers with which the events cost at most (ε, δ), and not noticeably less.
+def calibrate(
+    events: Sequence[Event], epsilon: float, delta: float, accountant: str = "gdp"
+) -> float:
+    """The factor on all noise multipliers with which the events cost at most (ε, δ), and not
+    noticeably less.
 
-    Privacy: the result is stepped up until ``epsilon`` itself, which rounds upward, says that the budget is kept.
+    Privacy: the result is stepped up until ``epsilon`` itself, which rounds upward, says that the
+    budget is kept.
     """
     check_accountant(accountant)
     if not any(event.count for event in events):
         raise ConfigError("there is nothing to calibrate: the list holds no release")
     kept = delta > 0.0 and accountant != "pure"
     if not kept and math.isinf(total_pure(events)):
-        raise ConfigError("Gaussian noise has no pure ε: give a delta above 0, or use Laplace or Huber noise")
+        raise ConfigError(
+            "Gaussian noise has no pure ε: give a delta above 0, or use Laplace or Huber noise"
+        )
     if kept and accountant == "pld" and delta <= pld.FFT_SLACK and math.isinf(total_pure(events)):
         raise ConfigError(
-            f"delta={delta:.3g} is too small for accountant='pld', whose rounding is {pld.FFT_SLACK:g}: "
-            "take a larger delta, or accountant='gdp'"
+            f"delta={delta:.3g} is too small for accountant='pld', whose rounding is"
+            f" {pld.FFT_SLACK:g}: take a larger delta, or accountant='gdp'"
         )
     factor = total_pure(events) / epsilon  # enough whenever it is finite
     if kept and accountant == "rdp":
         factor = min(factor, math.sqrt(2 * total_rho(events)) / gdp.zcdp_mu(epsilon, delta))
     elif kept:
-        start = total_mu(events) / gdp.mu(epsilon, delta)  # the answer already when all noise is Gaussian or Huber
+        # the answer already when all noise is Gaussian or Huber
+        start = total_mu(events) / gdp.mu(epsilon, delta)
         factor = min(factor, start)
         if accountant == "pld" and _batches(events):
             try:
@@ -236,23 +264,31 @@ def calibrate(events: Sequence[Event], epsilon: float, delta: float, accountant:
                 raise ConfigError(
                     f"epsilon={epsilon:g} at delta={delta:.3g}: batches cannot be priced for that"
                 ) from None
-        elif accountant == "pld" or _has_selection(events) or any(event.mechanism == "laplace" for event in events):
+        elif (
+            accountant == "pld"
+            or _has_selection(events)
+            or any(event.mechanism == "laplace" for event in events)
+        ):
             factor = _search(lambda c: _cost(events, c, delta, accountant) - epsilon, factor)
     for step in range(60):
         if _cost(events, factor, delta, accountant) <= epsilon:
             return factor
         factor *= 1 + 2.0 ** min(step - 52, -1)
-    raise BudgetExceeded(f"no noise was found that keeps ε={epsilon!r} at δ={delta!r} with accountant={accountant!r}")
+    raise BudgetExceeded(
+        f"no noise was found that keeps ε={epsilon!r} at δ={delta!r} with accountant={accountant!r}"
+    )
 
 
 def gdp_mu(events: Sequence[Event], accountant: str) -> float | None:
     """The parameter of Gaussian differential privacy, where there is one.
 
-    That is where all noise is Gaussian and on sums over everybody, and where "gdp" priced Laplace or Huber noise by
-    such a bound. A batch has no μ: its loss has another law.
+    That is where all noise is Gaussian and on sums over everybody, and where "gdp" priced Laplace
+    or Huber noise by such a bound. A batch has no μ: its loss has another law.
     """
     plain = accountant == "gdp" or all(event.mechanism == "gaussian" for event in events)
-    return total_mu(events) if plain and not _batches(events) and not _has_selection(events) else None
+    return (
+        total_mu(events) if plain and not _batches(events) and not _has_selection(events) else None
+    )
 
 
 def total_mu(events: Sequence[Event]) -> float:
@@ -270,15 +306,21 @@ def total_pure(events: Sequence[Event]) -> float:
     return math.fsum(event.pure * event.count for event in events if event.count)
 
 
-def independent_epsilon(events: Sequence[Event], delta: float, method: Literal["pld", "rdp"] = "pld") -> float:
-    """A second opinion by Google's accountants, release by release, sharing no formula with "gdp" for Gaussian noise.
+def independent_epsilon(
+    events: Sequence[Event], delta: float, method: Literal["pld", "rdp"] = "pld"
+) -> float:
+    """A second opinion by Google's accountants, release by release, sharing no formula with "gdp"
+    for Gaussian noise.
 
-    "pld" composes one loss distribution per event; "rdp" sums Rényi divergences over many orders and converts by
-    dp-accounting's own, tighter rule. Both round upward. Where δ is nothing, pure ε are read off the densities. Huber
-    noise counts as what its Gaussian bound says where that is better, being priced as Gaussian noise by Google.
+    "pld" composes one loss distribution per event; "rdp" sums Rényi divergences over many orders
+    and converts by dp-accounting's own, tighter rule. Both round upward. Where δ is nothing, pure ε
+    are read off the densities. Huber noise counts as what its Gaussian bound says where that is
+    better, being priced as Gaussian noise by Google.
     """
     if _has_selection(events):
-        raise ConfigError("the best of a secret number of runs has no second opinion as sharp as the first")
+        raise ConfigError(
+            "the best of a secret number of runs has no second opinion as sharp as the first"
+        )
     parts = [(event.noise, 1.0, event.count) for event in events if event.count]
     if _batches(events):
         return _google_epsilon(events, delta, method)
@@ -309,7 +351,9 @@ def _cost(events: Sequence[Event], factor: float, delta: float, accountant: str)
 
 
 def _search(excess: Callable[[float], float], start: float) -> float:
-    """The root of a falling function near ``start``, from above to seven digits; the caller makes sure."""
+    """The root of a falling function near ``start``, from above to seven digits; the caller
+    makes sure.
+    """
     low = start
     high = start
     while excess(high) > 0:
@@ -327,13 +371,17 @@ def _has_selection(events: Sequence[Event]) -> bool:
 
 
 def _selection_epsilon(events: Sequence[Event], delta: float, accountant: str) -> float:
-    """Every choice with a part of δ of its own, and all the rest with one: ε and δ add up, whatever the mechanisms."""
+    """Every choice with a part of δ of its own, and all the rest with one: ε and δ add up,
+    whatever the mechanisms.
+    """
     choices = [event for event in events if event.law and event.count]
     rest = [event for event in events if not event.law and event.count]
     parts = sum(event.count for event in choices) + bool(rest)
     total = epsilon(rest, delta / parts, accountant) if rest else 0.0
     for event in choices:
-        one = private_selection.epsilon(event.mu, private_selection.Runs(event.runs, event.law), delta / parts)
+        one = private_selection.epsilon(
+            event.mu, private_selection.Runs(event.runs, event.law), delta / parts
+        )
         total += event.count * one
     return total
 
@@ -345,7 +393,8 @@ def _batches(events: Sequence[Event]) -> bool:
     return any(event.rate < 1 and event.count for event in events)
 
 
-@lru_cache(maxsize=4096)  # a plan is priced again for every session, and each time takes a noticeable while
+# a plan is priced again for every session, and each time takes a noticeable while
+@lru_cache(maxsize=4096)
 def _batch_epsilon(events: tuple[Event, ...], delta: float) -> float:
     """ε of Poisson batches and whatever is released beside them."""
     return pld.epsilon(_batch_losses(events), delta)
@@ -356,7 +405,8 @@ def _batch_losses(events: tuple[Event, ...]) -> Any:
     """Their loss distribution."""
     plds = pld.library("dp_accounting.pld.privacy_loss_distribution")
     mu = share_mu(events)
-    interval = FINEST_INTERVAL * 2.0 ** max(1, math.ceil(math.log2(mu * (mu + 20) / 2)))  # about 20,000 points
+    # about 20,000 points
+    interval = FINEST_INTERVAL * 2.0 ** max(1, math.ceil(math.log2(mu * (mu + 20) / 2)))
     total = pld.compose([(e.noise, 1.0, e.count) for e in events if e.rate == 1], interval)
     for event in events:
         if event.rate < 1 and event.count:
@@ -395,7 +445,9 @@ def share_mu(events: Sequence[Event]) -> float:
 
 
 def _google_epsilon(events: Sequence[Event], delta: float, method: str) -> float:
-    """Batches by dp-accounting's own accountants, which check by themselves that they know such an event."""
+    """Batches by dp-accounting's own accountants, which check by themselves that they know such
+    an event.
+    """
     library = pld.library()
     if method == "rdp":
         google = pld.library("dp_accounting.rdp.rdp_privacy_accountant").RdpAccountant()
@@ -406,5 +458,7 @@ def _google_epsilon(events: Sequence[Event], delta: float, method: str) -> float
         if event.mechanism not in kinds:
             raise ConfigError(f"batches beside {event.mechanism} noise have no second opinion")
         one = kinds[event.mechanism](event.noise.scale)
-        google.compose(one if event.rate == 1 else library.PoissonSampledDpEvent(event.rate, one), event.count)
+        google.compose(
+            one if event.rate == 1 else library.PoissonSampledDpEvent(event.rate, one), event.count
+        )
     return float(google.get_epsilon(delta))

@@ -1,27 +1,31 @@
-r"""What it costs to try several settings and let only the best one out: the best of K runs, K secret and random.
+r"""What it costs to try several settings and let only the best one out: the best of K runs, K
+secret and random.
 
-Each run draws a setting, trains, scores itself and is μ-GDP as a whole, its score included. The run with the best score
-leaves. With f(x) = E[x^K] and g(t) = Φ(Φ⁻¹(t) − μ), the outcome A satisfies (docs/tuning.md has the proof)
+Each run draws a setting, trains, scores itself and is μ-GDP as a whole, its score included. The run
+with the best score leaves. With f(x) = E[x^K] and g(t) = Φ(Φ⁻¹(t) − μ), the outcome A satisfies
+(docs/tuning.md has the proof)
 
-1. δ_A(ε) ≤ E[ v(r) ],   v(r) = max over t in [0, 1] of ( f'(t) − e^ε f'(g(t)) r )₊,   r = e^{μZ − μ²/2}, Z ~ N(0, 1)
+1. δ_A(ε) ≤ E[ v(r) ], v(r) = max over t in [0, 1] of ( f'(t) − e^ε f'(g(t)) r )₊, r = e^{μZ −
+   μ²/2}, Z ~ N(0, 1)
 
-which is never above E[K] · δ_μ(ε − L) with L = max ln f'(t) / f'(g(t)). The maximum is taken over cells of t, with f'
-at their upper and f'(g) at their lower end, so it is not understated. It is a maximum of lines in x = e^ε r that does
-not depend on ε, hence a sum of hinges Σ_j w_j (c_j − x)₊, and each hinge has a closed expectation:
+which is never above E[K] · δ_μ(ε − L) with L = max ln f'(t) / f'(g(t)). The maximum is taken over
+cells of t, with f' at their upper and f'(g) at their lower end, so it is not understated. It is a
+maximum of lines in x = e^ε r that does not depend on ε, hence a sum of hinges Σ_j w_j (c_j − x)₊,
+and each hinge has a closed expectation:
 
 2. E(c − r)₊ = c Φ(k) − Φ(k − μ),   k = (ln c + μ²/2) / μ
 
 Laws of K (all have K ≥ 1, so that there is always a winner), with m = E[K]:
 
-==================  ======================================  ==============================================
+==================  ======================================  ========================================
 geometric           P(K = k) = γ (1 − γ)^(k−1), γ = 1/m     f'(x) = m (γ / (1 − (1 − γ) x))²
 logarithmic         ∝ (1 − γ)^k / k                         f'(x) = m (γ / (1 − (1 − γ) x))
 negative-binomial   ∝ (1 − γ)^k Π (l + η)/(l + 1)           f'(x) = m (γ / (1 − (1 − γ) x))^(η + 1)
 poisson             ∝ λ^k / k!                              f'(x) = m e^{λ (x − 1)}
-==================  ======================================  ==============================================
+==================  ======================================  ========================================
 
-The first two are the third with shape η = 1 and η = 0; "negative-binomial:0.5" has η = 0.5. The lower η, the cheaper,
-and the more often K is 1.
+The first two are the third with shape η = 1 and η = 0; "negative-binomial:0.5" has η = 0.5. The
+lower η, the cheaper, and the more often K is 1.
 """
 
 from __future__ import annotations
@@ -44,7 +48,8 @@ from discreet.privacy.accounting.budget import require_number
 LAWS = ("geometric", "logarithmic", "poisson")
 MOST_RUNS = 1000.0
 _REACH = 9.0  # of Φ⁻¹(t); what is beyond is in the first and the last cell
-_FINEST = 1 / 150  # width of a cell over μ: the price is then within about 0.1 % of that of infinitely many
+# width of a cell over μ: the price is then within about 0.1 % of that of infinitely many
+_FINEST = 1 / 150
 _MOST_CELLS = 40_000
 _SAFETY = 1 + 1e-9  # for rounding in `delta`, whose terms have a relative error below 1e-12
 _DIGITS = 70
@@ -68,9 +73,14 @@ class Runs:
     def __post_init__(self) -> None:
         require_number("runs", self.mean)
         if not 1 < self.mean <= MOST_RUNS:
-            raise ConfigError(f"runs={self.mean!r}: the average number of runs is above 1 and at most {MOST_RUNS:g}")
+            raise ConfigError(
+                f"runs={self.mean!r}: the average number of runs is above 1 and at most"
+                f" {MOST_RUNS:g}"
+            )
         if self.law not in LAWS and self._shape is None:
-            raise ConfigError(f"law={self.law!r}: choose one of {', '.join(LAWS)}, or negative-binomial:0.5")
+            raise ConfigError(
+                f"law={self.law!r}: choose one of {', '.join(LAWS)}, or negative-binomial:0.5"
+            )
 
     @property
     def _shape(self) -> float | None:
@@ -95,7 +105,9 @@ class Runs:
         if self._shape is None:
             return np.asarray(self.expected * np.exp(-_rate(self.mean) * miss))
         gamma = _gamma(self.mean, self._shape)
-        return np.asarray(self.expected * (gamma / (gamma + (1 - gamma) * miss)) ** (self._shape + 1))
+        return np.asarray(
+            self.expected * (gamma / (gamma + (1 - gamma) * miss)) ** (self._shape + 1)
+        )
 
     @property
     def expected(self) -> float:
@@ -159,14 +171,18 @@ def epsilon(mu: float, runs: Runs, target: float) -> float:
         high *= 2
         if high > 1e6:
             return math.inf
-    root = float(brentq(lambda e: math.log(max(delta(e, mu, runs), 1e-320) / target), 0.0, high, rtol=1e-12))
+    root = float(
+        brentq(lambda e: math.log(max(delta(e, mu, runs), 1e-320) / target), 0.0, high, rtol=1e-12)
+    )
     while delta(root, mu, runs) > target:
         root *= 1 + 1e-12
     return root
 
 
 def mu(epsilon: float, target: float, runs: Runs) -> float:
-    """The largest μ of one run for which the best of K costs at most ε at δ = `target`, rounded down."""
+    """The largest μ of one run for which the best of K costs at most ε at δ = `target`, rounded
+    down.
+    """
     low = 0.0
     high = 1e-3
     while delta(epsilon, high, runs) <= target:
@@ -181,13 +197,16 @@ def mu(epsilon: float, target: float, runs: Runs) -> float:
             break
     if low == 0.0:
         raise ConfigError(
-            f"epsilon={epsilon:g} at delta={target:.3g} leaves nothing for the best of {runs.mean:g} runs"
+            f"epsilon={epsilon:g} at delta={target:.3g} leaves nothing for the best of"
+            f" {runs.mean:g} runs"
         )
     return low
 
 
 def simple_delta(epsilon: float, mu: float, runs: Runs) -> float:
-    """The bound that is easy to remember, E[K] · δ_μ(ε − L); for the documentation and for tests."""
+    """The bound that is easy to remember, E[K] · δ_μ(ε − L); for the documentation and for
+    tests.
+    """
     from discreet.privacy.accounting.mechanisms import Gaussian
 
     upper, lower = _cells(mu, runs)
@@ -196,7 +215,9 @@ def simple_delta(epsilon: float, mu: float, runs: Runs) -> float:
 
 
 def renyi_epsilon(mu: float, runs: Runs, target: float) -> float:
-    """ε by Rényi divergences: dp-accounting's event for Papernot & Steinke's theorems, another upper bound."""
+    """ε by Rényi divergences: dp-accounting's event for Papernot & Steinke's theorems, another
+    upper bound.
+    """
     from discreet.privacy.accounting import pld
 
     library = pld.library("dp_accounting.dp_event")
@@ -205,7 +226,9 @@ def renyi_epsilon(mu: float, runs: Runs, target: float) -> float:
     accountant = pld.library("dp_accounting.rdp.rdp_privacy_accountant").RdpAccountant(
         np.concatenate([np.linspace(1.02, 2, 40), np.geomspace(2.05, 1000, 120)])
     )
-    accountant.compose(library.RepeatAndSelectDpEvent(library.GaussianDpEvent(1 / mu), mean, runs.shape))
+    accountant.compose(
+        library.RepeatAndSelectDpEvent(library.GaussianDpEvent(1 / mu), mean, runs.shape)
+    )
     return float(accountant.get_epsilon(target))
 
 
@@ -214,7 +237,9 @@ def renyi_epsilon(mu: float, runs: Runs, target: float) -> float:
 
 def _cells(mu: float, runs: Runs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """For cells of t from 0 to 1: f' at the upper end, f'(g) at the lower end."""
-    x = np.linspace(-_REACH, _REACH, min(_MOST_CELLS, math.ceil(2 * _REACH / min(0.01, _FINEST * mu))))
+    x = np.linspace(
+        -_REACH, _REACH, min(_MOST_CELLS, math.ceil(2 * _REACH / min(0.01, _FINEST * mu)))
+    )
     miss = np.concatenate([ndtr(-x), [0.0]])  # 1 − t at the upper ends
     shifted = np.concatenate([[1.0], ndtr(mu - x)])  # 1 − g(t) at the lower ends
     return runs.slope(miss), runs.slope(shifted)
@@ -222,9 +247,12 @@ def _cells(mu: float, runs: Runs) -> tuple[NDArray[np.float64], NDArray[np.float
 
 @lru_cache(maxsize=512)
 def _hinges(mu: float, runs: Runs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """V(x) = max (a_i − b_i x)₊ as Σ w_j (c_j − x)₊: its corners c_j, and by how much it bends there."""
+    """V(x) = max (a_i − b_i x)₊ as Σ w_j (c_j − x)₊: its corners c_j, and by how much it bends
+    there.
+    """
     upper, lower = _cells(mu, runs)
-    lines: list[tuple[float, float]] = [(0.0, 0.0)]  # (a, b), the upper envelope for x ≥ 0, from the right
+    # (a, b), the upper envelope for x ≥ 0, from the right
+    lines: list[tuple[float, float]] = [(0.0, 0.0)]
     corners: list[float] = []  # between line j and line j + 1, falling
     for a, b in zip(upper.tolist(), lower.tolist(), strict=True):
         while lines:
@@ -267,10 +295,14 @@ def _gamma(mean: float, shape: float) -> float:
     """γ of the negative binomial law with that mean."""
     if shape == 1:
         return 1 / mean
-    return float(brentq(lambda gamma: _mean(gamma, shape) - mean, 1e-9, 1 - 1e-9, xtol=1e-300, rtol=1e-14))
+    return float(
+        brentq(lambda gamma: _mean(gamma, shape) - mean, 1e-9, 1 - 1e-9, xtol=1e-300, rtol=1e-14)
+    )
 
 
 @lru_cache(maxsize=256)
 def _rate(mean: float) -> float:
     """λ of the Poisson law without 0 that has that mean."""
-    return float(brentq(lambda rate: rate / -math.expm1(-rate) - mean, 1e-9, mean, xtol=1e-300, rtol=1e-14))
+    return float(
+        brentq(lambda rate: rate / -math.expm1(-rate) - mean, 1e-9, mean, xtol=1e-300, rtol=1e-14)
+    )

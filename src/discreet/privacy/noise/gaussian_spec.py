@@ -1,24 +1,30 @@
-r"""The noise sampler's specification: exact draws, slowly, with as many random bits as a decision needs.
+r"""The noise sampler's specification: exact draws, slowly, with as many random bits as a decision
+needs.
 
-A draw is a function of infinitely many fair bits on real numbers; this file evaluates it with 1024 bits more than the
-64 a word gives and 110 decimal digits, and is what ``sampler`` must agree with bit for bit. Three laws, all *rounded to
-the nearest integer*, because x + round(N) = round(x + N) for an integer x: adding rounded noise to an integer statistic
-is post-processing of the ideal mechanism, so it costs exactly what the ideal mechanism costs, for every ε and every
-composition. (The discrete Gaussian, P(k) ∝ e^{−k²/2σ²}, is as easy to draw, but it is only *nearly* Gaussian-private.)
+A draw is a function of infinitely many fair bits on real numbers; this file evaluates it with 1024
+bits more than the 64 a word gives and 110 decimal digits, and is what ``sampler`` must agree with
+bit for bit. Three laws, all *rounded to the nearest integer*, because x + round(N) = round(x + N)
+for an integer x: adding rounded noise to an integer statistic is post-processing of the ideal
+mechanism, so it costs exactly what the ideal mechanism costs, for every ε and every composition.
+(The discrete Gaussian, P(k) ∝ e^{−k²/2σ²}, is as easy to draw, but it is only *nearly*
+Gaussian-private.)
 
-Gaussian: Marsaglia & Tsang's ziggurat of 256 regions of equal area ``AREA`` under f(x) = e^{−x²/2}, x ≥ 0. With x₁ =
-``TAIL`` and x₀ = AREA/f(x₁), region i ≥ 1 is [0, x_i] × [f(x_i), f(x_{i+1})], where x_i (f(x_{i+1}) − f(x_i)) = AREA
-and x₂₅₆ = 0; region 0 is [0, x₁] × [0, f(x₁)] and the tail beyond x₁.
+Gaussian: Marsaglia & Tsang's ziggurat of 256 regions of equal area ``AREA`` under f(x) = e^{−x²/2},
+x ≥ 0. With x₁ = ``TAIL`` and x₀ = AREA/f(x₁), region i ≥ 1 is [0, x_i] × [f(x_i), f(x_{i+1})],
+where x_i (f(x_{i+1}) − f(x_i)) = AREA and x₂₅₆ = 0; region 0 is [0, x₁] × [0, f(x₁)] and the tail
+beyond x₁.
 
 1. word w: region i = w mod 256, sign = bit 8, U = the other 55 bits and all that follow; x = U·x_i
 2. x < x_{i+1}: take x
-3. i ≥ 1: take x if f(x_i) + V (f(x_{i+1}) − f(x_i)) < f(x), V from the next word; otherwise back to 1
-4. i = 0: x = x₁ − ln(V)/x₁, again and again until −2 ln(V') > (x − x₁)²                       (V, V' from two words)
+3. i ≥ 1: take x if f(x_i) + V (f(x_{i+1}) − f(x_i)) < f(x), V from the next word; otherwise back to
+   1
+4. i = 0: x = x₁ − ln(V)/x₁, again and again until −2 ln(V') > (x − x₁)²      (V, V' from two words)
 
-A point that is uniform in a set of regions of equal area is uniform under f, so x has density √(2/π)·f, exactly.
+A point that is uniform in a set of regions of equal area is uniform under f, so x has density
+√(2/π)·f, exactly.
 
-Laplace: sign = bit 0 of the word, U = the rest, |x| = −ln U. Huber: with probability ``huber_tails`` ±(α + E/α) with
-E = −ln U, otherwise a Gaussian kept to |x| ≤ α.
+Laplace: sign = bit 0 of the word, U = the rest, |x| = −ln U. Huber: with probability
+``huber_tails`` ±(α + E/α) with E = −ln U, otherwise a Gaussian kept to |x| ≤ α.
 """
 
 from __future__ import annotations
@@ -29,14 +35,16 @@ from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 
-#: Where the tail begins and the area of a region: the unique pair for which the 256 regions close at x = 0.
+#: Where the tail begins and the area of a region: the unique pair for which the 256 regions close
+#: at x = 0.
 TAIL = Decimal("3.654152885361008771645429720399515762974854599746273885968676283438536397747964")
 AREA = Decimal("0.004928673233974655347361775402336028069135384702856501808589365467144655648795")
 REGIONS = 256
 #: Random bits that one decision takes beyond its word, before it is made with what is known.
 EXTRA_BITS = 1024
-#: The probability of every outcome within 30 (Gaussian) or 500 (Laplace, Huber) scales is within a factor 1 ± RATIO of
-#: the ideal one, for scales from SMALLEST to LARGEST grid units; all others have less than 2⁻⁶⁰⁰. Proof: docs/noise.md.
+#: The probability of every outcome within 30 (Gaussian) or 500 (Laplace, Huber) scales is within a
+#: factor 1 ± RATIO of the ideal one, for scales from SMALLEST to LARGEST grid units; all others
+#: have less than 2⁻⁶⁰⁰. Proof: docs/noise.md.
 RATIO = 2.0**-180
 SMALLEST = 2.0**-3
 LARGEST = 2.0**44
@@ -57,8 +65,12 @@ def scale_edge(region: int, sigma: float, bits: int) -> int:
     return (numerator * _tables()[1][region] << bits) // (denominator << _FINE)
 
 
-def round_gaussian(sigma: float, words: Iterable[int], bits: Bits = secrets.randbits, limit: float = 0.0) -> int:
-    """Round(σ·N) by the four steps, from the given words and then from ``bits``; within |N| ≤ limit if that is set."""
+def round_gaussian(
+    sigma: float, words: Iterable[int], bits: Bits = secrets.randbits, limit: float = 0.0
+) -> int:
+    """Round(σ·N) by the four steps, from the given words and then from ``bits``; within |N| ≤
+    limit if that is set.
+    """
     with localcontext(_CONTEXT):
         while True:
             source = _endless(words, bits)
@@ -86,7 +98,9 @@ def _attempt(word: int, source: Iterator[int], bits: Bits) -> Decimal | None:
 def round_exponential(
     offset: Fraction, scale: Fraction, words: Iterable[int] = (), bits: Bits = secrets.randbits
 ) -> int:
-    """Round(±(offset + scale·E)) with E exponential: Laplace noise for offset zero, a tail of Huber noise otherwise."""
+    """Round(±(offset + scale·E)) with E exponential: Laplace noise for offset zero, a tail of
+    Huber noise otherwise.
+    """
     with localcontext(_CONTEXT):
         word = next(_endless(words, bits))
         value = _decimal(offset) - _decimal(scale) * _unit(word >> 1, 63, bits).ln()
@@ -95,7 +109,8 @@ def round_exponential(
 
 @lru_cache(maxsize=64)
 def huber_tails(alpha: float) -> int:
-    r"""``⌊2¹⁰⁸⁸ · p⌋`` with p the probability that Huber noise falls outside its center, 1 − ``mechanisms.Huber.core``.
+    r"""``⌊2¹⁰⁸⁸ · p⌋`` with p the probability that Huber noise falls outside its center, 1 −
+    ``mechanisms.Huber.core``.
 
     ``√(2π)(2Φ(α) − 1) = 2 e^{−α²/2} Σ_k α^{2k+1}/(2k+1)!!``, all terms positive.
     """
@@ -106,7 +121,8 @@ def huber_tails(alpha: float) -> int:
         while term > center * Decimal(10) ** -109:
             term = term * a * a / (2 * k + 1)
             center, k = center + term, k + 1
-        return int(1 / (a * center + 1) * 2 ** (64 + EXTRA_BITS))  # both masses share the factor 2 e^{−α²/2}
+        # both masses share the factor 2 e^{−α²/2}
+        return int(1 / (a * center + 1) * 2 ** (64 + EXTRA_BITS))
 
 
 def in_tails(alpha: float, word: int, bits: Bits = secrets.randbits) -> bool:
@@ -127,7 +143,9 @@ def _signed(value: Decimal, sign: int) -> int:
 
 
 def _unit(leading: int, length: int, bits: Bits) -> Decimal:
-    """The number in (0, 1) whose binary digits are ``leading`` and then fresh ones, cut in the middle of its cell."""
+    """The number in (0, 1) whose binary digits are ``leading`` and then fresh ones, cut in the
+    middle of its cell.
+    """
     cell: int = 2 ** (length + EXTRA_BITS + 1)
     return Decimal(2 * (leading << EXTRA_BITS | bits(EXTRA_BITS)) + 1) / cell
 

@@ -1,22 +1,24 @@
-r"""The draws of ``specification``, compiled: intervals decide almost always, and where they do not, it does.
+r"""The draws of ``specification``, compiled: intervals decide almost always, and where they do not,
+it does.
 
-Each kernel knows only the first 64 bits of a uniform number, so what it computes is an interval that holds the exact
-value. If the whole interval leads to one decision, that decision is the exact one. If not, the draw is left *pending*,
-with the words it has used, and ``specification`` finishes it with more bits. So the law of the result does not depend
-on any rounding here; only the share of pending draws does: about σ·2⁻⁵³ for Gaussian noise, and 2·10⁻⁵ for rejected
-tails.
+Each kernel knows only the first 64 bits of a uniform number, so what it computes is an interval
+that holds the exact value. If the whole interval leads to one decision, that decision is the exact
+one. If not, the draw is left *pending*, with the words it has used, and ``specification`` finishes
+it with more bits. So the law of the result does not depend on any rounding here; only the share of
+pending draws does: about σ·2⁻⁵³ for Gaussian noise, and 2·10⁻⁵ for rejected tails.
 
 The intervals, for σ in grid units and q fractional bits with M_i = ⌊σ x_i 2^q⌋ < 2⁶³:
 
-1. Gaussian, x = (j + v) 2⁻⁵⁵ x_i with 0 ≤ v < 1. Let h = ⌊j M_i / 2⁵⁵⌋, an integer operation without rounding. Then
-   h ≤ σ x 2^q < (j + 1)(M_i + 1)/2⁵⁵ < h + 1 + (M_i + j + 1)/2⁵⁵ < h + 260, and the nearest integer is certain when
-   ⌊(h + 2^{q−1})/2^q⌋ = ⌊(h + 2^{q−1} + 260)/2^q⌋.
-2. Gaussian, step 3: both sides of the comparison are computed in float64, together in error by less than 2⁻⁴⁶, and
-   must differ by ``WEDGE`` = 2⁻⁴⁰.
-3. Tails and Laplace: with u = (j + ½) 2⁻ⁿ, |ln u − ln U| ≤ 1/j + 2⁻⁵² and the library's logarithm is off by at most
-   two units in the last place; ``_log_error`` bounds the sum.
+1. Gaussian, x = (j + v) 2⁻⁵⁵ x_i with 0 ≤ v < 1. Let h = ⌊j M_i / 2⁵⁵⌋, an integer operation
+   without rounding. Then h ≤ σ x 2^q < (j + 1)(M_i + 1)/2⁵⁵ < h + 1 + (M_i + j + 1)/2⁵⁵ < h + 260,
+   and the nearest integer is certain when ⌊(h + 2^{q−1})/2^q⌋ = ⌊(h + 2^{q−1} + 260)/2^q⌋.
+2. Gaussian, step 3: both sides of the comparison are computed in float64, together in error by less
+   than 2⁻⁴⁶, and must differ by ``WEDGE`` = 2⁻⁴⁰.
+3. Tails and Laplace: with u = (j + ½) 2⁻ⁿ, |ln u − ln U| ≤ 1/j + 2⁻⁵² and the library's logarithm
+   is off by at most two units in the last place; ``_log_error`` bounds the sum.
 
-2 and 3 assume that exp and log of the C library are right to 2⁻⁵¹ of their value; libraries in use reach about 2⁻⁵².
+2 and 3 assume that exp and log of the C library are right to 2⁻⁵¹ of their value; libraries in use
+reach about 2⁻⁵².
 """
 
 from __future__ import annotations
@@ -82,18 +84,16 @@ def _hold(pending, count, index, known, first, second, third):  # type: ignore[n
 
 
 @njit(nogil=True, cache=True)
-def gaussian(words, out, start, kinds, multiples, limits, q, sigmas, accept, edges, bells, pending):  # type: ignore[no-untyped-def]
+def gaussian(  # type: ignore[no-untyped-def]
+    words, out, start, kinds, multiples, limits, q, sigmas, accept, edges, bells, pending
+):
     """Add noise to ``out[n]`` from ``start`` on, until ``out`` or ``words`` is used up.
 
     Parameters
-    ----------
-    words : uint64 array
-    out : int64 array
-    kinds : uint8 array; entry ``n`` of ``out`` has kind ``kinds[n % len(kinds)]``, the row of the next three arrays
-    multiples, limits, sigmas : M_i per kind; ⌊limit·σ·2^q⌋ per kind, 2⁶³ for none; σ per kind
-    q : fractional bits
-    accept, edges, bells : ``TABLES``
-    pending : uint64 array of ``PENDING_COLUMNS``
+    ---------- words : uint64 array out : int64 array kinds : uint8 array; entry ``n`` of ``out``
+    has kind ``kinds[n % len(kinds)]``, the row of the next three arrays multiples, limits, sigmas :
+    M_i per kind; ⌊limit·σ·2^q⌋ per kind, 2⁶³ for none; σ per kind q : fractional bits accept,
+    edges, bells : ``TABLES`` pending : uint64 array of ``PENDING_COLUMNS``
 
     Returns
     -------
@@ -117,7 +117,8 @@ def gaussian(words, out, start, kinds, multiples, limits, q, sigmas, accept, edg
         if word >> _u9 >= accept[i]:  # the cell is not wholly below the curve: one draw in seventy
             if i == 0:
                 known = 3
-                if word >> _u9 <= accept[i] + _u8:  # next to the beginning of the tail: on which side is not known
+                # next to the beginning of the tail: on which side is not known
+                if word >> _u9 <= accept[i] + _u8:
                     status = OPEN
                 elif multiples[kind, 1] > limits[kind]:  # the whole tail is outside the limit
                     p += known
@@ -142,8 +143,11 @@ def gaussian(words, out, start, kinds, multiples, limits, q, sigmas, accept, edg
         if status == TAKEN:
             out[n] += -noise if word >> _u8 & _one else noise
         else:
-            # A tail that was rejected begins again, with fresh words; one that is open goes on with those it has.
-            count = _hold(pending, count, n, known if status == OPEN else 1, word, words[p + 1], words[p + 2])
+            # A tail that was rejected begins again, with fresh words; one that is open goes on with
+            # those it has.
+            count = _hold(
+                pending, count, n, known if status == OPEN else 1, word, words[p + 1], words[p + 2]
+            )
         p += known
         n += 1
         column = column + 1 if column + 1 < width else 0
@@ -212,8 +216,12 @@ def fraction_bits(largest_sigma: float) -> int:
     return 61 - max(0, math.ceil(math.log2(largest_sigma)))
 
 
-def gaussian_tables(sigmas: Iterable[float], limit: float = 0.0) -> tuple[NDArray[np.uint64], NDArray[np.uint64], int]:
-    """(multiples, limits, q) of ``gaussian`` for these σ; ``limit`` in units of σ, zero for none."""
+def gaussian_tables(
+    sigmas: Iterable[float], limit: float = 0.0
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], int]:
+    """(multiples, limits, q) of ``gaussian`` for these σ; ``limit`` in units of σ, zero for
+    none.
+    """
     sigmas = [float(sigma) for sigma in sigmas]
     q = fraction_bits(max(sigmas))
     multiples = [[exact.scale_edge(i, sigma, q) for i in range(exact.REGIONS)] for sigma in sigmas]

@@ -1,23 +1,28 @@
 r"""Where noise comes from: two grades.
 
-``SecureNoise`` (the default of every private model) works on integers. A statistic on a grid is a whole number of grid
-units per entry, exact in any order of summation; to it is added an ideal real noise *rounded to the nearest integer*.
-For an integer x, x + round(N) = round(x + N): the result is a function of x + N, the ideal mechanism, and costs what
-that costs. No float noise is added to a float, so there is nothing to learn from the low bits.
+``SecureNoise`` (the default of every private model) works on integers. A statistic on a grid is a
+whole number of grid units per entry, exact in any order of summation; to it is added an ideal real
+noise *rounded to the nearest integer*. For an integer x, x + round(N) = round(x + N): the result is
+a function of x + N, the ideal mechanism, and costs what that costs. No float noise is added to a
+float, so there is nothing to learn from the low bits.
 
-What remains is the distance between the numbers drawn here and ideal ones. It has two parts, proved in docs/noise.md:
+What remains is the distance between the numbers drawn here and ideal ones. It has two parts, proved
+in docs/noise.md:
 
-1. Uniform bits. Every block of at most 2²⁰ draws has its own AES-128 key from the operating system and reads AES in
-   counter mode, at most 2²⁰ cipher blocks. That AES cannot be told from a random permutation is assumed, here as
-   everywhere; a permutation never repeats a block where truly random bits might, an advantage of at most (2²⁰)²/2¹²⁹
-   per key, below ``DRAW_DISTANCE`` = 2⁻¹⁰⁰ per draw. ``delta_of(n)`` charges it to δ: 2·10⁸ draws cost 1.6·10⁻²².
-2. From bits to noise. ``exact`` draws from the rounded Gaussian, Laplace or Huber law by a procedure on real numbers;
-   ``sampler`` takes the same decisions by interval arithmetic and hands over whatever 64 bits do not decide. The
-   probability of every outcome is within a factor 1 ± 2⁻¹⁸⁰ of the ideal one, so n draws add n·2⁻¹⁷⁹ to ε: less than
-   the upward rounding of every ε that is stated.
+1. Uniform bits. Every block of at most 2²⁰ draws has its own AES-128 key from the operating system
+   and reads AES in counter mode, at most 2²⁰ cipher blocks. That AES cannot be told from a random
+   permutation is assumed, here as everywhere; a permutation never repeats a block where truly
+   random bits might, an advantage of at most (2²⁰)²/2¹²⁹ per key, below ``DRAW_DISTANCE`` = 2⁻¹⁰⁰
+   per draw. ``delta_of(n)`` charges it to δ: 2·10⁸ draws cost 1.6·10⁻²².
+2. From bits to noise. ``exact`` draws from the rounded Gaussian, Laplace or Huber law by a
+   procedure on real numbers; ``sampler`` takes the same decisions by interval arithmetic and hands
+   over whatever 64 bits do not decide. The probability of every outcome is within a factor 1 ±
+   2⁻¹⁸⁰ of the ideal one, so n draws add n·2⁻¹⁷⁹ to ε: less than the upward rounding of every ε
+   that is stated.
 
-No key, seed or generator outlives a call, so a fork, a copy or a pickle of this object cannot repeat a stream, and
-nothing about the noise can be stored. Timing is not hidden: this is not a defense against someone on the same machine.
+No key, seed or generator outlives a call, so a fork, a copy or a pickle of this object cannot
+repeat a stream, and nothing about the noise can be stored. Timing is not hidden: this is not a
+defense against someone on the same machine.
 
 ``SeededNoise`` is float noise from a seed, for research: whoever knows the seed can subtract it.
 """
@@ -39,12 +44,14 @@ from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mec
 
 #: Total-variation distance of one secure draw from the ideal rounded noise.
 DRAW_DISTANCE = 2.0**-100
-#: The coins of one Poisson batch are charged as so many draws, whatever its size: enough for 2³³ people, docs/noise.md.
+#: The coins of one Poisson batch are charged as so many draws, whatever its size: enough for 2³³
+#: people, docs/noise.md.
 BATCH_DRAWS = 1 << 22
 BLOCK = 1 << 20
 _IN_CACHE = 1 << 14  # numbers that are turned into real units at a time
 _WORDS = 1 << 15
-#: Standard deviations are rounded up by this factor, so that no division below falls short of what was priced.
+#: Standard deviations are rounded up by this factor, so that no division below falls short of what
+#: was priced.
 _UP = 1 + 2.0**-50
 
 
@@ -58,9 +65,15 @@ class NoiseSource(Protocol):
         """What the draws made so far add to δ."""
 
     def add(
-        self, values: NDArray[Any], mechanism: Mechanism, weights: ArrayLike | None = None, grid: float | None = None
+        self,
+        values: NDArray[Any],
+        mechanism: Mechanism,
+        weights: ArrayLike | None = None,
+        grid: float | None = None,
     ) -> NDArray[Any]:
-        """``values`` (in units of ``grid``, if one is given) plus noise of ``mechanism`` divided by ``weights``."""
+        """``values`` (in units of ``grid``, if one is given) plus noise of ``mechanism``
+        divided by ``weights``.
+        """
 
 
 def delta_of(draws: int) -> float:
@@ -95,23 +108,35 @@ class SecureNoise:
         """Integers round(scale·L) with L of density e^{−|t|}/2."""
         return self._draw(shape, Laplace(), scale)
 
-    def huber(self, shape: int | tuple[int, ...], alpha: float, scale: ArrayLike) -> NDArray[np.int64]:
+    def huber(
+        self, shape: int | tuple[int, ...], alpha: float, scale: ArrayLike
+    ) -> NDArray[np.int64]:
         """Integers round(scale·H) with H the paper's noise of unit scale."""
         return self._draw(shape, Huber(alpha), scale)
 
     def add(
-        self, values: NDArray[Any], mechanism: Mechanism, weights: ArrayLike | None = None, grid: float | None = None
+        self,
+        values: NDArray[Any],
+        mechanism: Mechanism,
+        weights: ArrayLike | None = None,
+        grid: float | None = None,
     ) -> NDArray[Any]:
         """Add rounded noise to whole numbers of grid units and return real units, as float64.
 
-        Privacy: ``values`` are int64, whatever their size; any other type is refused, because the proof begins with
-        exact integers. The array is overwritten.
+        Privacy: ``values`` are int64, whatever their size; any other type is refused, because the
+        proof begins with exact integers. The array is overwritten.
         """
         if grid is None or math.frexp(grid)[0] != 0.5:
             raise PrivacyError("secure noise needs a grid that is a power of two")
         if values.dtype != np.int64:
-            raise PrivacyError(f"secure noise is added to exact sums, which are int64, not to {values.dtype}")
-        scale = mechanism.scale / grid / np.atleast_1d(np.asarray(1.0 if weights is None else weights, float))
+            raise PrivacyError(
+                f"secure noise is added to exact sums, which are int64, not to {values.dtype}"
+            )
+        scale = (
+            mechanism.scale
+            / grid
+            / np.atleast_1d(np.asarray(1.0 if weights is None else weights, float))
+        )
         out = np.ascontiguousarray(values)
         real = out.view(np.float64)  # the same memory, for what is released may be large
         units, scaled = out.reshape(-1), real.reshape(-1)
@@ -124,7 +149,9 @@ class SecureNoise:
         self._fill(out, mechanism, scale * _UP, to_real)
         return real
 
-    def _draw(self, shape: int | tuple[int, ...], mechanism: Mechanism, scale: ArrayLike) -> NDArray[np.int64]:
+    def _draw(
+        self, shape: int | tuple[int, ...], mechanism: Mechanism, scale: ArrayLike
+    ) -> NDArray[np.int64]:
         out = np.zeros(shape, np.int64)
         self._fill(out, mechanism, np.atleast_1d(np.asarray(scale, float)))
         return out
@@ -136,17 +163,29 @@ class SecureNoise:
         scale: NDArray[np.float64],
         then: Callable[[int], None] = lambda begin: None,
     ) -> None:
-        """Add noise block by block; `then` is told where a block begins while it is still in the cache."""
+        """Add noise block by block; `then` is told where a block begins while it is still in
+        the cache.
+        """
         from discreet.privacy.noise import gaussian_spec as exact
 
         distinct, inverse = np.unique(scale, return_inverse=True)
         kinds = inverse.astype(np.uint8)
         width = kinds.size
-        if scale.ndim != 1 or len(distinct) > 256 or (width > 1 and (out.ndim == 0 or out.shape[-1] != width)):
-            raise ConfigError(f"one scale, or one per column with few distinct ones: got {scale.shape} for {out.shape}")
+        if (
+            scale.ndim != 1
+            or len(distinct) > 256
+            or (width > 1 and (out.ndim == 0 or out.shape[-1] != width))
+        ):
+            raise ConfigError(
+                f"one scale, or one per column with few distinct ones: got {scale.shape} for"
+                f" {out.shape}"
+            )
         if not exact.SMALLEST <= distinct[0] <= distinct[-1] <= exact.LARGEST:
             allowed = f"between {exact.SMALLEST:.3g} and {exact.LARGEST:.3g}"
-            raise ConfigError(f"noise of {distinct[0]:.3g} to {distinct[-1]:.3g} grid units: it must lie {allowed}")
+            raise ConfigError(
+                f"noise of {distinct[0]:.3g} to {distinct[-1]:.3g} grid units: it must lie"
+                f" {allowed}"
+            )
         draw = _block_sampler(mechanism, distinct)
         flat = out.reshape(-1)
         self.draws += flat.size
@@ -173,7 +212,11 @@ class SeededNoise:
         self._calls = 0
 
     def add(
-        self, values: NDArray[Any], mechanism: Mechanism, weights: ArrayLike | None = None, grid: float | None = None
+        self,
+        values: NDArray[Any],
+        mechanism: Mechanism,
+        weights: ArrayLike | None = None,
+        grid: float | None = None,
     ) -> NDArray[Any]:
         """Add float noise and return real units; a floating array is overwritten."""
         floating = values if values.dtype.kind == "f" else values.astype(np.float64)
@@ -181,13 +224,19 @@ class SeededNoise:
         if grid is not None:
             out *= grid
         flat = out.reshape(-1)
-        inverse = None if weights is None else (1.0 / np.asarray(weights, float)).astype(out.dtype).reshape(-1)
+        inverse = (
+            None
+            if weights is None
+            else (1.0 / np.asarray(weights, float)).astype(out.dtype).reshape(-1)
+        )
         call, self._calls = self._calls, self._calls + 1
 
         def job(begin: int) -> None:
             seed = np.random.SeedSequence(self._entropy, spawn_key=(call, begin))
             block = flat[begin : begin + BLOCK]
-            noise = _float_noise(mechanism, block.size, np.random.Generator(np.random.SFC64(seed)), block.dtype)
+            noise = _float_noise(
+                mechanism, block.size, np.random.Generator(np.random.SFC64(seed)), block.dtype
+            )
             if inverse is not None:
                 noise *= _cycle_columns(inverse, begin, block.size)
             block += noise
@@ -197,7 +246,8 @@ class SeededNoise:
 
 
 def grid_for(largest: float, deviation: float) -> float:
-    """The grid of a statistic, from public values only: a power of four, so that its root is a power of two.
+    """The grid of a statistic, from public values only: a power of four, so that its root is a
+    power of two.
 
     Parameters
     ----------
@@ -209,8 +259,9 @@ def grid_for(largest: float, deviation: float) -> float:
     Returns
     -------
     float
-        Fine enough for 28 bits below ``largest``, unless the noise is so large that 36 bits below it are enough. So a
-        contribution has at most 2³⁰ units: int64 sums are exact for 2³³ users (``integer_sums``).
+        Fine enough for 28 bits below ``largest``, unless the noise is so large that 36 bits below
+        it are enough. So a contribution has at most 2³⁰ units: int64 sums are exact for 2³³ users
+        (``integer_sums``).
     """
     fine = 4.0 ** math.floor(math.log(largest * 2.0**-28, 4))
     enough = 4.0 ** math.floor(math.log(deviation * 2.0**-34, 4))
@@ -276,7 +327,9 @@ def _run(
     arguments: tuple[Any, ...],
     finish: Callable[[int, list[int]], int],
 ) -> None:
-    """Drive a kernel over a block with fresh words; what it leaves pending is finished by the specification."""
+    """Drive a kernel over a block with fresh words; what it leaves pending is finished by the
+    specification.
+    """
     from discreet.privacy.noise import sampler
 
     words = fresh_words()
@@ -290,14 +343,18 @@ def _run(
 
 
 def fresh_words() -> Callable[[int], NDArray[np.uint64]]:
-    """A stream of 64-bit words: AES-128 in counter mode, keyed by the operating system, never used again."""
+    """A stream of 64-bit words: AES-128 in counter mode, keyed by the operating system, never
+    used again.
+    """
     from randomgen import AESCounter
 
     generator = np.random.Generator(AESCounter(key=int.from_bytes(os.urandom(16), "little")))
     return lambda count: generator.integers(0, 2**64 - 1, count, dtype=np.uint64, endpoint=True)
 
 
-def _float_noise(mechanism: Mechanism, size: int, rng: np.random.Generator, dtype: Any) -> NDArray[Any]:
+def _float_noise(
+    mechanism: Mechanism, size: int, rng: np.random.Generator, dtype: Any
+) -> NDArray[Any]:
     if isinstance(mechanism, Gaussian) and dtype in (np.float32, np.float64):
         noise = rng.standard_normal(size, dtype=dtype)
         noise *= mechanism.scale

@@ -1,7 +1,8 @@
-"""The one release point: plan what to release, release it (session), record it (ledger), state what that guarantees.
+"""The one release point: plan what to release, release it (session), record it (ledger), state what
+that guarantees.
 
-`unsafe` is the one named way round, which makes ε infinite. `budget_store` keeps one budget for all trainings on the
-same users, in a file (`budget_store_file`). Nothing here knows a model.
+`unsafe` is the one named way round, which makes ε infinite. `budget_store` keeps one budget for all
+trainings on the same users, in a file (`budget_store_file`). Nothing here knows a model.
 """
 
 __all__ = [

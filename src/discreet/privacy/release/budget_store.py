@@ -1,28 +1,32 @@
 """One budget for all trainings on the same people, in one file that outlives them.
 
-An *account* stands for a population, with a total (ε, δ) and a neighboring relation. Every training reserves its price
-before it seals a rating, and settles afterwards to what its ledger recorded:
+An *account* stands for a population, with a total (ε, δ) and a neighboring relation. Every training
+reserves its price before it seals a rating, and settles afterwards to what its ledger recorded:
 
-1. Every release is μ-GDP for some μ: Gaussian noise by definition; Laplace and Huber noise by the bound of
-   ``Event.mu``, a pure ε being (2Φ⁻¹(1/(1 + e^−ε)))-GDP; a release of a random batch is charged as if everybody were
-   in it, because given the coins it is one of a sum over some users, and an average over coins that do not depend on
-   the data keeps the same trade-off curve (it is convex). Tuning has no such μ and is refused.
-2. Σμ² ≤ B² is a *filter*: it holds for releases that are chosen, stopped and priced with all earlier results at hand
-   (Smith & Thakurta, "Fully adaptive composition for Gaussian differential privacy", 2022), so the whole life of an
-   account is B-GDP, and (ε, δ) for every δ(ε) of that curve.
-3. What samplers add to δ is counted in draws, with a limit of its own, so that both filters hold apart: the promise is
-   ε at δ plus `allowance` (1e-12, or a thousandth of δ where that is less).
+1. Every release is μ-GDP for some μ: Gaussian noise by definition; Laplace and Huber noise by the
+   bound of ``Event.mu``, a pure ε being (2Φ⁻¹(1/(1 + e^−ε)))-GDP; a release of a random batch is
+   charged as if everybody were in it, because given the coins it is one of a sum over some users,
+   and an average over coins that do not depend on the data keeps the same trade-off curve (it is
+   convex). Tuning has no such μ and is refused.
+2. Σμ² ≤ B² is a *filter*: it holds for releases that are chosen, stopped and priced with all
+   earlier results at hand (Smith & Thakurta, "Fully adaptive composition for Gaussian differential
+   privacy", 2022), so the whole life of an account is B-GDP, and (ε, δ) for every δ(ε) of that
+   curve.
+3. What samplers add to δ is counted in draws, with a limit of its own, so that both filters hold
+   apart: the promise is ε at δ plus `allowance` (1e-12, or a thousandth of δ where that is less).
 
-All amounts are whole numbers (μ² in units of 2⁻⁵⁰, draws), rounded against the account, so sums are exact. Nothing is
-ever changed or removed: the balance is the sum over an append-only log, in which every record holds the hash of the one
-before, beside the ledgers themselves. A reservation whose process died was never settled, and stays spent in full. What
-comes back is only what the ledger says was never looked at, because a ledger records before anything is opened.
+All amounts are whole numbers (μ² in units of 2⁻⁵⁰, draws), rounded against the account, so sums are
+exact. Nothing is ever changed or removed: the balance is the sum over an append-only log, in which
+every record holds the hash of the one before, beside the ledgers themselves. A reservation whose
+process died was never settled, and stays spent in full. What comes back is only what the ledger
+says was never looked at, because a ledger records before anything is opened.
 
-SQLite does the rest: one writer at a time (``BEGIN IMMEDIATE``), every commit on disk before a rating is sealed. That
-asks for a file system with working locks, which network shares often lack. What is committed is in the file itself
-(a rollback journal, no write-ahead log), so a copy of the file holds all of it. Every use reads the whole log and
-checks it before it believes a balance, and a reservation has SQLite check the pages as well: a damaged file is refused
-and never gives budget back (`DamagedStore`).
+SQLite does the rest: one writer at a time (``BEGIN IMMEDIATE``), every commit on disk before a
+rating is sealed. That asks for a file system with working locks, which network shares often lack.
+What is committed is in the file itself (a rollback journal, no write-ahead log), so a copy of the
+file holds all of it. Every use reads the whole log and checks it before it believes a balance, and
+a reservation has SQLite check the pages as well: a damaged file is refused and never gives budget
+back (`DamagedStore`).
 """
 
 from __future__ import annotations
@@ -57,7 +61,8 @@ LARGEST_LIMIT = 2**12
 #: Less is not offered as something that would fit.
 SMALLEST_EPSILON = 1e-3
 _APPLICATION = 0x64697363  # "disc", in the header of the file
-_VERSION = 2  # 1 had a write-ahead log and no record of where the chain ends; the next writing makes it 2
+# 1 had a write-ahead log and no record of where the chain ends; the next writing makes it 2
+_VERSION = 2
 _WAIT = 120.0  # seconds for other writers
 #: Of SQLite: the file cannot be used here and now. Every other error is of what is in the file.
 _UNUSABLE = {
@@ -86,7 +91,8 @@ class Balance:
     allowance : float
         What is promised beside δ for samplers and rounding.
     limit, spent, reserved, left : float
-        Of μ²: in all, by trainings that were settled, by trainings that are under way or died, and for what is to come.
+        Of μ²: in all, by trainings that were settled, by trainings that are under way or died, and
+        for what is to come.
     trainings, unsettled : int
         How many were settled, and how many are under way or died.
     broken : bool
@@ -109,16 +115,25 @@ class Balance:
     @property
     def epsilon_spent(self) -> float:
         """ε of everything spent or reserved, at the account's δ."""
-        return math.inf if self.broken else gdp.epsilon(math.sqrt(self.spent + self.reserved), self.delta)
+        return (
+            math.inf
+            if self.broken
+            else gdp.epsilon(math.sqrt(self.spent + self.reserved), self.delta)
+        )
 
     @property
     def epsilon_left(self) -> float:
-        """The ε of one further Gaussian training at the account's δ that uses up the rest, rounded down."""
+        """The ε of one further Gaussian training at the account's δ that uses up the rest,
+        rounded down.
+        """
         return 0.0 if self.broken else _largest_epsilon(self.left, self.delta)
 
     def to_dict(self) -> dict[str, Any]:
         spent = self.epsilon_spent
-        more = {"epsilon_spent": spent if math.isfinite(spent) else "Infinity", "epsilon_left": self.epsilon_left}
+        more = {
+            "epsilon_spent": spent if math.isfinite(spent) else "Infinity",
+            "epsilon_left": self.epsilon_left,
+        }
         return asdict(self) | more
 
 
@@ -172,26 +187,37 @@ class BudgetStore:
             Who they are and who decided, for the log.
         """
         if not isinstance(name, str) or not name.strip() or ":" in name or name != name.strip():
-            raise ConfigError(f"an account is named by a word such as 'customers', without a colon, and not {name!r}")
+            raise ConfigError(
+                "an account is named by a word such as 'customers', without a colon, and not"
+                f" {name!r}"
+            )
         budget = Budget(epsilon, delta, neighboring)
         if budget.delta == 0:
             raise ConfigError(
-                "an account needs a delta above 0, such as 1e-6, because releases add up as Gaussian ones"
+                "an account needs a delta above 0, such as 1e-6, because releases add up as"
+                " Gaussian ones"
             )
         allowance = min(1e-12, budget.delta / 1000)
-        most = gdp.mu(budget.epsilon, budget.delta + allowance / 2) ** 2  # half for rounding, half for samplers
+        # half for rounding, half for samplers
+        most = gdp.mu(budget.epsilon, budget.delta + allowance / 2) ** 2
         if most > LARGEST_LIMIT:
-            raise ConfigError(f"epsilon={budget.epsilon:g} is beyond what an account counts: it would promise nothing")
+            raise ConfigError(
+                f"epsilon={budget.epsilon:g} is beyond what an account counts: it would promise"
+                " nothing"
+            )
         content = budget.to_dict() | {
             "allowance": allowance,
             "limit": math.floor(most * UNITS),
             "draws": math.floor(allowance / 2 / _draw()),
             "note": note,
-            "id": secrets.token_hex(8),  # tells it from an account of the same name and total in another store
+            # tells it from an account of the same name and total in another store
+            "id": secrets.token_hex(8),
         }
         with self._open_write(create=True) as (base, log):
             if log.for_account(name):
-                raise ConfigError(f"{self.path} has an account {name!r} already, and no account is ever reset")
+                raise ConfigError(
+                    f"{self.path} has an account {name!r} already, and no account is ever reset"
+                )
             budget_store_file.append(base, log, name, "open", "", 0, 0, content)
         return Account(self, name)
 
@@ -212,13 +238,14 @@ class BudgetStore:
         return list(found.records) if name is None else found.for_account(name)
 
     def verify(self, head: str | Head | None = None) -> Verified:
-        """Look through everything: SQLite's pages, the chain of hashes, the sums, the ledgers and their prices.
+        """Look through everything: SQLite's pages, the chain of hashes, the sums, the ledgers and
+        their prices.
 
         Parameters
         ----------
         head : str or Head, optional
-            A hash that an earlier look gave, or what a model carries: it has to be in the chain, or records were taken
-            away since.
+            A hash that an earlier look gave, or what a model carries: it has to be in the chain, or
+            records were taken away since.
 
         Raises
         ------
@@ -234,9 +261,9 @@ class BudgetStore:
                 self._check_head(log, head)
             elif head is not None and head not in {record.hash for record in log.records}:
                 raise DamagedStore(
-                    f"{self.path} lacks the record with the hash {head[:12]}…: records were taken away, "
-                    "or it is an older copy. Put the newest copy in its place: this one has "
-                    "forgotten what was spent since."
+                    f"{self.path} lacks the record with the hash {head[:12]}…: records were taken"
+                    " away, or it is an older copy. Put the newest copy in its place: this one has"
+                    " forgotten what was spent since."
                 )
         end = log.records[-1].hash if log.records else ""
         return Verified(len(log.records), len(log.ledgers), tuple(log.names), end)
@@ -270,44 +297,58 @@ class BudgetStore:
         return verified
 
     def _check_head(self, log: Log, head: Head) -> None:
-        """Raise unless the account is the one that the head was taken from, and still has that record."""
+        """Raise unless the account is the one that the head was taken from, and still has that
+        record.
+        """
         records = {record.hash: record for record in log.records}
         if head.opened not in records:
             raise DamagedStore(
-                f"{self.path} is not the store that the model was charged to: its account {head.account[:60]!r} is not "
-                "there, or was opened anew. Name the right store, or choose a new folder for the model."
+                f"{self.path} is not the store that the model was charged to: its account"
+                f" {head.account[:60]!r} is not there, or was opened anew. Name the right store, or"
+                " choose a new folder for the model."
             )
         if head.hash not in records or records[head.hash].sequence != head.sequence:
             raise DamagedStore(
-                f"{self.path} lacks record {head.sequence}, which a model carries the hash of: "
-                "it is an older copy. Put the newest copy in its place: this one has forgotten what was spent since."
+                f"{self.path} lacks record {head.sequence}, which a model carries the hash of: it"
+                " is an older copy. Put the newest copy in its place: this one has forgotten what"
+                " was spent since."
             )
 
     # ------------------------------------------------------------ the file
 
     @contextmanager
     def _connect(self, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection of its own for every use: none is ever shared between threads or inherited by a child."""
+        """A connection of its own for every use: none is ever shared between threads or
+        inherited by a child.
+        """
         if create:
             self._create_file()
         elif not self.path.is_file():
-            raise DataError(f"{self.path} does not exist: open an account in it first (discreet budget open)")
+            raise DataError(
+                f"{self.path} does not exist: open an account in it first (discreet budget open)"
+            )
         try:
             with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as base:
-                base.execute("PRAGMA synchronous = EXTRA")  # the journal's end as well outlasts a power cut
+                # the journal's end as well outlasts a power cut
+                base.execute("PRAGMA synchronous = EXTRA")
                 yield base
         except budget_store_file.Damage as error:
             raise self._damage_error(error) from error
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
             if code in _UNUSABLE:
-                raise DataError(f"{self.path} cannot be used as a store of budgets: {error}") from error
+                raise DataError(
+                    f"{self.path} cannot be used as a store of budgets: {error}"
+                ) from error
             raise self._damage_error("SQLite cannot read its tables") from error
-        except UnicodeDecodeError as error:  # from an error of SQLite that quotes what it cannot read
+        except UnicodeDecodeError as error:
+            # from an error of SQLite that quotes what it cannot read
             raise self._damage_error("SQLite cannot read its tables") from error
 
     def _damage_error(self, why: object) -> DamagedStore:
-        return DamagedStore(f"{self.path} is damaged or was changed: {why}. Restore a backup of it.")
+        return DamagedStore(
+            f"{self.path} is damaged or was changed: {why}. Restore a backup of it."
+        )
 
     @contextmanager
     def _open_read(self) -> Iterator[tuple[sqlite3.Connection, Log]]:
@@ -327,7 +368,8 @@ class BudgetStore:
             if create and not self._is_ours(base):
                 self._create(base)
             self._check_file(base)
-            with suppress(sqlite3.OperationalError):  # another process reads just now: the next writing does it
+            # another process reads just now: the next writing does it
+            with suppress(sqlite3.OperationalError):
                 base.execute("PRAGMA journal_mode = DELETE")
             base.execute("BEGIN IMMEDIATE")
             try:
@@ -354,7 +396,9 @@ class BudgetStore:
         if not self._is_ours(base):  # another process may have been first
             if base.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
                 base.execute("ROLLBACK")
-                raise DataError(f"{self.path} is another program's database: name a new file for the store")
+                raise DataError(
+                    f"{self.path} is another program's database: name a new file for the store"
+                )
             for statement in budget_store_file.TABLES.split(";\n"):
                 if statement.strip():
                     base.execute(statement)
@@ -379,7 +423,9 @@ class BudgetStore:
             raise DataError(f"{self.path} is not a store of budgets: open an account in a new file")
         version = base.execute("PRAGMA user_version").fetchone()[0]
         if version not in (1, _VERSION):
-            raise DataError(f"{self.path} was written by another version of discreet (format {version})")
+            raise DataError(
+                f"{self.path} was written by another version of discreet (format {version})"
+            )
 
 
 @dataclass(frozen=True)
@@ -403,17 +449,26 @@ class Account:
         from discreet.privacy.release.ledger import Ledger
 
         log = self.store._read()
-        done = [record.reservation for record in log.for_account(self.name) if record.kind in ("settle", "broken")]
+        done = [
+            record.reservation
+            for record in log.for_account(self.name)
+            if record.kind in ("settle", "broken")
+        ]
         return [Ledger.from_dict(json.loads(log.ledgers[reservation])) for reservation in done]
 
     def has_ledger(self, ledger: Ledger) -> bool:
-        """Tell whether a training with this ledger was charged: the same id, chain, price and number of people.
+        """Tell whether a training with this ledger was charged: the same id, chain, price and
+        number of people.
 
         A ledger without an id is never recognized: another training could have the same records.
         """
         own = ledger.to_dict()
         log = self.store._read()
-        texts = [log.ledgers[r.reservation] for r in log.for_account(self.name) if r.kind in ("settle", "broken")]
+        texts = [
+            log.ledgers[r.reservation]
+            for r in log.for_account(self.name)
+            if r.kind in ("settle", "broken")
+        ]
         return bool(own["id"]) and any(_same_ledger(own, found) for found in map(json.loads, texts))
 
     def check_head(self, head: Head | None) -> None:
@@ -427,7 +482,9 @@ class Account:
 
     @contextmanager
     def charge(self, session: Session, what: str) -> Iterator[Reservation]:
-        """Reserve the price of a session's plan, and settle to its ledger when the block ends, however it ends."""
+        """Reserve the price of a session's plan, and settle to its ledger when the block ends,
+        however it ends.
+        """
         held = self.reserve(session.plan, session.ledger.noise, what)
         try:
             yield held
@@ -441,7 +498,8 @@ class Account:
         ----------
         plan : Plan
         noise : {"secure"}
-            The grade of the noise; anything else hides nobody for longer than its seed is secret, and is refused.
+            The grade of the noise; anything else hides nobody for longer than its seed is secret,
+            and is refused.
         what : str
             What for, in public words; for the log.
 
@@ -458,12 +516,17 @@ class Account:
 
         units = budget_store_file.cost(plan.events)
         if not any(event.count for event in plan.events):
-            raise PrivacyError("this training plans no release, so that it has no price: its model is not private")
+            raise PrivacyError(
+                "this training plans no release, so that it has no price: its model is not private"
+            )
         if units < 0:
-            raise PrivacyError("this training would cost less than nothing. Report it as a fault of its plan.")
+            raise PrivacyError(
+                "this training would cost less than nothing. Report it as a fault of its plan."
+            )
         if noise != "secure":
             raise PrivacyError(
-                f"the account {self.name!r} is charged for secure noise only, and this noise is {noise!r}"
+                f"the account {self.name!r} is charged for secure noise only, and this noise is"
+                f" {noise!r}"
             )
         held = Reservation(self, secrets.token_hex(8), units)
         with self.store._open_write() as (base, log):
@@ -471,12 +534,18 @@ class Account:
             self._admit(plan, units, sums.left, self._balance(sums))
             if sums.draws + MOST_DRAWS > sums.opened.content["draws"]:
                 raise BudgetExceeded(
-                    f"the account {self.name!r} has no room for further draws of noise: too many trainings were made, "
-                    "or died, since it was opened"
+                    f"the account {self.name!r} has no room for further draws of noise: too many"
+                    " trainings were made, or died, since it was opened"
                 )
-            content = {"what": what, "plan": budget_store_file.digest(plan.to_json()), "epsilon": plan.budget.epsilon}
+            content = {
+                "what": what,
+                "plan": budget_store_file.digest(plan.to_json()),
+                "epsilon": plan.budget.epsilon,
+            }
             content["delta"] = plan.budget.delta
-            budget_store_file.append(base, log, self.name, "reserve", held.id, units, MOST_DRAWS, content)
+            budget_store_file.append(
+                base, log, self.name, "reserve", held.id, units, MOST_DRAWS, content
+            )
         return held
 
     def _sums(self, log: Log) -> AccountSums:
@@ -504,11 +573,13 @@ class Account:
 
     def _admit(self, plan: Plan, units: int, left: int, balance: Balance) -> None:
         if balance.broken:
-            raise PrivacyError(f"the account {self.name!r} promises nothing any more: something left without noise")
+            raise PrivacyError(
+                f"the account {self.name!r} promises nothing any more: something left without noise"
+            )
         if plan.budget.neighboring != balance.neighboring:
             raise PrivacyError(
-                f"the account {self.name!r} is for neighboring={balance.neighboring!r}, and this training for "
-                f"{plan.budget.neighboring!r}: prices of two relations do not add up"
+                f"the account {self.name!r} is for neighboring={balance.neighboring!r}, and this"
+                f" training for {plan.budget.neighboring!r}: prices of two relations do not add up"
             )
         if units > left:
             fits = _largest_epsilon(balance.left, plan.budget.delta)
@@ -516,14 +587,16 @@ class Account:
             batches = any(event.rate < 1 and event.count for event in plan.events)
             how = " (batches are charged as if everybody were in each of them)" if batches else ""
             raise BudgetExceeded(
-                f"the account {self.name!r} has μ² = {balance.left:.6g} of {balance.limit:.6g} left, and this training "
-                f"takes {units / UNITS:.6g}{how}: at delta={plan.budget.delta:g}, {remedy}"
+                f"the account {self.name!r} has μ² = {balance.left:.6g} of {balance.limit:.6g}"
+                f" left, and this training takes {units / UNITS:.6g}{how}: at"
+                f" delta={plan.budget.delta:g}, {remedy}"
             )
 
 
 @dataclass
 class Reservation:
-    """What a training under way has taken from an account. If it is never settled, all of it stays spent.
+    """What a training under way has taken from an account. If it is never settled, all of it stays
+    spent.
 
     Attributes
     ----------
@@ -542,7 +615,8 @@ class Reservation:
     head: Head | None = None
 
     def settle(self, ledger: Ledger) -> Head:
-        """Give back what the ledger says was never looked at, and keep the ledger. Can be done once.
+        """Give back what the ledger says was never looked at, and keep the ledger. Can be done
+        once.
 
         Returns where the chain ends now, to be kept outside the store.
         """
@@ -554,12 +628,21 @@ class Reservation:
             sums = self.account._sums(log)
             own = [record for record in log.for_account(name) if record.reservation == self.id]
             if len(own) > 1:
-                raise PrivacyError(f"reservation {self.id} of the account {name!r} was settled before")
+                raise PrivacyError(
+                    f"reservation {self.id} of the account {name!r} was settled before"
+                )
             reserved = sums.held.get(self.id)
-            if reserved is None or reserved.content["plan"] != budget_store_file.digest(ledger.plan.to_json()):
-                raise PrivacyError(f"the ledger is not of the plan that reservation {self.id} was made for")
+            if reserved is None or reserved.content["plan"] != budget_store_file.digest(
+                ledger.plan.to_json()
+            ):
+                raise PrivacyError(
+                    f"the ledger is not of the plan that reservation {self.id} was made for"
+                )
             drawn = min(reserved.draws, math.ceil(ledger.noise_delta / _draw()))
-            base.execute("INSERT INTO ledgers VALUES (?, ?, ?)", (self.id, budget_store_file.digest(text), text))
+            base.execute(
+                "INSERT INTO ledgers VALUES (?, ?, ?)",
+                (self.id, budget_store_file.digest(text), text),
+            )
             content = {"ledger": budget_store_file.digest(text), "releases": len(ledger.entries)}
             kind = "broken" if broken else "settle"
             units = used - self.units
@@ -571,19 +654,24 @@ class Reservation:
 def charge_account(
     account: Account | None, session: Session, what: str, head: Head | None = None
 ) -> AbstractContextManager[Any]:
-    """`Account.charge`, or nothing where no account was given; `head` is one that the account must still have."""
+    """`Account.charge`, or nothing where no account was given; `head` is one that the account
+    must still have.
+    """
     if account is None:
         return nullcontext()
     if not isinstance(account, Account):
         raise ConfigError(
-            f"budget is an account, such as BudgetStore('people.sqlite')['customers'], not {type(account).__name__}"
+            "budget is an account, such as BudgetStore('people.sqlite')['customers'], not"
+            f" {type(account).__name__}"
         )
     account.check_head(head)
     return account.charge(session, what)
 
 
 def _largest_epsilon(left: float, delta: float) -> float:
-    """The ε of a Gaussian training that takes no more than that of μ², to three digits, rounded down."""
+    """The ε of a Gaussian training that takes no more than that of μ², to three digits, rounded
+    down.
+    """
     if left <= 0 or delta <= 0:
         return 0.0
     found = gdp.epsilon(math.sqrt(left), delta)
@@ -594,10 +682,15 @@ def _largest_epsilon(left: float, delta: float) -> float:
 
 
 def _same_ledger(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Compare two ledgers; ε is computed anew by every version, so that its last digits may differ."""
+    """Compare two ledgers; ε is computed anew by every version, so that its last digits may
+    differ.
+    """
     exact = ("id", "head", "delta", "noise_delta", "people")
-    epsilons = (float(document["epsilon"]) for document in (one, other))  # "Infinity" is read as well
-    return all(one.get(name) == other.get(name) for name in exact) and math.isclose(*epsilons, rel_tol=1e-6)
+    # "Infinity" is read as well
+    epsilons = (float(document["epsilon"]) for document in (one, other))
+    return all(one.get(name) == other.get(name) for name in exact) and math.isclose(
+        *epsilons, rel_tol=1e-6
+    )
 
 
 def _draw() -> float:
@@ -609,13 +702,16 @@ def _draw() -> float:
 def _create_private(path: Path) -> None:
     """Make an empty file that only its owner can read; a file that is there is never opened.
 
-    To open and close a file of SQLite would drop the locks that other threads of this process have on it.
+    To open and close a file of SQLite would drop the locks that other threads of this process have
+    on it.
     """
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _copy(base: sqlite3.Connection, path: Path) -> None:
-    """Copy a database, which was read before, to an empty file; an `OSError` where it cannot be written."""
+    """Copy a database, which was read before, to an empty file; an `OSError` where it cannot be
+    written.
+    """
     try:
         with closing(sqlite3.connect(path)) as copy:
             base.backup(copy)

@@ -1,11 +1,14 @@
-"""The append-only log of a `discreet.BudgetStore`: records in a chain of hashes, and the ledgers that they name.
+"""The append-only log of a `discreet.BudgetStore`: records in a chain of hashes, and the ledgers
+that they name.
 
-Nothing is believed before it is checked. `read` is the only way to the records: it reads the table itself, never an
-index, and checks the chain, its recorded end and the ledgers' checksums; `sum_account` checks the sums of an account
-while it adds them up. What does not fit raises `Damage`, which the store reports as `DamagedStore`.
+Nothing is believed before it is checked. `read` is the only way to the records: it reads the table
+itself, never an index, and checks the chain, its recorded end and the ledgers' checksums;
+`sum_account` checks the sums of an account while it adds them up. What does not fit raises
+`Damage`, which the store reports as `DamagedStore`.
 
-Like that of a ledger, the chain is a checksum and no signature: a file that was rewritten consistently, or replaced by
-an older copy, is found only by a hash that was kept elsewhere, such as in the folder of a model.
+Like that of a ledger, the chain is a checksum and no signature: a file that was rewritten
+consistently, or replaced by an older copy, is found only by a hash that was kept elsewhere, such as
+in the folder of a model.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ UNITS = 2**50
 #: Made once: `json.dumps` with separators makes an encoder for every row.
 _COMPACT = json.JSONEncoder(separators=(",", ":")).encode
 
-#: The end of the chain is recorded a second time, in `head`, because a chain that lost its last records is unbroken.
+#: The end of the chain is recorded a second time, in `head`, because a chain that lost its last
+#: records is unbroken.
 HEAD_TABLE = """
 CREATE TABLE head (
     id INTEGER PRIMARY KEY CHECK (id = 1), sequence INTEGER NOT NULL, hash TEXT NOT NULL
@@ -46,7 +50,7 @@ CREATE TRIGGER log_stays BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'nothing
 CREATE TRIGGER log_is_kept BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'nothing is removed here'); END;
 CREATE TRIGGER ledgers_stay BEFORE UPDATE ON ledgers BEGIN SELECT RAISE(ABORT, 'nothing is changed here'); END;
 CREATE TRIGGER ledgers_are_kept BEFORE DELETE ON ledgers BEGIN SELECT RAISE(ABORT, 'nothing is removed here'); END;
-"""
+"""  # noqa: E501 (the text is part of the file format)
 
 
 class Damage(Exception):
@@ -55,10 +59,12 @@ class Damage(Exception):
 
 @dataclass(frozen=True)
 class Record:
-    """One line of the log. ``units`` and ``draws`` are what it adds to the account's use, negative for what came back.
+    """One line of the log. ``units`` and ``draws`` are what it adds to the account's use, negative
+    for what came back.
 
-    ``kind`` is "open" (an account), "reserve" (before a training), "settle" (after it) or "broken" (it was settled, but
-    something had left without noise: the account promises nothing from then on).
+    ``kind`` is "open" (an account), "reserve" (before a training), "settle" (after it) or "broken"
+    (it was settled, but something had left without noise: the account promises nothing from then
+    on).
     """
 
     sequence: int
@@ -101,12 +107,17 @@ def read(base: sqlite3.Connection) -> Log:
     """Read everything, within the caller's transaction, and check it; raises `Damage`."""
     columns = "sequence, time, account, kind, reservation, units, draws, content, hash"
     try:
-        records = _check_chain(base.execute(f"SELECT {columns} FROM log NOT INDEXED ORDER BY sequence"))
+        records = _check_chain(
+            base.execute(f"SELECT {columns} FROM log NOT INDEXED ORDER BY sequence")
+        )
         _check_end(base, records)
         rows = base.execute("SELECT reservation, sha256, text FROM ledgers NOT INDEXED").fetchall()
         return Log(tuple(records), _check_ledgers(rows, records))
-    except (TypeError, ValueError, LookupError, OverflowError) as error:  # of values that no version has written
-        raise Damage(f"it holds something that was never written ({type(error).__name__})") from error
+    except (TypeError, ValueError, LookupError, OverflowError) as error:
+        # of values that no version has written
+        raise Damage(
+            f"it holds something that was never written ({type(error).__name__})"
+        ) from error
 
 
 def _check_chain(rows: sqlite3.Cursor) -> list[Record]:
@@ -118,12 +129,17 @@ def _check_chain(rows: sqlite3.Cursor) -> list[Record]:
             raise Damage(f"record {position} breaks the hash chain")
         previous = row[-1]
         sequence, time, account, kind, reservation, units, draws, content, end = row
-        found.append(Record(sequence, time, account, kind, reservation, units, draws, json.loads(content), end))
+        found.append(
+            Record(
+                sequence, time, account, kind, reservation, units, draws, json.loads(content), end
+            )
+        )
     return found
 
 
 def _check_end(base: sqlite3.Connection, records: Sequence[Record]) -> None:
-    if base.execute("PRAGMA user_version").fetchone()[0] < 2:  # stores of the first format recorded no end
+    # stores of the first format recorded no end
+    if base.execute("PRAGMA user_version").fetchone()[0] < 2:
         return
     end = [(1, records[-1].sequence, records[-1].hash)] if records else []
     if base.execute("SELECT id, sequence, hash FROM head").fetchall() != end:
@@ -138,10 +154,15 @@ def _check_ledgers(rows: list[tuple[str, str, str]], records: Sequence[Record]) 
         if reservation not in named:
             raise Damage(f"the ledger of reservation {reservation} belongs to no record of the log")
         if not checksum == named[reservation].content["ledger"] == digest(text):
-            raise Damage(f"the ledger that record {named[reservation].sequence} names is missing, or was changed")
+            raise Damage(
+                f"the ledger that record {named[reservation].sequence} names is missing, or was"
+                " changed"
+            )
     for reservation, record in named.items():
         if reservation not in found:
-            raise Damage(f"the ledger that record {record.sequence} names is missing, or was changed")
+            raise Damage(
+                f"the ledger that record {record.sequence} names is missing, or was changed"
+            )
     return found
 
 
@@ -156,7 +177,9 @@ def append(
     content: dict[str, Any],
 ) -> Record:
     """Add a record to the end of the chain; within the transaction in which `log` was read."""
-    sequence, previous = (log.records[-1].sequence, log.records[-1].hash) if log.records else (0, "")
+    sequence, previous = (
+        (log.records[-1].sequence, log.records[-1].hash) if log.records else (0, "")
+    )
     now = datetime.now(UTC).isoformat(timespec="seconds")
     text = json.dumps(content, sort_keys=True, allow_nan=False)
     row = (sequence + 1, now, account, kind, reservation, units, draws, text)
@@ -181,15 +204,20 @@ def digest(text: str) -> str:
 
 
 def cost(events: list[Event]) -> int:
-    """Σμ² in units, rounded up; `discreet.privacy.release.budget_store` says why this is the price."""
+    """Σμ² in units, rounded up; `discreet.privacy.release.budget_store` says why this is the
+    price.
+    """
     if any(event.count and event.law for event in events):
         raise PrivacyError(
-            "the best of a secret number of trainings has no price in μ, so that no account can be charged for it: "
-            "tune with law='composed', which has one"
+            "the best of a secret number of trainings has no price in μ, so that no account can be"
+            " charged for it: tune with law='composed', which has one"
         )
     if any(event.count and not math.isfinite(event.mu) for event in events):
-        raise PrivacyError("this training has no price in μ, so that no account can be charged for it")
-    return math.ceil(accounting.total_mu(events) ** 2 * (1 + 1e-13) * UNITS)  # a hair for rounding of the square
+        raise PrivacyError(
+            "this training has no price in μ, so that no account can be charged for it"
+        )
+    # a hair for rounding of the square
+    return math.ceil(accounting.total_mu(events) ** 2 * (1 + 1e-13) * UNITS)
 
 
 # ------------------------------------------------------------------ sums
@@ -236,7 +264,9 @@ _TERMS = {"epsilon", "delta", "neighboring", "allowance", "limit", "draws"}
 
 
 def sum_account(log: Log, name: str) -> AccountSums | None:
-    """Add up an account record by record, and check every step; None where there is no such account."""
+    """Add up an account record by record, and check every step; None where there is no such
+    account.
+    """
     own = log.for_account(name)
     if not own:
         return None
@@ -294,7 +324,11 @@ def check_prices(log: Log) -> None:
     reserved = {(r.account, r.reservation): r for r in log.records if r.kind == "reserve"}
     for record in log.records:
         if record.kind in ("settle", "broken"):
-            _check_price(record, reserved[record.account, record.reservation], log.ledgers[record.reservation])
+            _check_price(
+                record,
+                reserved[record.account, record.reservation],
+                log.ledgers[record.reservation],
+            )
 
 
 def _check_price(record: Record, reserved: Record, text: str) -> None:
@@ -302,5 +336,7 @@ def _check_price(record: Record, reserved: Record, text: str) -> None:
 
     ledger = Ledger.from_dict(json.loads(text))  # which verifies its own chain
     taken = reserved.units if record.kind == "broken" else cost(ledger.events())
-    if record.units != taken - reserved.units or reserved.content["plan"] != digest(ledger.plan.to_json()):
+    if record.units != taken - reserved.units or reserved.content["plan"] != digest(
+        ledger.plan.to_json()
+    ):
         raise Damage(f"record {record.sequence} gives back something else than its ledger says")

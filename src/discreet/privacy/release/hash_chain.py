@@ -1,6 +1,8 @@
-"""The hash chain of a ledger, checked from its document alone: nothing is priced, and nothing heavy is imported.
+"""The hash chain of a ledger, checked from its document alone: nothing is priced, and nothing heavy
+is imported.
 
-`Head` is where the chain of an account ended when a model was trained, as the model's folder carries it.
+`Head` is where the chain of an account ended when a model was trained, as the model's folder
+carries it.
 """
 
 from __future__ import annotations
@@ -18,14 +20,16 @@ STATED = ("epsilon", "delta", "mu", "conversion", "noise_delta")
 
 @dataclass(frozen=True)
 class Head:
-    """Where an account's chain ended when a training was settled, for a copy kept outside the store.
+    """Where an account's chain ended when a training was settled, for a copy kept outside the
+    store.
 
     Attributes
     ----------
     account : str
         Name of the account.
     opened : str
-        Hash of the record that opened the account, which tells it from another one of the same name.
+        Hash of the record that opened the account, which tells it from another one of the same
+        name.
     sequence : int
         Number of the last record.
     hash : str
@@ -57,14 +61,18 @@ def digest(previous: str, content: dict[str, Any]) -> str:
 
 
 def seal_of(head: str, document: dict[str, Any]) -> str:
-    """The hash that ends a chain: of what is stated and, where it was released, of the number of people."""
+    """The hash that ends a chain: of what is stated and, where it was released, of the number
+    of people.
+    """
     people = document.get("people")
     released = {} if people is None else {"people": people}
     return digest(head, {name: document[name] for name in STATED} | released)
 
 
 def early_seal_of(head: str, document: dict[str, Any]) -> str:
-    """The same as it was at first, when the number of people stood outside the chain and could be changed."""
+    """The same as it was at first, when the number of people stood outside the chain and could
+    be changed.
+    """
     return digest(head, {name: document[name] for name in STATED})
 
 
@@ -75,14 +83,24 @@ def check_chain(document: dict[str, Any]) -> None:
     """
     try:
         now = digest("", {name: document[name] for name in HEADER})
-        records = sorted(document["assumptions"] + document["entries"], key=lambda record: record["sequence"])
+        records = sorted(
+            document["assumptions"] + document["entries"], key=lambda record: record["sequence"]
+        )
         for record in records:
             now = digest(now, {name: value for name, value in record.items() if name != "hash"})
             if now != record["hash"]:
                 raise PrivacyError(
-                    f"the ledger was changed after it was written: entry {record['sequence']} breaks the hash chain"
+                    f"the ledger was changed after it was written: entry {record['sequence']}"
+                    " breaks the hash chain"
                 )
-        if now != document["head"] or document["seal"] not in (seal_of(now, document), early_seal_of(now, document)):
-            raise PrivacyError("the ledger was changed after it was written: its end breaks the seal")
+        if now != document["head"] or document["seal"] not in (
+            seal_of(now, document),
+            early_seal_of(now, document),
+        ):
+            raise PrivacyError(
+                "the ledger was changed after it was written: its end breaks the seal"
+            )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise PrivacyError(f"the ledger is incomplete: {error} is missing or has another form") from error
+        raise PrivacyError(
+            f"the ledger is incomplete: {error} is missing or has another form"
+        ) from error

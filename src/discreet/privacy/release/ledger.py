@@ -1,9 +1,10 @@
 """What was released: an append-only list in which every record holds the hash of the one before.
 
-A ledger can be priced again from its file alone, by any accountant, because an entry holds everything that its price
-depends on. The chain tells whether somebody edited the file afterwards: it starts from the header (library, plan,
-budget, kind of noise), every record continues it, and the last hash seals the stated ε and δ and the released number
-of people. It is a checksum, not a signature: whoever rewrites the whole file consistently is not caught.
+A ledger can be priced again from its file alone, by any accountant, because an entry holds
+everything that its price depends on. The chain tells whether somebody edited the file afterwards:
+it starts from the header (library, plan, budget, kind of noise), every record continues it, and the
+last hash seals the stated ε and δ and the released number of people. It is a checksum, not a
+signature: whoever rewrites the whole file consistently is not caught.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ FORMAT = "discreet-ledger/1"
 class Entry:
     """One release, with the sensitivity in ``norm``.
 
-    A ``rate`` below 1 says that it was of a Poisson batch, with each user in it by that probability. A ``law`` says
-    that it was the best of a secret number of runs, of ``runs`` on average.
+    A ``rate`` below 1 says that it was of a Poisson batch, with each user in it by that
+    probability. A ``law`` says that it was the best of a secret number of runs, of ``runs`` on
+    average.
     """
 
     sequence: int
@@ -56,7 +58,9 @@ class Entry:
     def event(self) -> Event:
         """What it costs; an unsafe entry costs everything and has no event."""
         law = (self.law, self.runs)
-        return Event(self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio, self.rate, *law)
+        return Event(
+            self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio, self.rate, *law
+        )
 
     @property
     def deviation(self) -> float:
@@ -66,7 +70,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Assumption:
-    """Something taken to be public. ``inferred`` says that it came from the data rather than from the caller."""
+    """Something taken to be public. ``inferred`` says that it came from the data rather than
+    from the caller.
+    """
 
     sequence: int
     name: str
@@ -89,11 +95,13 @@ class Ledger:
         self.plan = plan
         self.noise = noise
         self.library = {"name": "discreet", "version": library_version()}
-        #: Tells two trainings apart whose records are the same; drawn at random, and no part of the chain.
+        #: Tells two trainings apart whose records are the same; drawn at random, and no part of the
+        #: chain.
         self.id = secrets.token_hex(8)
         #: What the sampler's draws added to δ so far.
         self.noise_delta = 0.0
-        #: What the file says that it costs, of a ledger that was read; stands in where it cannot be priced again.
+        #: What the file says that it costs, of a ledger that was read; stands in where it cannot be
+        #: priced again.
         self.stated: Price | None = None
         #: Whether it did stand in.
         self.as_stated = False
@@ -115,7 +123,9 @@ class Ledger:
     @property
     def private(self) -> bool:
         """Whether any finite ε can be stated at all."""
-        return self.noise in ("secure", "seeded") and not any(entry.unsafe for entry in self.entries)
+        return self.noise in ("secure", "seeded") and not any(
+            entry.unsafe for entry in self.entries
+        )
 
     def record(
         self,
@@ -193,7 +203,9 @@ class Ledger:
         stated = self._price_to_dict(self.price()) | people
         return {
             **self._header(),
-            "assumptions": [self._record_to_dict(r) for r in self._records if isinstance(r, Assumption)],
+            "assumptions": [
+                self._record_to_dict(r) for r in self._records if isinstance(r, Assumption)
+            ],
             "entries": [self._record_to_dict(r) for r in self._records if isinstance(r, Entry)],
             **stated,
             "head": self._hashes[-1],
@@ -204,7 +216,8 @@ class Ledger:
     def to_text(self) -> str:
         """Write the ledger as JSON text.
 
-        The same text is saved with a model and archived in an account, so its SHA-256 is the same everywhere.
+        The same text is saved with a model and archived in an account, so its SHA-256 is the same
+        everywhere.
         """
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -219,7 +232,8 @@ class Ledger:
         Raises
         ------
         PrivacyError
-            Names the first record that does not follow from the ones before, or the header, or the statement.
+            Names the first record that does not follow from the ones before, or the header, or the
+            statement.
         """
         try:
             document = read_document(Path(path))
@@ -231,49 +245,67 @@ class Ledger:
     def from_dict(cls, document: dict[str, Any]) -> Ledger:
         """The ledger that ``to_dict`` described, verified."""
         if not isinstance(document, dict) or document.get("format") != FORMAT:
-            given = document.get("format") if isinstance(document, dict) else type(document).__name__
+            given = (
+                document.get("format") if isinstance(document, dict) else type(document).__name__
+            )
             raise PrivacyError(f"ledger format {given!r} is not {FORMAT!r}")
         try:
             return cls._verify(document)
         except DiscreetError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-            raise PrivacyError(f"the ledger is incomplete: {error} is missing or has another form") from error
+            raise PrivacyError(
+                f"the ledger is incomplete: {error} is missing or has another form"
+            ) from error
 
     @classmethod
     def _verify(cls, document: dict[str, Any]) -> Ledger:
         ledger = cls(Plan.from_dict(document["plan"]), document["noise"])
         if ledger.noise not in ("secure", "seeded", "none"):
-            raise PrivacyError(f"the ledger has noise of a kind {ledger.noise!r}, which there is not")
+            raise PrivacyError(
+                f"the ledger has noise of a kind {ledger.noise!r}, which there is not"
+            )
         ledger.library = {str(name): str(value) for name, value in document["library"].items()}
         ledger.id = str(document.get("id", ""))  # the first ledgers had none
         ledger._hashes = [digest("", ledger._header())]
-        records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
+        records = sorted(
+            document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"]
+        )
         hashes = [document["head"]] if not records else [shown["hash"] for shown in records]
         for position, shown in enumerate(records):
             ledger._append(_parse_record(shown))
             if shown["sequence"] != position or ledger._hashes[-1] != shown["hash"]:
                 what = f"entry {shown['sequence']} ({shown.get('name')!r})"
                 first = " or the header before it" if position == 0 else ""
-                raise PrivacyError(f"the ledger was changed after it was written: {what}{first} breaks the hash chain")
+                raise PrivacyError(
+                    f"the ledger was changed after it was written: {what}{first} breaks the hash"
+                    " chain"
+                )
         ledger._check_end(document, hashes)
         return ledger
 
     def _check_end(self, document: dict[str, Any], hashes: list[str]) -> None:
         if document.get("head") != hashes[-1] or self._hashes[-1] != hashes[-1]:
-            raise PrivacyError("the ledger was changed after it was written: records are missing at its end")
+            raise PrivacyError(
+                "the ledger was changed after it was written: records are missing at its end"
+            )
         stated = {name: document.get(name) for name in STATED}
         end = self._hashes[-1]
         if document.get("seal") == seal_of(end, document):
             self.people = None if document.get("people") is None else float(document["people"])
         elif document.get("seal") != early_seal_of(end, document):
             raise PrivacyError(
-                "the ledger was changed after it was written: the stated ε, δ or number of people breaks the seal"
+                "the ledger was changed after it was written: the stated ε, δ or number of people"
+                " breaks the seal"
             )
         self.noise_delta, self.stated = _parse_price(stated, self.plan.accountant)
         cost = self.price()
-        if cost.epsilon > self.stated.epsilon * (1 + 1e-9) or cost.delta > self.stated.delta * (1 + 1e-9):
-            raise PrivacyError(f"the ledger states ε={document['epsilon']}, but its entries cost more")
+        if cost.epsilon > self.stated.epsilon * (1 + 1e-9) or cost.delta > self.stated.delta * (
+            1 + 1e-9
+        ):
+            raise PrivacyError(
+                f"the ledger states ε={document['epsilon']}, but its entries cost more"
+            )
 
     def _append(self, record: Entry | Assumption) -> None:
         self._records.append(record)
@@ -320,7 +352,8 @@ def _plain(record: Entry | Assumption) -> dict[str, Any]:
     content = asdict(record)
     if isinstance(record, Entry):
         content["shape"] = list(record.shape)
-        if record.rate == 1:  # left out, so that ledgers from before there were batches keep their hashes
+        # left out, so that ledgers from before there were batches keep their hashes
+        if record.rate == 1:
             del content["rate"]
         if not record.law:  # likewise, from before there was tuning
             del content["law"], content["runs"]
@@ -350,12 +383,17 @@ def _parse_record(shown: dict[str, Any]) -> Entry | Assumption:
         else:
             record = Assumption(**content)
     except (KeyError, TypeError) as error:
-        raise PrivacyError(f"entry {shown.get('sequence')!r} of the ledger is malformed: {error}") from error
+        raise PrivacyError(
+            f"entry {shown.get('sequence')!r} of the ledger is malformed: {error}"
+        ) from error
     for name, (kinds, good) in _FIELDS.items():
         value = getattr(record, name, None)
         absent = not hasattr(record, name) or (name == "alpha" and value is None)
         if not absent and not (type(value) in kinds and good(value)):
-            raise PrivacyError(f"entry {shown.get('sequence')!r} of the ledger is malformed: its {name} is {value!r}")
+            raise PrivacyError(
+                f"entry {shown.get('sequence')!r} of the ledger is malformed: its {name} is"
+                f" {value!r}"
+            )
     return record
 
 
@@ -370,7 +408,9 @@ def _finite(number: float) -> bool:
 #: Of which type a field of a record is, and what else must hold.
 _FIELDS: dict[str, tuple[tuple[type, ...], Callable[[Any], bool]]] = {
     **{name: ((str,), lambda text: True) for name in ("name", "mechanism", "where", "text")},
-    **dict.fromkeys(("sensitivity", "noise_multiplier", "alpha", "l2_ratio", "rate"), ((int, float), _finite)),
+    **dict.fromkeys(
+        ("sensitivity", "noise_multiplier", "alpha", "l2_ratio", "rate"), ((int, float), _finite)
+    ),
     **{name: ((bool,), lambda flag: True) for name in ("unsafe", "inferred")},
     "norm": ((str,), lambda norm: norm in ("l1", "l2", "inf")),
     "sequence": ((int,), _finite),

@@ -1,11 +1,14 @@
-"""What will be released, how often and with how much noise: a value that is priced before any data are seen.
+"""What will be released, how often and with how much noise: a value that is priced before any data
+are seen.
 
-The plan owns the noise multiplier. A release has a *weight*, its noise relative to the others; one scale, the same for
-all, is calibrated so that everything together costs the budget:
+The plan owns the noise multiplier. A release has a *weight*, its noise relative to the others; one
+scale, the same for all, is calibrated so that everything together costs the budget:
 
-    noise multiplier of a release = scale × weight,   noise standard deviation = noise multiplier × sensitivity.
+    noise multiplier of a release = scale × weight, noise standard deviation = noise multiplier ×
+    sensitivity.
 
-How to share a budget: with Gaussian noise, a release made n times has the share n/weight² of Σ n/weight².
+How to share a budget: with Gaussian noise, a release made n times has the share n/weight² of Σ
+n/weight².
 """
 
 from __future__ import annotations
@@ -40,12 +43,14 @@ class Line:
     name : str
         What is summed, such as "gradient".
     step : int, optional
-        Steps whose noise differs are lines of their own, numbered from 1; else `times` says how often.
+        Steps whose noise differs are lines of their own, numbered from 1; else `times` says how
+        often.
     times : int
     share : float
         Part of μ² for all `times` together, relative to the other lines.
     shape : tuple of int, or None
-        Of one release; follows from public numbers alone. None leaves it open: earlier releases decide.
+        Of one release; follows from public numbers alone. None leaves it open: earlier releases
+        decide.
     rate : float, default 1.0
         The share of users in the Poisson batch that is released.
     """
@@ -63,17 +68,25 @@ class Line:
 
 
 def reshare(lines: Iterable[Line], shares: Mapping[str, float]) -> list[Line]:
-    """The lines with other parts of the budget: `shares` says, by name, what all lines of that name have together."""
+    """The lines with other parts of the budget: `shares` says, by name, what all lines of that
+    name have together.
+    """
     lines = list(lines)
     names = list(dict.fromkeys(line.name for line in lines))
     for name, part in shares.items():
         if name not in names:
             raise ConfigError(f"shares names {name!r}, but the releases are {', '.join(names)}")
         if isinstance(part, bool) or not isinstance(part, Real) or not 0 < float(part) < math.inf:
-            raise ConfigError(f"shares has {part!r} for {name!r}, but every release needs a positive part")
+            raise ConfigError(
+                f"shares has {part!r} for {name!r}, but every release needs a positive part"
+            )
     whole = {name: sum(line.share for line in lines if line.name == name) for name in names}
     return [
-        replace(line, share=shares[line.name] * line.share / whole[line.name]) if line.name in shares else line
+        (
+            replace(line, share=shares[line.name] * line.share / whole[line.name])
+            if line.name in shares
+            else line
+        )
         for line in lines
     ]
 
@@ -89,8 +102,8 @@ class Release:
     count : int
         How often.
     weight : float
-        Noise relative to the other releases; twice the weight is twice the noise and, for Gaussian noise, a quarter of
-        the price. In an explicit plan, the noise multiplier itself.
+        Noise relative to the other releases; twice the weight is twice the noise and, for Gaussian
+        noise, a quarter of the price. In an explicit plan, the noise multiplier itself.
     mechanism : {"gaussian", "laplace", "huber"}
     alpha : float, optional
         Huber only.
@@ -99,8 +112,8 @@ class Release:
     shape : tuple of int, optional
         If given, a statistic of another shape is refused from the first release on.
     rate : float, default 1.0
-        The share of users in the Poisson batch that is released (``discreet.privacy.users.poisson_batches``); Gaussian
-        only.
+        The share of users in the Poisson batch that is released
+        (``discreet.privacy.users.poisson_batches``); Gaussian only.
     law, runs : str, float
         The best of a secret number of runs (``discreet.privacy.accounting.private_selection``).
     """
@@ -126,7 +139,15 @@ class Release:
     def event(self, scale: float) -> Event:
         """What it costs at that scale."""
         law = (self.law, self.runs)
-        return Event(self.mechanism, self.weight * scale, self.count, self.alpha, self.l2_ratio, self.rate, *law)
+        return Event(
+            self.mechanism,
+            self.weight * scale,
+            self.count,
+            self.alpha,
+            self.l2_ratio,
+            self.rate,
+            *law,
+        )
 
 
 @dataclass(frozen=True)
@@ -146,33 +167,52 @@ class Plan:
             raise ConfigError(f"every release has its own name; given were {', '.join(names)}")
         if not 0 < self.scale < math.inf:
             raise ConfigError(f"scale={self.scale!r}: it must be positive and finite")
-        if self.budget.neighboring != "add-remove" and any(release.rate < 1 for release in self.releases):
+        if self.budget.neighboring != "add-remove" and any(
+            release.rate < 1 for release in self.releases
+        ):
             raise ConfigError(
-                "random batches are priced for neighboring='add-remove' only: a user who is replaced is in the batch "
-                "before or after, which is another law; use batches of everybody, or add-remove"
+                "random batches are priced for neighboring='add-remove' only: a user who is"
+                " replaced is in the batch before or after, which is another law; use batches of"
+                " everybody, or add-remove"
             )
 
     @classmethod
     def from_shares(cls, lines: Iterable[Line], budget: Budget, accountant: str = "gdp") -> Plan:
-        """The least noise with which all lines cost at most the budget, divided among them as their shares say."""
+        """The least noise with which all lines cost at most the budget, divided among them as
+        their shares say.
+        """
         lines = list(lines)
         for line in lines:
             if not 0 < line.share < math.inf:
                 raise ConfigError(
-                    f"release {str(line)!r} would get {line.share!r} of the budget, but every release needs a positive "
-                    "part: take fewer iterations, or let the budget grow less from one to the next"
+                    f"release {str(line)!r} would get {line.share!r} of the budget, but every"
+                    " release needs a positive part: take fewer iterations, or let the budget grow"
+                    " less from one to the next"
                 )
         releases = [
-            Release(str(line), line.times, math.sqrt(line.times / line.share), shape=line.shape, rate=line.rate)
+            Release(
+                str(line),
+                line.times,
+                math.sqrt(line.times / line.share),
+                shape=line.shape,
+                rate=line.rate,
+            )
             for line in lines
         ]
         return cls.calibrate(releases, budget, accountant)
 
     @classmethod
-    def calibrate(cls, releases: Iterable[Release], budget: Budget, accountant: str = "gdp") -> Plan:
-        """The least noise, in the proportions of the weights, with which all releases cost at most the budget."""
+    def calibrate(
+        cls, releases: Iterable[Release], budget: Budget, accountant: str = "gdp"
+    ) -> Plan:
+        """The least noise, in the proportions of the weights, with which all releases cost at
+        most the budget.
+        """
         plan = cls(tuple(releases), budget, accountant)
-        return replace(plan, scale=accounting.calibrate(plan._events(1.0), budget.epsilon, plan._delta, accountant))
+        return replace(
+            plan,
+            scale=accounting.calibrate(plan._events(1.0), budget.epsilon, plan._delta, accountant),
+        )
 
     @classmethod
     def explicit(
@@ -183,11 +223,16 @@ class Plan:
         accountant: str = "gdp",
         allow_large_delta: bool = False,
     ) -> Plan:
-        """Weights are the noise multipliers themselves, as in the papers' tables; the ε is what they cost."""
+        """Weights are the noise multipliers themselves, as in the papers' tables; the ε is what
+        they cost.
+        """
         draft = cls(tuple(releases), Budget(1.0, delta, neighboring, allow_large_delta), accountant)
         epsilon = draft.epsilon()
         if not 0 < epsilon < math.inf:
-            raise ConfigError(f"these releases cost ε={epsilon!r} at δ={delta!r}: a plan needs a positive finite price")
+            raise ConfigError(
+                f"these releases cost ε={epsilon!r} at δ={delta!r}: a plan needs a positive finite"
+                " price"
+            )
         return replace(draft, budget=replace(draft.budget, epsilon=epsilon))
 
     @property
@@ -208,7 +253,9 @@ class Plan:
         """Raise unless the budget is kept."""
         cost = self.epsilon()
         if cost > self.budget.epsilon * (1 + 1e-9):
-            raise BudgetExceeded(f"the plan costs ε={cost:.6g}, the budget allows {self.budget.epsilon:.6g}")
+            raise BudgetExceeded(
+                f"the plan costs ε={cost:.6g}, the budget allows {self.budget.epsilon:.6g}"
+            )
 
     def release(self, name: str | Line) -> Release:
         """The line of that name."""
@@ -224,12 +271,18 @@ class Plan:
         return self.scale * self.release(name).weight
 
     def deviation(self, name: str | Line, statistic: ReleasableSum) -> float:
-        """Standard deviation of the noise on a release of the statistic. An entry with weight w has 1/w of it."""
+        """Standard deviation of the noise on a release of the statistic. An entry with weight w
+        has 1/w of it.
+        """
         norm = self.release(name).event(self.scale).noise.norm
-        return deviation_of(self.noise_multiplier(name), statistic.sensitivity(self.budget.neighboring, norm))
+        return deviation_of(
+            self.noise_multiplier(name), statistic.sensitivity(self.budget.neighboring, norm)
+        )
 
     def rows(self) -> list[dict[str, Any]]:
-        """The plan as a table: one dictionary per release, with its share of μ² and its price if it stood alone."""
+        """The plan as a table: one dictionary per release, with its share of μ² and its price
+        if it stood alone.
+        """
         total = accounting.share_mu(self.events) ** 2
         return [
             {
@@ -270,7 +323,8 @@ class Plan:
                 )
                 for line in document["releases"]
             ]
-            budget = Budget(**{"allow_large_delta": True} | document["budget"])  # it was judged when it was written
+            # it was judged when it was written
+            budget = Budget(**{"allow_large_delta": True} | document["budget"])
             return cls(tuple(lines), budget, document["accountant"], document["scale"])
         except (KeyError, TypeError) as error:
             raise ConfigError(f"this is not a plan written by discreet: {error}") from error
@@ -292,7 +346,9 @@ class Plan:
 
 
 def _plain(line: Release) -> dict[str, Any]:
-    """A line for JSON; a rate of 1 and no law are left out, so that older ledgers keep their hashes."""
+    """A line for JSON; a rate of 1 and no law are left out, so that older ledgers keep their
+    hashes.
+    """
     content = asdict(line) | {"shape": None if line.shape is None else list(line.shape)}
     if line.rate == 1:
         del content["rate"]

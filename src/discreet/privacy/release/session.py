@@ -1,8 +1,8 @@
 """The only door out of private data: charge, then look, then add noise.
 
-Three facts decide whether a release is private, and each has one owner. The *statistic* owns its sensitivity: it does
-the clipping that it is priced by. The *plan* owns the noise multiplier. The *session* owns the ledger. No caller states
-any of them, so none of them can disagree.
+Three facts decide whether a release is private, and each has one owner. The *statistic* owns its
+sensitivity: it does the clipping that it is priced by. The *plan* owns the noise multiplier. The
+*session* owns the ledger. No caller states any of them, so none of them can disagree.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from discreet.errors import ConfigError, DiscreetError, PlanMismatch, PrivacyErr
 from discreet.privacy.accounting import mechanisms
 from discreet.privacy.accounting.budget import Neighboring, Norm
 from discreet.privacy.accounting.mechanisms import Mechanism
-from discreet.privacy.noise.sources import BATCH_DRAWS, NoiseSource, SecureNoise, SeededNoise, delta_of, grid_for
+from discreet.privacy.noise.sources import (
+    BATCH_DRAWS,
+    NoiseSource,
+    SecureNoise,
+    SeededNoise,
+    delta_of,
+    grid_for,
+)
 from discreet.privacy.release.ledger import Entry, Ledger
 from discreet.privacy.release.plan import MOST_DRAWS, Line, Plan, Release
 from discreet.privacy.release.statement import PrivacyStatement
@@ -47,22 +54,27 @@ class ReleasableSum(Protocol):
     def sensitivity(self, neighboring: Neighboring, norm: Norm) -> float:
         """The most that one user moves the statistic, entries multiplied by ``weights(norm)``.
 
-        It holds for what ``compute`` returns, with and without a grid. ``norm="inf"`` bounds one user's contribution to
-        one entry, without weights; it only decides how fine the grid is.
+        It holds for what ``compute`` returns, with and without a grid. ``norm="inf"`` bounds one
+        user's contribution to one entry, without weights; it only decides how fine the grid is.
         """
 
     def weights(self, norm: Norm) -> NDArray[np.float64] | None:
-        """One positive weight per column (last axis), or None for ones: an entry has noise σ/weight.
+        """One positive weight per column (last axis), or None for ones: an entry has noise
+        σ/weight.
 
-        The isometric packing of symmetric matrices has √2 for entries off the diagonal in the L2 norm.
+        The isometric packing of symmetric matrices has √2 for entries off the diagonal in the L2
+        norm.
         """
 
-    def compute(self, key: Key, *, grid: float | None = None, rows: slice | None = None) -> NDArray[Any]:
+    def compute(
+        self, key: Key, *, grid: float | None = None, rows: slice | None = None
+    ) -> NDArray[Any]:
         """The sum, or some rows (first axis) of it, as a new array; refuses any other key.
 
-        Without a grid: real numbers, float32 or float64. With one, a power of four: the sum in units of the grid, as
-        int64 (``integer_sums``), each user's contribution being rounded toward zero before it is summed (or each of
-        its factors to a multiple of √grid), so that no contribution grows.
+        Without a grid: real numbers, float32 or float64. With one, a power of four: the sum in
+        units of the grid, as int64 (``integer_sums``), each user's contribution being rounded
+        toward zero before it is summed (or each of its factors to a multiple of √grid), so that no
+        contribution grows.
         """
 
 
@@ -73,8 +85,8 @@ class Session:
     ----------
     plan : Plan
     noise : {"secure", "seeded"} or a source of noise
-        "secure" (default): exact integers and noise from the operating system's entropy. "seeded": float noise from
-        ``random_state``, for research; the statement declares it.
+        "secure" (default): exact integers and noise from the operating system's entropy. "seeded":
+        float noise from ``random_state``, for research; the statement declares it.
     random_state : int, optional
         The seed of seeded noise; secure noise refuses one.
     threads : int, optional
@@ -92,16 +104,21 @@ class Session:
         self._noise = _source(noise, random_state, threads)
         self.ledger = Ledger(plan, _grade(self._noise))
         self._left = Counter({release.name: release.count for release in plan.releases})
-        self._shapes = {release.name: release.shape for release in plan.releases if release.shape is not None}
+        self._shapes = {
+            release.name: release.shape for release in plan.releases if release.shape is not None
+        }
         self._draws = 0
         self._batches = 0
         self._lock = threading.Lock()
 
-    def release(self, name: str | Line, statistic: ReleasableSum, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    def release(
+        self, name: str | Line, statistic: ReleasableSum, dtype: DTypeLike = np.float64
+    ) -> NDArray[Any]:
         """The statistic with noise.
 
-        Privacy: releases ``statistic``; sensitivity as the statistic states it; the noise multiplier is the plan's. The
-        ledger entry is written before the data are opened and stays even if computing fails.
+        Privacy: releases ``statistic``; sensitivity as the statistic states it; the noise
+        multiplier is the plan's. The ledger entry is written before the data are opened and stays
+        even if computing fails.
 
         Raises
         ------
@@ -114,27 +131,40 @@ class Session:
     def release_together(
         self, wanted: Sequence[tuple[str | Line, ReleasableSum]], dtype: DTypeLike = np.float64
     ) -> list[NDArray[Any]]:
-        """Several statistics, each with its own noise: as by `release` one after the other, but looked at together.
+        """Several statistics, each with its own noise: as by `release` one after the other, but
+        looked at together.
 
-        All are charged before any is computed. People who are not in memory are then read once for all of them.
+        All are charged before any is computed. People who are not in memory are then read once for
+        all of them.
         """
         return [noisy.whole(dtype) for noisy in self.prepare(wanted)]
 
     def prepare(self, wanted: Sequence[tuple[str | Line, ReleasableSum]]) -> list[Prepared]:
-        """The same in two parts: everything is charged and looked at now, and noise is added when it is taken."""
+        """The same in two parts: everything is charged and looked at now, and noise is added
+        when it is taken.
+        """
         entries = [self._charge(name, statistic) for name, statistic in wanted]
         statistics = [statistic for _, statistic in wanted]
         if self.ledger.noise == "secure" and len(entries) > 1:
-            from discreet.privacy.statistics.sums import look_together  # its kernels are slow to import
+            # its kernels are slow to import
+            from discreet.privacy.statistics.sums import look_together
 
-            grids = [self._grid(one, _noise_of(entry)) for one, entry in zip(statistics, entries, strict=True)]
+            grids = [
+                self._grid(one, _noise_of(entry))
+                for one, entry in zip(statistics, entries, strict=True)
+            ]
             look_together(KEY, list(zip(statistics, grids, strict=True)))
         return [Prepared(self, entry, one) for entry, one in zip(entries, statistics, strict=True)]
 
     def release_blocks(
-        self, name: str | Line, statistic: ReleasableSum, rows: int | None = None, dtype: DTypeLike = np.float64
+        self,
+        name: str | Line,
+        statistic: ReleasableSum,
+        rows: int | None = None,
+        dtype: DTypeLike = np.float64,
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """The same release in blocks of rows, as (slice, noisy rows): for statistics that should not be held at once.
+        """The same release in blocks of rows, as (slice, noisy rows): for statistics that should
+        not be held at once.
 
         It is charged as a whole, now, whether or not all blocks are taken.
         """
@@ -142,7 +172,8 @@ class Session:
         return prepared.blocks(rows, dtype)
 
     def deviation(self, name: str | Line, statistic: ReleasableSum) -> float:
-        """Standard deviation of the noise that a release of this statistic gets: public, before and after the release.
+        """Standard deviation of the noise that a release of this statistic gets: public, before and
+        after the release.
 
         See `Plan.deviation`.
         """
@@ -154,18 +185,27 @@ class Session:
         return self.ledger.noise == "none"
 
     def record_assumption(self, name: str, text: str, inferred: bool = False) -> None:
-        """Record something that is taken to be public; what was inferred from data is warned about as well."""
+        """Record something that is taken to be public; what was inferred from data is warned
+        about as well.
+        """
         if inferred:
             logger.warning("taken from the data, not from a public source: %s: %s", name, text)
         self.ledger.assume(name, text, inferred)
 
     def judge_delta(self, people: float) -> None:
-        """Warn of a δ above one over the number of people, as it was released, and write both down."""
+        """Warn of a δ above one over the number of people, as it was released, and write both
+        down.
+        """
         self.ledger.people = float(people)
         delta = self.plan.budget.delta
         if delta * people > 1:
-            text = f"δ = {delta:g} is above one over the number of users, released as about {people:,.0f}"
-            logger.warning("%s: with that probability one of them may be exposed; take a smaller delta", text)
+            text = (
+                f"δ = {delta:g} is above one over the number of users, released as about"
+                f" {people:,.0f}"
+            )
+            logger.warning(
+                "%s: with that probability one of them may be exposed; take a smaller delta", text
+            )
             self.ledger.assume("delta", text)
 
     def list_remaining(self) -> dict[str, int]:
@@ -184,7 +224,9 @@ class Session:
         return self.statement
 
     def __reduce__(self) -> NoReturn:
-        raise PrivacyError("a session cannot be copied or stored: its copy could release the same plan again")
+        raise PrivacyError(
+            "a session cannot be copied or stored: its copy could release the same plan again"
+        )
 
     def _charge(self, name: str | Line, statistic: ReleasableSum) -> Entry:
         """Everything here is public: the entry is complete before a single rating is read."""
@@ -197,7 +239,9 @@ class Session:
         if planned.mechanism == "huber":
             both = _check_sensitivity(name, statistic, neighboring, "l2")
             if both > planned.l2_ratio * sensitivity * (1 + 1e-12):
-                raise PlanMismatch(f"release {name!r}: L2 sensitivity above l2_ratio={planned.l2_ratio:g} times L1")
+                raise PlanMismatch(
+                    f"release {name!r}: L2 sensitivity above l2_ratio={planned.l2_ratio:g} times L1"
+                )
         _check_batch(planned, statistic, self.ledger.noise)
         with self._lock:
             self._admit(planned, shape)
@@ -217,14 +261,20 @@ class Session:
     def _admit(self, planned: Release, shape: tuple[int, ...]) -> None:
         name = planned.name
         if self._left[name] <= 0:
-            raise PlanMismatch(f"release {name!r} was planned {planned.count} times and has been made as often")
+            raise PlanMismatch(
+                f"release {name!r} was planned {planned.count} times and has been made as often"
+            )
         expected = self._shapes.setdefault(name, shape)
         if shape != expected:
-            raise PlanMismatch(f"release {name!r} has shape {shape}, but {expected} was planned or released before")
+            raise PlanMismatch(
+                f"release {name!r} has shape {shape}, but {expected} was planned or released before"
+            )
         self._batches += planned.rate < 1
         self._draws += math.prod(shape) + (BATCH_DRAWS if planned.rate < 1 else 0)
         if self._draws > MOST_DRAWS:
-            raise PlanMismatch(f"more than {MOST_DRAWS} draws of noise in one session were not priced")
+            raise PlanMismatch(
+                f"more than {MOST_DRAWS} draws of noise in one session were not priced"
+            )
         self._left[name] -= 1
 
     def _noisy(self, entry: Entry, statistic: ReleasableSum, rows: slice | None) -> NDArray[Any]:
@@ -238,11 +288,18 @@ class Session:
             raise
         except Exception as error:
             failed = type(error).__name__
-        if failed:  # raised out here, so that the error itself, which may speak of private values, is not its context
-            raise PrivacyError(f"the statistic of release {entry.name!r} could not be computed ({failed})")
+        # raised out here, so that the error itself, which may speak of private values, is not its
+        # context
+        if failed:
+            raise PrivacyError(
+                f"the statistic of release {entry.name!r} could not be computed ({failed})"
+            )
         length = entry.shape if rows is None else (rows.stop - rows.start, *entry.shape[1:])
         if exact.shape != length:
-            raise PlanMismatch(f"release {entry.name!r} was charged with shape {length} and computed as {exact.shape}")
+            raise PlanMismatch(
+                f"release {entry.name!r} was charged with shape {length} and computed as"
+                f" {exact.shape}"
+            )
         result = self._noise.add(exact, noise, statistic.weights(norm), grid)
         coins = delta_of(BATCH_DRAWS * self._batches) if self.ledger.noise == "secure" else 0.0
         self.ledger.noise_delta = self._noise.delta + coins
@@ -271,7 +328,9 @@ class Prepared:
         self._take()
         return self._session._noisy(self._entry, self._statistic, None).astype(dtype, copy=False)
 
-    def blocks(self, rows: int | None = None, dtype: DTypeLike = np.float64) -> Iterator[tuple[slice, NDArray[Any]]]:
+    def blocks(
+        self, rows: int | None = None, dtype: DTypeLike = np.float64
+    ) -> Iterator[tuple[slice, NDArray[Any]]]:
         """(slice, noisy rows), block by block."""
         self._take()
         shape = self._entry.shape
@@ -309,10 +368,15 @@ def _noise_of(entry: Entry) -> Mechanism:
     return mechanisms.make_mechanism(entry.mechanism, entry.deviation, entry.alpha)
 
 
-def _check_sensitivity(name: str, statistic: ReleasableSum, neighboring: Neighboring, norm: Norm) -> float:
+def _check_sensitivity(
+    name: str, statistic: ReleasableSum, neighboring: Neighboring, norm: Norm
+) -> float:
     value = float(statistic.sensitivity(neighboring, norm))
     if not 0.0 < value < math.inf:
-        raise PrivacyError(f"release {name!r} states a {norm} sensitivity of {value}: it must be positive and finite")
+        raise PrivacyError(
+            f"release {name!r} states a {norm} sensitivity of {value}: it must be positive and"
+            " finite"
+        )
     return value
 
 
@@ -320,9 +384,15 @@ def _check_batch(planned: Release, statistic: ReleasableSum, grade: str) -> None
     """A batch is priced by how few users are in it, and only if nobody can know who is."""
     rate = float(getattr(statistic, "rate", 1.0))
     if rate > planned.rate:
-        raise PlanMismatch(f"release {planned.name!r} was priced for batches of {planned.rate:g}, and holds {rate:g}")
+        raise PlanMismatch(
+            f"release {planned.name!r} was priced for batches of {planned.rate:g}, and holds"
+            f" {rate:g}"
+        )
     if planned.rate < 1 and grade == "secure" and not getattr(statistic, "secret", False):
-        raise PrivacyError(f"release {planned.name!r}: with secure noise, batches are drawn from secret coins as well")
+        raise PrivacyError(
+            f"release {planned.name!r}: with secure noise, batches are drawn from secret coins as"
+            " well"
+        )
 
 
 def _grade(source: NoiseSource) -> str:
@@ -333,7 +403,10 @@ def _grade(source: NoiseSource) -> str:
 def _source(noise: str | NoiseSource, random_state: int | None, threads: int | None) -> NoiseSource:
     if noise == "secure":
         if random_state is not None:
-            raise ConfigError("secure noise has no seed; say noise='seeded' for research, or leave random_state out")
+            raise ConfigError(
+                "secure noise has no seed; say noise='seeded' for research, or leave"
+                " random_state out"
+            )
         return SecureNoise(threads)
     if noise == "seeded":
         return SeededNoise(random_state, threads)

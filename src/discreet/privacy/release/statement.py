@@ -25,8 +25,9 @@ _RELATION = {
 class PrivacyStatement:
     """What may be promised for everything that was released.
 
-    ``epsilon`` is infinite, and the text says NOT PRIVATE, when any release went round the noise. ``private`` is true
-    only where a promise holds without ``cautions``. ``learned`` is what a model says of what survived the noise.
+    ``epsilon`` is infinite, and the text says NOT PRIVATE, when any release went round the noise.
+    ``private`` is true only where a promise holds without ``cautions``. ``learned`` is what a model
+    says of what survived the noise.
     """
 
     epsilon: float
@@ -66,10 +67,18 @@ class PrivacyStatement:
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What the promise depends on and nobody but the caller can vouch for; empty where it simply holds."""
-        taken = [f"{a.text}: read from the data instead of a public source" for a in self.assumptions if a.inferred]
+        """What the promise depends on and nobody but the caller can vouch for; empty where it
+        simply holds.
+        """
+        taken = [
+            f"{a.text}: read from the data instead of a public source"
+            for a in self.assumptions
+            if a.inferred
+        ]
         seed = (
-            ["the noise came from a seed: whoever learns it can subtract the noise"] if self.noise == "seeded" else []
+            ["the noise came from a seed: whoever learns it can subtract the noise"]
+            if self.noise == "seeded"
+            else []
         )
         weak = [f"ε is above {WEAK_EPSILON:g}, which is {WEAK}"] if self.weak else []
         return (*weak, *taken, *seed, *self._large_delta())
@@ -81,7 +90,11 @@ class PrivacyStatement:
 
     def _large_delta(self) -> list[str]:
         """Why δ is too large, if it is."""
-        allowed = [f"a δ above {LARGE_DELTA:g} was allowed explicitly"] if self.delta > LARGE_DELTA else []
+        allowed = (
+            [f"a δ above {LARGE_DELTA:g} was allowed explicitly"]
+            if self.delta > LARGE_DELTA
+            else []
+        )
         return allowed + [a.text for a in self.assumptions if a.name == "delta"]
 
     @property
@@ -114,14 +127,16 @@ class PrivacyStatement:
     def _repr_html_(self) -> str:
         """For notebooks: the numbers, what they depend on, and the paragraph."""
         color = "#14603a" if self.private else "#9c2f14"
-        numbers = f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g}" if self.finite else "ε is infinite"
+        numbers = (
+            f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g}" if self.finite else "ε is infinite"
+        )
         cautions = "".join(f"<li>{escape(text)}</li>" for text in self.cautions)
         listed = f'<ul style="margin:4px 0">{cautions}</ul>' if cautions else ""
         return (
-            f'<div style="border-left:4px solid {color};padding:2px 12px;max-width:60em">'
-            f'<p style="margin:4px 0"><strong style="color:{color}">{escape(self.status)}</strong> &nbsp; '
-            f"<strong>{numbers}</strong></p>{listed}"
-            f"<details><summary>The whole statement</summary><p>{escape(str(self))}</p></details></div>"
+            f'<div style="border-left:4px solid {color};padding:2px 12px;max-width:60em"><p'
+            f' style="margin:4px 0"><strong style="color:{color}">{escape(self.status)}</strong>'
+            f" &nbsp; <strong>{numbers}</strong></p>{listed}<details><summary>The whole"
+            f" statement</summary><p>{escape(str(self))}</p></details></div>"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,7 +154,9 @@ class PrivacyStatement:
             "conversion": self.conversion,
             "noise": self.noise,
             "releases": len(self.ledger.entries),
-            "assumptions": [{"name": a.name, "text": a.text, "inferred": a.inferred} for a in self.assumptions],
+            "assumptions": [
+                {"name": a.name, "text": a.text, "inferred": a.inferred} for a in self.assumptions
+            ],
             "learned": self.learned,
             "text": str(self),
         }
@@ -148,14 +165,17 @@ class PrivacyStatement:
         times = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
         odds = f"{times:.4g} times" if math.isfinite(times) else f"e^{self.epsilon:.4g} times"
         together = "" if self.mu is None else f" (μ = {self.mu:.4g})"
-        failing = f", except with a probability of at most δ = {self.delta:.3g}" if self.delta > 0 else ""
+        failing = (
+            f", except with a probability of at most δ = {self.delta:.3g}" if self.delta > 0 else ""
+        )
         seen = "Whatever anyone but a user's own self can see of the result is nearly as likely"
         if self.weak:
             seen = "How likely anything is that others can see of the result may differ much"
         return (
-            f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ = {self.delta:.3g}. "
-            f"{seen} {_RELATION[self.neighboring]}: no conclusion becomes more than {odds} as likely{failing}. "
-            f"The price was computed by: {self.conversion}{together}.{self._not_again()}"
+            f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ ="
+            f" {self.delta:.3g}. {seen} {_RELATION[self.neighboring]}: no conclusion becomes more"
+            f" than {odds} as likely{failing}. The price was computed by:"
+            f" {self.conversion}{together}.{self._not_again()}"
         )
 
     def _not_again(self) -> str:
@@ -173,8 +193,8 @@ class PrivacyStatement:
         parts = []
         if self.weak:
             parts.append(
-                f"An ε above {WEAK_EPSILON:g} is WEAK: it bounds what can be learned about anybody, "
-                "but so far up that little is promised by it."
+                f"An ε above {WEAK_EPSILON:g} is WEAK: it bounds what can be learned about anybody,"
+                " but so far up that little is promised by it."
             )
         if self._large_delta():
             parts.append(f"CAUTION, somebody may be exposed: {'; '.join(self._large_delta())}.")
@@ -190,15 +210,18 @@ class PrivacyStatement:
 
     def _releases(self) -> str:
         counts = Counter(entry.name for entry in self.ledger.entries)
-        listed = ", ".join(_runs([f"{name} × {count}" if count > 1 else name for name, count in counts.items()]))
+        listed = ", ".join(
+            _runs([f"{name} × {count}" if count > 1 else name for name, count in counts.items()])
+        )
         made = len(self.ledger.entries)
         what = "one release of a sum" if made == 1 else f"{made} releases of sums"
         text = f"It rests on {what} over users: {listed}." if counts else ""
         for entry in self.ledger.entries:
             if entry.law:
                 text = (
-                    f"What left is the best of a secret number of trainings, {entry.runs:g} on average, by the "
-                    f"{entry.law} law; nothing of the others did. How long it took says something about that number."
+                    f"What left is the best of a secret number of trainings, {entry.runs:g} on"
+                    f" average, by the {entry.law} law; nothing of the others did. How long it took"
+                    " says something about that number."
                 )
         rates = sorted({entry.rate for entry in self.ledger.entries if entry.rate < 1})
         if not rates:
@@ -206,17 +229,24 @@ class PrivacyStatement:
         shares = ", ".join(f"{rate:.3g}" for rate in rates)
         secret = "coins from the operating system's entropy through AES that nobody sees"
         coins = secret if self.noise == "secure" else "coins that nobody must know"
-        amplified = "lowers the price" if self.accountant == "pld" else "is not counted in the price"
+        amplified = (
+            "lowers the price" if self.accountant == "pld" else "is not counted in the price"
+        )
         return (
-            f"{text} Some are of batches: each user is in one with probability {shares}, by {coins}, which {amplified}."
+            f"{text} Some are of batches: each user is in one with probability {shares}, by"
+            f" {coins}, which {amplified}."
         )
 
     def _noise(self) -> str:
         return {
-            "secure": "The noise came from the operating system's entropy through AES and was added to exact integers; "
-            "what its sampling adds to δ is included.",
-            "seeded": "RESEARCH MODE: the noise came from a seed, in floating point; whoever learns the seed can "
-            "subtract it, and the promise holds only as long as nobody does.",
+            "secure": (
+                "The noise came from the operating system's entropy through AES and was added to"
+                " exact integers; what its sampling adds to δ is included."
+            ),
+            "seeded": (
+                "RESEARCH MODE: the noise came from a seed, in floating point; whoever learns the"
+                " seed can subtract it, and the promise holds only as long as nobody does."
+            ),
         }.get(self.noise, "")
 
     def _describe_assumptions(self) -> str:
@@ -224,18 +254,26 @@ class PrivacyStatement:
         taken = [a.text for a in self.assumptions if a.inferred]
         parts = [f"Taken to be public: {'; '.join(given)}."] if given else []
         if taken:
-            parts.append(f"CAUTION, read from the data instead of a public source: {'; '.join(taken)}.")
+            parts.append(
+                f"CAUTION, read from the data instead of a public source: {'; '.join(taken)}."
+            )
         return " ".join(parts)
 
 
 def _runs(names: list[str]) -> list[str]:
-    """Three or more names that differ by a number only, as in "gradient 1", "gradient 2", …, become one of a range."""
+    """Three or more names that differ by a number only, as in "gradient 1", "gradient 2", …,
+    become one of a range.
+    """
     numbers: dict[str, list[int]] = {}
     for name in names:
         stem, _, last = name.rpartition(" ")
         if stem and last.isdecimal() and "×" not in stem:
             numbers.setdefault(stem, []).append(int(last))
-    long = {stem: n for stem, n in numbers.items() if len(n) > 2 and n == list(range(n[0], n[0] + len(n)))}
+    long = {
+        stem: n
+        for stem, n in numbers.items()
+        if len(n) > 2 and n == list(range(n[0], n[0] + len(n)))
+    }
     stems = [name.rpartition(" ")[0] for name in names]
     listed = [
         f"{stem} {long[stem][0]} to {long[stem][-1]}" if stem in long else name

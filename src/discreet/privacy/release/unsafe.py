@@ -1,4 +1,6 @@
-"""The one named way round. Whatever leaves here makes ε infinite, and every statement and card says NOT PRIVATE."""
+"""The one named way round. Whatever leaves here makes ε infinite, and every statement and card
+says NOT PRIVATE.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from discreet.privacy.sealed import KEY
 def reveal(session: Session, name: str, statistic: ReleasableSum) -> NDArray[Any]:
     """The statistic as it is, without noise and outside the plan.
 
-    Privacy: none. The entry is written first, and from then on ``session.statement.epsilon`` is infinite.
+    Privacy: none. The entry is written first, and from then on ``session.statement.epsilon`` is
+    infinite.
     """
     session.ledger.record(
         name,
@@ -31,13 +34,21 @@ def reveal(session: Session, name: str, statistic: ReleasableSum) -> NDArray[Any
 
 
 def under_noised(
-    session: Session, name: str, statistic: ReleasableSum, noise: Mechanism | None, rng: np.random.Generator
+    session: Session,
+    name: str,
+    statistic: ReleasableSum,
+    noise: Mechanism | None,
+    rng: np.random.Generator,
 ) -> NDArray[Any]:
-    """The statistic with noise of a fixed size, however far one user moves it: what the Huber paper does.
+    """The statistic with noise of a fixed size, however far one user moves it: what the Huber paper
+    does.
 
-    Privacy: none. The entry is written first and marked unsafe: from then on ``session.statement.epsilon`` is infinite.
+    Privacy: none. The entry is written first and marked unsafe: from then on
+    ``session.statement.epsilon`` is infinite.
     """
-    sensitivity = statistic.sensitivity(session.plan.budget.neighboring, noise.norm if noise else "l2")
+    sensitivity = statistic.sensitivity(
+        session.plan.budget.neighboring, noise.norm if noise else "l2"
+    )
     deviation = noise.standard_deviation if noise else 0.0
     session.ledger.record(
         name,
@@ -55,7 +66,8 @@ def under_noised(
 
 
 class NoNoise:
-    """A source that adds nothing: for tests that compare a private algorithm with its non-private twin.
+    """A source that adds nothing: for tests that compare a private algorithm with its non-private
+    twin.
 
     A session with it states an infinite ε.
     """
@@ -64,7 +76,11 @@ class NoNoise:
     delta: float = 0.0
 
     def add(
-        self, values: NDArray[Any], mechanism: Mechanism, weights: ArrayLike | None = None, grid: float | None = None
+        self,
+        values: NDArray[Any],
+        mechanism: Mechanism,
+        weights: ArrayLike | None = None,
+        grid: float | None = None,
     ) -> NDArray[Any]:
         """``values``, in real units."""
         return values if grid is None else values * grid

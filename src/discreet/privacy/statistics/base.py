@@ -1,10 +1,12 @@
-"""A part of the people, and what people do by themselves: the two things that every engine is made of.
+"""A part of the people, and what people do by themselves: the two things that every engine is made
+of.
 
-A `Block` holds the private arrays of some users. An `UserStep` is a value made of public numbers: each user computes
-something for itself from these and its own ratings. A step turns a block into another one and never writes into it, so
-that whoever holds the steps can compute a block again, on another machine or after a crash, to the same bits. `Public`
-is what everybody may know of people before and after a step; a step checks its own numbers against it before it meets
-any rating, because a later error would say where they do not fit.
+A `Block` holds the private arrays of some users. An `UserStep` is a value made of public numbers:
+each user computes something for itself from these and its own ratings. A step turns a block into
+another one and never writes into it, so that whoever holds the steps can compute a block again, on
+another machine or after a crash, to the same bits. `Public` is what everybody may know of people
+before and after a step; a step checks its own numbers against it before it meets any rating,
+because a later error would say where they do not fit.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Public:
     rank : int
         Length of the users' vectors, 0 before there are any.
     has_vectors, contributes, weighted : bool
-        Whether users have vectors, have chosen through which items they contribute, have weights for all their entries.
+        Whether users have vectors, have chosen through which items they contribute, have weights
+        for all their entries.
     cut : float
         G, to which the residuals were cut that users have computed last; 0 before there are any.
     """
@@ -64,7 +67,9 @@ class Public:
         """A public array of that shape, checked."""
         array = np.asarray(given, np.float64)
         if array.shape != shape or not np.isfinite(array).all():
-            raise ConfigError(f"{name} has shape {array.shape}, but must have finite numbers of shape {shape}")
+            raise ConfigError(
+                f"{name} has shape {array.shape}, but must have finite numbers of shape {shape}"
+            )
         return array
 
     def per_item(self, name: str, given: Any) -> NDArray[np.float64]:
@@ -72,11 +77,15 @@ class Public:
         return self.array(name, np.zeros(self.n_items) if given is None else given, (self.n_items,))
 
     def factors(self, V: Any, rank: int | None = None) -> NDArray[Any]:
-        """Public item factors (n_items, r) in a type that kernels know, and of that rank if it is given."""
+        """Public item factors (n_items, r) in a type that kernels know, and of that rank if it
+        is given.
+        """
         V = np.ascontiguousarray(V)
         self.array("V", V, (self.n_items, V.shape[-1] if V.ndim else 0))
         if rank is not None and V.shape[1] != rank:
-            raise ConfigError(f"item factors of rank {V.shape[1]} do not fit user vectors of rank {rank}")
+            raise ConfigError(
+                f"item factors of rank {V.shape[1]} do not fit user vectors of rank {rank}"
+            )
         factors: NDArray[Any] = V if V.dtype in (np.float32, np.float64) else V.astype(np.float64)
         return factors
 
@@ -88,7 +97,8 @@ class Block:
     Parameters
     ----------
     indptr, indices, values
-        The full history; ratings are centered but not cut, because a user's own computations may use them.
+        The full history; ratings are centered but not cut, because a user's own computations may
+        use them.
     mean : (n,)
         What was subtracted from each user's ratings.
     key : (n,) uint64
@@ -120,7 +130,9 @@ class Block:
         return np.repeat(np.arange(self.n), self.counts)
 
     def per_user(self, x: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-        """Sums of an array of entries by user, each in the order of its entries, a part of the users at a time."""
+        """Sums of an array of entries by user, each in the order of its entries, a part of the
+        users at a time.
+        """
         return sums_of_rows(self.indptr, x)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -136,11 +148,15 @@ class Block:
 
     def without(self, *names: str) -> Block:
         """Without what the state has under these names."""
-        return replace(self, state={name: array for name, array in self.state.items() if name not in names})
+        return replace(
+            self, state={name: array for name, array in self.state.items() if name not in names}
+        )
 
 
 def sums_of_rows(indptr: NDArray[np.int64], x: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Σ x over the entries of each row, (n,): ``np.bincount`` without arrays as long as all entries together."""
+    """Σ x over the entries of each row, (n,): ``np.bincount`` without arrays as long as all
+    entries together.
+    """
     sums = np.empty(len(indptr) - 1)
     counts = np.diff(indptr)
 
@@ -170,7 +186,9 @@ class UserStep(ABC):
 
 
 class Statistic(ABC):
-    """A sum over users that knows how far one user can move it. Subclasses are frozen dataclasses of public values."""
+    """A sum over users that knows how far one user can move it. Subclasses are frozen
+    dataclasses of public values.
+    """
 
     what: str = "a statistic"
 
@@ -183,7 +201,9 @@ class Statistic(ABC):
 
     @abstractmethod
     def reach(self, public: Public) -> Any:
-        """The `Reach` of one user (`discreet.privacy.statistics.sums`); the subclass has the proof."""
+        """The `Reach` of one user (`discreet.privacy.statistics.sums`); the subclass has the
+        proof.
+        """
 
     def symmetric(self, public: Public) -> int | None:
         """Rank of the symmetric matrices whose packed upper triangles are the rows, if they are."""
@@ -193,5 +213,6 @@ class Statistic(ABC):
     def partial(self, block: Block, public: Public, grid: float | None) -> Any:
         """A function of a slice of rows: the sum over the users of this block.
 
-        In real numbers without a grid; with one, in int64 units of it, each contribution rounded toward zero.
+        In real numbers without a grid; with one, in int64 units of it, each contribution rounded
+        toward zero.
         """

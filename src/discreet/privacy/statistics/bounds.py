@@ -1,8 +1,8 @@
 """How much one user may contribute: the numbers that every sensitivity is made of.
 
-A bound is not assumed of the data, it is imposed on them: `discreet.privacy.users.sealed_users` cuts down whatever
-exceeds it when data are sealed (`check_rows`) or a user's vector is formed (`clip_rows`). All of them are public
-parameters.
+A bound is not assumed of the data, it is imposed on them: `discreet.privacy.users.sealed_users`
+cuts down whatever exceeds it when data are sealed (`check_rows`) or a user's vector is formed
+(`clip_rows`). All of them are public parameters.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ class Bounds:
     items : int, optional
         A user contributes through at most this many items. None: through all, which needs `weight`.
     weight : float, optional
-        B: the weights of a user's contributions have Σ_j w_ij² ≤ B. With weights of 1, B = k, and that is the default.
+        B: the weights of a user's contributions have Σ_j w_ij² ≤ B. With weights of 1, B = k, and
+        that is the default.
     rating : float, optional
-        Γ_M: centered ratings are cut to [−Γ_M, Γ_M]. None: ratings are not used, every value counts as 1 (implicit).
+        Γ_M: centered ratings are cut to [−Γ_M, Γ_M]. None: ratings are not used, every value counts
+        as 1 (implicit).
     center : float or "user"
-        What is subtracted from ratings before they are cut: a public constant, or each user's own mean (which only that
-        user computes, so it costs nothing).
+        What is subtracted from ratings before they are cut: a public constant, or each user's own
+        mean (which only that user computes, so it costs nothing).
     prior_mean, prior_count : float
-        A user's own mean counts `prior_count` ratings of the public value `prior_mean` as well, so that one rating does
-        not make a mean.
+        A user's own mean counts `prior_count` ratings of the public value `prior_mean` as well, so
+        that one rating does not make a mean.
     norm : float
         Γ_u: a user's vector is cut to this ℓ₂ norm.
     norm_l1 : float, optional
@@ -65,7 +67,9 @@ class Bounds:
 
     def __post_init__(self) -> None:
         if self.items is None and self.weight is None:
-            raise ConfigError("bounds need items (how many a user contributes through) or weight (Σ w² of a user)")
+            raise ConfigError(
+                "bounds need items (how many a user contributes through) or weight (Σ w² of a user)"
+            )
         if self.items is not None:
             object.__setattr__(self, "items", _whole("items", self.items))
         for name in ("weight", "rating", "norm", "norm_l1"):
@@ -90,7 +94,9 @@ class Bounds:
         return float(self.through(n_items)) if self.weight is None else self.weight
 
     def weight_sum(self, n_items: int) -> float:
-        """S: the most that Σ_j w_ij can be, √(k B) by Cauchy and Schwarz, which is k for weights of 1."""
+        """S: the most that Σ_j w_ij can be, √(k B) by Cauchy and Schwarz, which is k for
+        weights of 1.
+        """
         return math.sqrt(self.through(n_items) * self.max_squared_weight(n_items))
 
     @property
@@ -109,21 +115,32 @@ class Bounds:
         return most if self.norm_l1 is None else min(most, self.norm_l1)
 
     def triangle_l1(self, rank: int) -> float:
-        """The most that the upper triangle of u uᵀ can add up to: Σ_{a≤b} |u_a u_b| = (‖u‖₁² + ‖u‖₂²) / 2."""
+        """The most that the upper triangle of u uᵀ can add up to: Σ_{a≤b} |u_a u_b| = (‖u‖₁² +
+        ‖u‖₂²) / 2.
+        """
         return (self.vector_l1(rank) ** 2 + self.vector_l2**2) / 2
 
 
 @np.errstate(all="ignore")
 def clip_rows(U: NDArray[Any], bounds: Bounds, intercept: float = 0.0) -> NDArray[Any]:
-    """Vectors cut to the bounds: u · min(1, Γ / ‖u‖) (erratum 2), and likewise in ℓ₁; what is not finite becomes 0.
+    """Vectors cut to the bounds: u · min(1, Γ / ‖u‖) (erratum 2), and likewise in ℓ₁; what is not
+    finite becomes 0.
 
-    With an `intercept` ι, the result is (ι, u) with u cut to √(Γ² − ι²), so that the whole keeps the bound.
+    With an `intercept` ι, the result is (ι, u) with u cut to √(Γ² − ι²), so that the whole keeps
+    the bound.
     """
     if intercept:
-        if not 0 < intercept < bounds.norm or (bounds.norm_l1 is not None and intercept >= bounds.norm_l1):
-            raise ConfigError(f"intercept is {intercept!r}, but must be positive and below the norm {bounds.norm:g}")
+        if not 0 < intercept < bounds.norm or (
+            bounds.norm_l1 is not None and intercept >= bounds.norm_l1
+        ):
+            raise ConfigError(
+                f"intercept is {intercept!r}, but must be positive and below the norm"
+                f" {bounds.norm:g}"
+            )
         l1 = None if bounds.norm_l1 is None else bounds.norm_l1 - intercept
-        rest = clip_rows(U, replace(bounds, norm=math.sqrt(bounds.norm**2 - intercept**2), norm_l1=l1))
+        rest = clip_rows(
+            U, replace(bounds, norm=math.sqrt(bounds.norm**2 - intercept**2), norm_l1=l1)
+        )
         return np.column_stack([np.full(len(U), intercept * SHAVE, U.dtype), rest])
     long = np.empty(len(U))
     wide = np.empty(len(U))
@@ -138,7 +155,9 @@ def clip_rows(U: NDArray[Any], bounds: Bounds, intercept: float = 0.0) -> NDArra
 
 @njit(nogil=True, cache=True)
 def _norms(U: np.ndarray, l2: np.ndarray, l1: np.ndarray, start: int, stop: int) -> None:
-    """Norms of rows in double precision; infinite where something is not finite, so that such a row becomes 0."""
+    """Norms of rows in double precision; infinite where something is not finite, so that such a
+    row becomes 0.
+    """
     for i in range(start, stop):
         squares = 0.0
         absolute = 0.0
@@ -158,23 +177,40 @@ def _scale(U: np.ndarray, factor: np.ndarray, cut: np.ndarray, start: int, stop:
 
 
 def check_rows(ratings: Ratings) -> None:
-    """Ratings may come from a trusted constructor, but bounds on a user hold only for one row per user and pair."""
+    """Ratings may come from a trusted constructor, but bounds on a user hold only for one row
+    per user and pair.
+    """
     indptr, indices, ids = ratings.indptr, ratings.indices, ratings.user_ids
     if ratings.n_users > _MOST_ROWS:
         raise MemoryError  # which is what it is, and what `seal` says of it
     inside = len(indices) == 0 or 0 <= indices.min() <= indices.max() < ratings.n_items
     if indptr[0] != 0 or (np.diff(indptr) < 0).any() or not inside:
-        raise PrivacyError("the ratings are not rows of users over the items: make them with Ratings.read or from_csr")
-    falls = _falls(indices)  # which they may from one user's last item to the next one's first, and nowhere else
+        raise PrivacyError(
+            "the ratings are not rows of users over the items: make them with Ratings.read or"
+            " from_csr"
+        )
+    # which they may from one user's last item to the next one's first, and nowhere else
+    falls = _falls(indices)
     distinct = len(np.unique(ids)) if ids.dtype == np.int64 else len(set(ids.tolist()))
-    if len(falls) >= max(ratings.n_users, 1) or not np.isin(falls, indptr[1:-1]).all() or distinct != ratings.n_users:
-        raise PrivacyError("the ratings repeat a user or a (user, item) pair: merge them first, as Ratings.read does")
+    if (
+        len(falls) >= max(ratings.n_users, 1)
+        or not np.isin(falls, indptr[1:-1]).all()
+        or distinct != ratings.n_users
+    ):
+        raise PrivacyError(
+            "the ratings repeat a user or a (user, item) pair: merge them first, as Ratings.read"
+            " does"
+        )
 
 
 def _falls(indices: NDArray[Any]) -> NDArray[np.int64]:
     """Positions of entries that are not above the one before, found a part at a time."""
     parts = [
-        np.flatnonzero(indices[a + 1 : a + 1 + _PIECE] <= indices[a : a + _PIECE][: len(indices) - a - 1]) + a + 1
+        np.flatnonzero(
+            indices[a + 1 : a + 1 + _PIECE] <= indices[a : a + _PIECE][: len(indices) - a - 1]
+        )
+        + a
+        + 1
         for a in range(0, max(len(indices) - 1, 0), _PIECE)
     ]
     return np.concatenate([np.empty(0, np.int64), *parts])

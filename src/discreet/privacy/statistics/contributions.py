@@ -1,4 +1,6 @@
-"""Sums over what users contribute, item by item or altogether; `discreet.privacy.statistics.sums` has the bounds."""
+"""Sums over what users contribute, item by item or altogether;
+`discreet.privacy.statistics.sums` has the bounds.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class ItemCounts(OfContributions):
 @register("item totals")
 @dataclass(frozen=True)
 class ItemTotals(OfContributions):
-    """Σ_i w_ij y_ij for each item j, |y_ij| ≤ c: one user moves it by at most √B c, replacing one by twice that."""
+    """Σ_i w_ij y_ij for each item j, |y_ij| ≤ c: one user moves it by at most √B c, replacing
+    one by twice that.
+    """
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (public.n_items,)
@@ -76,7 +80,9 @@ class ItemTotals(OfContributions):
 @register("item Gram matrices")
 @dataclass(frozen=True)
 class ItemGrams(OfContributions):
-    """Σ_i w_ij u_i u_iᵀ for each item j, as packed upper triangles; isometric: with less noise off the diagonal."""
+    """Σ_i w_ij u_i u_iᵀ for each item j, as packed upper triangles; isometric: with less noise
+    off the diagonal.
+    """
 
     isometric: bool = True
 
@@ -90,7 +96,9 @@ class ItemGrams(OfContributions):
     def reach(self, public: Public) -> SensitivityBounds:
         bounds, m = public.bounds, public.n_items
         l2 = bounds.max_squared_weight(m) ** 0.5 * bounds.vector_l2**2
-        return SensitivityBounds(l2, bounds.weight_sum(m) * bounds.triangle_l1(public.rank), l2, 2**0.5)
+        return SensitivityBounds(
+            l2, bounds.weight_sum(m) * bounds.triangle_l1(public.rank), l2, 2**0.5
+        )
 
     def symmetric(self, public: Public) -> int | None:
         return public.rank if self.isometric else None
@@ -102,7 +110,9 @@ class ItemGrams(OfContributions):
         if grid is None:
             c = whole.astype(U.dtype)
             vectors = on_cache_lines(U)
-            return lambda rows: pack_grams(_cuts(block, rows), block["user"], c, vectors, columns=rank)
+            return lambda rows: pack_grams(
+                _cuts(block, rows), block["user"], c, vectors, columns=rank
+            )
         whole /= grid**0.5  # in place: new memory for every entry costs more than the division
         exact = on_cache_lines(U, np.float64)
 
@@ -127,7 +137,9 @@ class ItemSums(OfContributions):
     def reach(self, public: Public) -> SensitivityBounds:
         bounds, m = public.bounds, public.n_items
         l2 = bounds.max_squared_weight(m) ** 0.5 * bounds.value * bounds.vector_l2
-        return SensitivityBounds(l2, bounds.weight_sum(m) * bounds.value * bounds.vector_l1(public.rank), l2, 2.0)
+        return SensitivityBounds(
+            l2, bounds.weight_sum(m) * bounds.value * bounds.vector_l1(public.rank), l2, 2.0
+        )
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         U = block["vectors"]
@@ -181,7 +193,9 @@ class GlobalGram(Statistic):
 @register("covariance of contributions")
 @dataclass(frozen=True)
 class ContributedCovariance(OfContributions):
-    """Σ_i y_i y_iᵀ, (n_items, n_items), y_i being what user i contributes, cut to ‖y_i‖ ≤ `largest` (L)."""
+    """Σ_i y_i y_iᵀ, (n_items, n_items), y_i being what user i contributes, cut to ‖y_i‖ ≤
+    `largest` (L).
+    """
 
     largest: float
 
@@ -204,7 +218,9 @@ class ContributedCovariance(OfContributions):
         length = np.sqrt(np.bincount(block["user"], y**2, minlength=block.n))
         y = y * (SHAVE * np.minimum(1.0, self.largest / np.maximum(length, 1e-300)))[block["user"]]
         data = y if grid is None else np.trunc(y / grid**0.5)
-        Y = sparse.csr_array((data, block["user"], block["by_item"]), shape=(public.n_items, block.n))
+        Y = sparse.csr_array(
+            (data, block["user"], block["by_item"]), shape=(public.n_items, block.n)
+        )
         if grid is None:
             return lambda rows: (Y[rows] @ Y.T).toarray()
         parts = [Y[:, part] for part in integer_sums.chunks(block.n)]
@@ -214,7 +230,9 @@ class ContributedCovariance(OfContributions):
 @register("sum of ratings")
 @dataclass(frozen=True)
 class RatingSum(OfContributions):
-    """Σ w y over everything contributed, shape (1,). Without ratings it is a count, and moves like one."""
+    """Σ w y over everything contributed, shape (1,). Without ratings it is a count, and moves
+    like one.
+    """
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (1,)
@@ -225,14 +243,18 @@ class RatingSum(OfContributions):
         return SensitivityBounds(S, S, S, factor, factor)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        each = np.bincount(block["user"], block["weight"] * block["value"], minlength=1).astype(np.float64)
+        each = np.bincount(block["user"], block["weight"] * block["value"], minlength=1).astype(
+            np.float64
+        )
         return lambda rows: per_user_total(each, grid)[rows]
 
 
 @register("number of ratings")
 @dataclass(frozen=True)
 class RatingCount(OfContributions):
-    """Σ w over everything contributed, shape (1,). Replacing a user moves it no further than removing one."""
+    """Σ w over everything contributed, shape (1,). Replacing a user moves it no further than
+    removing one.
+    """
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (1,)
@@ -249,7 +271,9 @@ class RatingCount(OfContributions):
 @register("gradient")
 @dataclass(frozen=True)
 class Gradient(Statistic):
-    """Σ_i e_ij u_i for each item j, e_ij = u_i · v_j + b_j − y_ij being cut to ‖e_i‖ ≤ `largest` (G)."""
+    """Σ_i e_ij u_i for each item j, e_ij = u_i · v_j + b_j − y_ij being cut to ‖e_i‖ ≤
+    `largest` (G).
+    """
 
     V: NDArray[Any]
     largest: float
@@ -268,21 +292,30 @@ class Gradient(Statistic):
         return entries_reach(public, self.largest)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        y = block.values if self.bias is None else block.values - public.per_item("bias", self.bias)[block.indices]
+        y = (
+            block.values
+            if self.bias is None
+            else block.values - public.per_item("bias", self.bias)[block.indices]
+        )
         V = public.factors(self.V)
         e = SHAVE * residuals(block.indptr, block.indices, y, block["vectors"], V, self.largest)
         return lambda rows: row_sums(block, e, public.n_items, grid)[rows]
 
 
 def entries_reach(public: Public, largest: float) -> SensitivityBounds:
-    """Of Σ_i c_ij u_i for each item j, with ‖c_i‖₂ ≤ largest: ‖c_i u_iᵀ‖ = ‖c_i‖ ‖u_i‖ ≤ largest · Γ."""
+    """Of Σ_i c_ij u_i for each item j, with ‖c_i‖₂ ≤ largest: ‖c_i u_iᵀ‖ = ‖c_i‖ ‖u_i‖ ≤
+    largest · Γ.
+    """
     l2 = largest * public.bounds.vector_l2
-    l1 = public.n_items**0.5 * largest * public.bounds.vector_l1(public.rank)  # of every item at most
+    # of every item at most
+    l1 = public.n_items**0.5 * largest * public.bounds.vector_l1(public.rank)
     return SensitivityBounds(l2, l1, l2, 2.0)
 
 
 def row_sums(block: Block, c: NDArray[Any], m: int, grid: float | None) -> NDArray[Any]:
-    """Σ_i c_ij u_i for each item j, in floating point, or each term rounded to whole units of the grid."""
+    """Σ_i c_ij u_i for each item j, in floating point, or each term rounded to whole units of
+    the grid.
+    """
     U = block["vectors"]
     if grid is None:
         return sum_columns(block.indptr, block.indices, c, U, m)

@@ -1,11 +1,13 @@
 """Exact sums of whole numbers over any number of users, as int64.
 
-Contributions on a grid are whole numbers of at most 2³⁰ units (`discreet.privacy.noise.sources.grid_for`). BLAS and the
-vector kernels add them up as float64, which is exact below 2⁵³. So at most `CHUNK` users are summed that way, which
-stays below 2⁵² whoever they are, and chunks are added as int64. Nothing is ever decided by looking at a sum.
+Contributions on a grid are whole numbers of at most 2³⁰ units
+(`discreet.privacy.noise.sources.grid_for`). BLAS and the vector kernels add them up as float64,
+which is exact below 2⁵³. So at most `CHUNK` users are summed that way, which stays below 2⁵²
+whoever they are, and chunks are added as int64. Nothing is ever decided by looking at a sum.
 
-int64 is exact for 2³³ users. Beyond, it wraps around: what is released is then a function of the exact sum plus noise,
-modulo 2⁶⁴, which is of no use to anybody, but as private as ever. Every engine that adds up users in parts adds int64.
+int64 is exact for 2³³ users. Beyond, it wraps around: what is released is then a function of the
+exact sum plus noise, modulo 2⁶⁴, which is of no use to anybody, but as private as ever. Every
+engine that adds up users in parts adds int64.
 """
 
 from __future__ import annotations
@@ -30,14 +32,20 @@ def chunks(n: int) -> Iterator[slice]:
         yield slice(begin, min(begin + CHUNK, n))
 
 
-def units_at(at: NDArray[np.integer], x: NDArray[np.floating], m: int, grid: float) -> NDArray[np.int64]:
-    """For each of m places, the sum of its entries in x, each rounded toward zero to whole units of the grid."""
+def units_at(
+    at: NDArray[np.integer], x: NDArray[np.floating], m: int, grid: float
+) -> NDArray[np.int64]:
+    """For each of m places, the sum of its entries in x, each rounded toward zero to whole
+    units of the grid.
+    """
     sums = np.zeros(m, np.int64)
     lock = Lock()
 
     def add(start: int, stop: int) -> None:
         whole = np.divide(x[start:stop], grid, dtype=np.float64)
-        found = np.bincount(at[start:stop], np.trunc(whole, out=whole), minlength=m).astype(np.int64)
+        found = np.bincount(at[start:stop], np.trunc(whole, out=whole), minlength=m).astype(
+            np.int64
+        )
         with lock:
             np.add(sums, found, out=sums)
 
@@ -47,7 +55,9 @@ def units_at(at: NDArray[np.integer], x: NDArray[np.floating], m: int, grid: flo
 
 
 def as_integers(sums: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The same whole numbers as int64, in the same memory: a release may be large, and new memory costs time."""
+    """The same whole numbers as int64, in the same memory: a release may be large, and new
+    memory costs time.
+    """
     flat = np.ascontiguousarray(sums).reshape(-1)
     units = flat.view(np.int64)
 
@@ -63,9 +73,11 @@ def as_integers(sums: NDArray[np.float64]) -> NDArray[np.int64]:
 def by_segments(
     indptr: NDArray[np.int64], sums: Callable[[NDArray[np.int64]], NDArray[np.float64]]
 ) -> NDArray[np.int64]:
-    """Sums of whole numbers over the rows of a sparse matrix, where row i has the entries indptr[i] to indptr[i + 1].
+    """Sums of whole numbers over the rows of a sparse matrix, where row i has the entries indptr[i]
+    to indptr[i + 1].
 
-    `sums` adds up the rows of any such division of the entries; those longer than `CHUNK` are divided further.
+    `sums` adds up the rows of any such division of the entries; those longer than `CHUNK` are
+    divided further.
     """
     pieces = np.maximum(-(-np.diff(indptr) // CHUNK), 1)
     if (pieces == 1).all():

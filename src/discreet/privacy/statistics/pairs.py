@@ -1,31 +1,36 @@
-"""Which items people like together: a sum over pairs of items that every person moves by the same length.
+"""Which items people like together: a sum over pairs of items that every person moves by the same
+length.
 
-A user likes its items by whole levels a_ij from 1 to `LEVELS` (`Graded` makes them of ratings), or all alike, a_ij = 1
-(`ThresholdRatings`, and histories that say only *that* an item was chosen). It adds to each pair of its items, j < k,
+A user likes its items by whole levels a_ij from 1 to `LEVELS` (`Graded` makes them of ratings), or
+all alike, a_ij = 1 (`ThresholdRatings`, and histories that say only *that* an item was chosen). It
+adds to each pair of its items, j < k,
 
     p_i,jk = √2 a_ij a_ik / q_i,     q_i² = (Σ_j a_ij²)² − Σ_j a_ij⁴ = 2 Σ_{j<k} a_ij² a_ik²,
 
 which is √2/√(n_i (n_i − 1)) for n_i items that are liked alike, and nothing where it has no pair.
 
-    statistic                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁      replace, ℓ₁   one entry
+    statistic                     remove, ℓ₂   replace, ℓ₂   remove, ℓ₁      replace, ℓ₁   one entry
     pair sums     Σ_i p_i,jk         1            √2            √(m(m − 1)/2)   twice         1
     like counts   Σ_i a_ij/‖a_i‖     1            √2            √m              twice         1
     active users  Σ_i [n_i > 0]      1            1             1               1             1
 
-*Proof*, with m items. ‖p_i‖₂² = 2 Σ_{j<k} a_ij² a_ik² / q_i² = 1: every user with a pair reaches the bound, none passes
-it. No entry is negative, so ⟨p_i, p_k⟩ ≥ 0 and ‖p_i − p_k‖₂² ≤ ‖p_i‖² + ‖p_k‖² ≤ 2; two users without a common pair
-reach it. ‖p_i‖₁ ≤ √(m(m − 1)/2) ‖p_i‖₂ by Cauchy and Schwarz, and whoever likes everything alike reaches it. An entry
-is at most the norm; a user with two items reaches that. The same holds for the counts: their norm is 1 by definition.
+*Proof*, with m items. ‖p_i‖₂² = 2 Σ_{j<k} a_ij² a_ik² / q_i² = 1: every user with a pair reaches
+the bound, none passes it. No entry is negative, so ⟨p_i, p_k⟩ ≥ 0 and ‖p_i − p_k‖₂² ≤ ‖p_i‖² +
+‖p_k‖² ≤ 2; two users without a common pair reach it. ‖p_i‖₁ ≤ √(m(m − 1)/2) ‖p_i‖₂ by Cauchy and
+Schwarz, and whoever likes everything alike reaches it. An entry is at most the norm; a user with
+two items reaches that. The same holds for the counts: their norm is 1 by definition.
 
-Rounding: q_i² is a whole number, added up in int64 (below 2⁶³ for seven million items); a root and a quotient in
-float64 are off by a few 2⁻⁵³ at most, and √2/q_i is multiplied by `SHAVE` = 1 − 2⁻²⁰ before it is truncated toward
-zero on the grid. So what one user adds to a pair is a whole number of units, the same for all its pairs, times the
-whole number a_ij a_ik: exact in int64, and never above the real one, entry by entry, so that no norm can grow. It
-depends on nothing but the user's own levels, which the statistic itself cuts to 0 … `LEVELS`.
+Rounding: q_i² is a whole number, added up in int64 (below 2⁶³ for seven million items); a root and
+a quotient in float64 are off by a few 2⁻⁵³ at most, and √2/q_i is multiplied by `SHAVE` = 1 − 2⁻²⁰
+before it is truncated toward zero on the grid. So what one user adds to a pair is a whole number of
+units, the same for all its pairs, times the whole number a_ij a_ik: exact in int64, and never above
+the real one, entry by entry, so that no norm can grow. It depends on nothing but the user's own
+levels, which the statistic itself cuts to 0 … `LEVELS`.
 
-The diagonal is not there: it says nothing of pairs. The strict upper triangle of an m × m matrix is laid out as a
-rectangle (`folded_shape`): a long row of it and a short one make one row, of the same length for all. So there is noise
-on every number that is released and on no other, and blocks of rows cost about as much as each other.
+The diagonal is not there: it says nothing of pairs. The strict upper triangle of an m × m matrix is
+laid out as a rectangle (`folded_shape`): a long row of it and a short one make one row, of the same
+length for all. So there is noise on every number that is released and on no other, and blocks of
+rows cost about as much as each other.
 """
 
 from __future__ import annotations
@@ -44,7 +49,12 @@ from discreet.kernels.threads import cost_cuts, run
 from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
 from discreet.privacy.statistics.bounds import SHAVE, public_number
 from discreet.privacy.statistics.contributions import Rows
-from discreet.privacy.statistics.sums import SensitivityBounds, per_item_total, per_user_total, register
+from discreet.privacy.statistics.sums import (
+    SensitivityBounds,
+    per_item_total,
+    per_user_total,
+    register,
+)
 
 IN_CACHE = 1 << 18  # entries of users whose pairs are added up together
 LEVELS = 20  # of liking: steps of 1/20 hold stars, half stars and points of ten
@@ -54,7 +64,9 @@ LEVELS = 20  # of liking: steps of 1/20 hold stars, half stars and points of ten
 
 @dataclass(frozen=True)
 class ThresholdRatings(UserStep):
-    """Keep what was rated with at least `least`, a public number; from then on only the choice counts."""
+    """Keep what was rated with at least `least`, a public number; from then on only the choice
+    counts.
+    """
 
     least: float
 
@@ -70,13 +82,19 @@ class ThresholdRatings(UserStep):
         indptr = np.searchsorted(keep, block.indptr)
         ones = np.ones(len(keep), np.float32)
         return replace(
-            block, indptr=indptr, indices=block.indices[keep], values=ones, mean=np.zeros_like(block.mean), state={}
+            block,
+            indptr=indptr,
+            indices=block.indices[keep],
+            values=ones,
+            mean=np.zeros_like(block.mean),
+            state={},
         )
 
 
 @dataclass(frozen=True)
 class GradeRatings(UserStep):
-    """Each item by how much it is liked: a level of 1 to `levels` by its rating's place in the public range.
+    """Each item by how much it is liked: a level of 1 to `levels` by its rating's place in the
+    public range.
 
     The lowest rating says no more than no rating: such entries are dropped.
     """
@@ -92,7 +110,9 @@ class GradeRatings(UserStep):
         public_number("high", self.high)
         check_levels(self.levels)
         if not self.low < self.high:
-            raise ConfigError(f"a range of ratings from {self.low:g} to {self.high:g} has no grades")
+            raise ConfigError(
+                f"a range of ratings from {self.low:g} to {self.high:g} has no grades"
+            )
         return Public(public.bounds, public.n_items)
 
     def run(self, block: Block, public: Public) -> Block:
@@ -109,7 +129,9 @@ class GradeRatings(UserStep):
         )
 
 
-def grade_ratings(rating: NDArray[Any], low: float, high: float, levels: int = LEVELS) -> NDArray[np.int64]:
+def grade_ratings(
+    rating: NDArray[Any], low: float, high: float, levels: int = LEVELS
+) -> NDArray[np.int64]:
     """Levels from 0 to `levels` of ratings."""
     place = np.clip((rating - low) / (high - low), 0.0, 1.0)
     return np.rint(levels * place).astype(np.int64)
@@ -123,7 +145,8 @@ def grade_ratings(rating: NDArray[Any], low: float, high: float, levels: int = L
 class PairSums(Statistic):
     """Σ_i p_i,jk for each pair of items, as a folded strict triangle.
 
-    The users' items are those that are left after `Users.restrict`: a core chosen from public numbers.
+    The users' items are those that are left after `Users.restrict`: a core chosen from public
+    numbers.
 
     Parameters
     ----------
@@ -235,14 +258,26 @@ def power_sums(indptr: np.ndarray, level: np.ndarray) -> np.ndarray:
 
 
 def add_likes_numpy(
-    indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any], share: NDArray[Any], m: int, grid: float | None
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    level: NDArray[Any],
+    share: NDArray[Any],
+    m: int,
+    grid: float | None,
 ) -> NDArray[Any]:
-    """Σ_i share_i a_ij for each item, each contribution truncated on the grid: the specification of `add_likes`."""
+    """Σ_i share_i a_ij for each item, each contribution truncated on the grid: the
+    specification of `add_likes`.
+    """
     return per_item_total(indices, np.repeat(share, np.diff(indptr)) * level, m, grid)
 
 
 def add_likes(
-    indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any], share: NDArray[Any], m: int, grid: float | None
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    level: NDArray[Any],
+    share: NDArray[Any],
+    m: int,
+    grid: float | None,
 ) -> NDArray[Any]:
     """The same in one pass: int64 in units of the grid, or float64 without one."""
     sums = np.zeros(m, np.float64 if grid is None else np.int64)
@@ -252,7 +287,12 @@ def add_likes(
 
 @njit(nogil=True, cache=True)
 def _add_likes(
-    indptr: np.ndarray, indices: np.ndarray, level: np.ndarray, share: np.ndarray, per_unit: float, sums: np.ndarray
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    level: np.ndarray,
+    share: np.ndarray,
+    per_unit: float,
+    sums: np.ndarray,
 ) -> None:
     """A grid is a power of four, so that dividing by it is exact; storing in int64 truncates."""
     for i in range(len(indptr) - 1):
@@ -260,7 +300,8 @@ def _add_likes(
             sums[indices[entry]] += sums.dtype.type(share[i] * level[entry] * per_unit)
 
 
-# ------------------------------------------------------------------ a strict triangle as a rectangle
+# ------------------------------------------------------------------ a strict triangle as a
+# rectangle
 
 
 def fold_shape(m: int) -> tuple[int, int]:
@@ -269,7 +310,8 @@ def fold_shape(m: int) -> tuple[int, int]:
 
 
 def folds(m: int, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """(row of the rectangle, row j of the triangle that it begins with, row of the triangle that it ends with).
+    """(row of the rectangle, row j of the triangle that it begins with, row of the triangle that it
+    ends with).
 
     Row j of the triangle has the m − 1 − j entries (j, j + 1), (j, j + 2), …
     """
@@ -287,11 +329,18 @@ def fold_triangle(A: NDArray[Any]) -> NDArray[Any]:
     return folded
 
 
-def unfold_triangle(folded: NDArray[Any], start: int, A: NDArray[Any], *, add: bool = False) -> None:
-    """Write rows `start`, `start` + 1, … of the rectangle into both triangles of A (m, m), or add them."""
+def unfold_triangle(
+    folded: NDArray[Any], start: int, A: NDArray[Any], *, add: bool = False
+) -> None:
+    """Write rows `start`, `start` + 1, … of the rectangle into both triangles of A (m, m), or
+    add them.
+    """
     m = len(A)
     for row, j, k in folds(m, start, start + len(folded)):
-        for i, part in ((j, folded[row - start, : m - 1 - j]), (k, folded[row - start, m - 1 - j :])):
+        for i, part in (
+            (j, folded[row - start, : m - 1 - j]),
+            (k, folded[row - start, m - 1 - j :]),
+        ):
             found = A[i, i + 1 :] + part if add else part
             A[i, i + 1 :] = found
             A[i + 1 :, i] = found
@@ -303,7 +352,9 @@ def unfold_triangle(folded: NDArray[Any], start: int, A: NDArray[Any], *, add: b
 def pair_sums_numpy(
     indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any], w: NDArray[Any], m: int
 ) -> NDArray[Any]:
-    """Aᵀ diag(w) A above the diagonal, folded, A being the levels: the specification of `PairAdder`."""
+    """Aᵀ diag(w) A above the diagonal, folded, A being the levels: the specification of
+    `PairAdder`.
+    """
     A = np.zeros((len(indptr) - 1, m), w.dtype)
     A[np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices] = level
     return fold_triangle(A.T @ (w[:, None] * A))
@@ -312,7 +363,9 @@ def pair_sums_numpy(
 def sort_by_item(
     indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any]
 ) -> tuple[NDArray[np.int32], NDArray[Any]]:
-    """The items of each user in ascending order, which they are in unless somebody renumbered them otherwise."""
+    """The items of each user in ascending order, which they are in unless somebody renumbered
+    them otherwise.
+    """
     last = np.zeros(max(len(indices), 1), bool)
     last[indptr[1:][np.diff(indptr) > 0] - 1] = True  # a user without items has no last one
     if (np.diff(indices) > 0)[~last[: max(len(indices) - 1, 0)]].all():
@@ -325,23 +378,33 @@ def sort_by_item(
 class PairAdder:
     """Rows of the folded triangle for users with ascending items and one number each.
 
-    Whoever has item j adds its number at the items after it, in row j of the triangle. Users come in blocks whose
-    items stay in the cache while all rows take from them, and within a block by item. Every row belongs to one thread,
-    so that nothing depends on the number of threads, and whole numbers are exact in any order.
+    Whoever has item j adds its number at the items after it, in row j of the triangle. Users come
+    in blocks whose items stay in the cache while all rows take from them, and within a block by
+    item. Every row belongs to one thread, so that nothing depends on the number of threads, and
+    whole numbers are exact in any order.
     """
 
     def __init__(
-        self, indptr: NDArray[Any], indices: NDArray[np.int32], level: NDArray[np.uint8], w: NDArray[Any], m: int
+        self,
+        indptr: NDArray[Any],
+        indices: NDArray[np.int32],
+        level: NDArray[np.uint8],
+        w: NDArray[Any],
+        m: int,
     ) -> None:
         self.m = m
         self.level = level
         self.indices = indices.astype(np.uint16) if m <= 1 << 16 else indices
         self.blocks = np.unique(np.append(np.arange(0, indptr[-1], IN_CACHE), indptr[-1]))
-        self.after, self.each, self.entry, self.start, self.cost = _by_item(indptr, indices, level, w, self.blocks, m)
+        self.after, self.each, self.entry, self.start, self.cost = _by_item(
+            indptr, indices, level, w, self.blocks, m
+        )
 
     def rows(self, rows: slice) -> NDArray[Any]:
         folded = np.zeros((rows.stop - rows.start, fold_shape(self.m)[1]), self.each.dtype)
-        both = np.array([(j, k) for _, j, k in folds(self.m, rows.start, rows.stop)], np.int64).reshape(-1, 2)
+        both = np.array(
+            [(j, k) for _, j, k in folds(self.m, rows.start, rows.stop)], np.int64
+        ).reshape(-1, 2)
         cost = self.cost[both].sum(axis=1) + self.m
 
         def work(begin: int, stop: int) -> None:
@@ -362,9 +425,15 @@ class PairAdder:
 
 @njit(nogil=True, cache=True)
 def _by_item(
-    indptr: np.ndarray, indices: np.ndarray, level: np.ndarray, w: np.ndarray, blocks: np.ndarray, m: int
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    level: np.ndarray,
+    w: np.ndarray,
+    blocks: np.ndarray,
+    m: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """For each entry, how many of its user come after it, and its number times its level; entries by block and item.
+    """For each entry, how many of its user come after it, and its number times its level; entries
+    by block and item.
 
     Also where the entries of block b and item j begin, start[b, j], and what each item will cost.
     """

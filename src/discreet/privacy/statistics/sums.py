@@ -1,12 +1,14 @@
 """Sums over users that own their sensitivity.
 
-Each statistic is made of contributions that are already cut to their bounds, and states how far one user can move it.
-Two facts do most of the work. For contributions x_i whose inner products are never negative (counts, Gram matrices:
-⟨u uᵀ, v vᵀ⟩ = (u·v)² ≥ 0), replacing a user moves the sum by at most √2 times what removing one does; for signed ones,
-by at most twice. And a symmetric matrix packed as (diagonal, √2 × off-diagonal) keeps its Frobenius norm, so that
-off-diagonal entries need only 1/√2 of the noise (erratum 5).
+Each statistic is made of contributions that are already cut to their bounds, and states how far one
+user can move it. Two facts do most of the work. For contributions x_i whose inner products are
+never negative (counts, Gram matrices: ⟨u uᵀ, v vᵀ⟩ = (u·v)² ≥ 0), replacing a user moves the sum by
+at most √2 times what removing one does; for signed ones, by at most twice. And a symmetric matrix
+packed as (diagonal, √2 × off-diagonal) keeps its Frobenius norm, so that off-diagonal entries need
+only 1/√2 of the noise (erratum 5).
 
-With k items, squared weights B, values up to c, vectors of ℓ₂ norm Γ and ℓ₁ norm Γ₁, S = √(k B), and m items in all:
+With k items, squared weights B, values up to c, vectors of ℓ₂ norm Γ and ℓ₁ norm Γ₁, S = √(k B),
+and m items in all:
 
     statistic                        remove, ℓ₂     replace, ℓ₂    remove, ℓ₁       one entry
     item_counts    Σ w               √B             √2 √B          S                √B
@@ -18,13 +20,14 @@ With k items, squared weights B, values up to c, vectors of ℓ₂ norm Γ and �
     rating_sum     Σ w y             S c            2 S c          S c              S c
     rating_count   Σ w               S              S              S                S
 
-In ℓ₁, replacing a user counts twice everywhere but in rating_count; rating_sum of implicit feedback is a rating_count.
-Every number is reached by some user, or pair of users, up to rounding; tests/privacy/test_statistics.py builds them.
-The exceptions are in ℓ₁: the factor 2 for counts, Gram matrices and covariances needs two users without a common item
-(global_gram: without a common coordinate), and is an upper bound only where k > m/2.
+In ℓ₁, replacing a user counts twice everywhere but in rating_count; rating_sum of implicit feedback
+is a rating_count. Every number is reached by some user, or pair of users, up to rounding;
+tests/privacy/test_statistics.py builds them. The exceptions are in ℓ₁: the factor 2 for counts,
+Gram matrices and covariances needs two users without a common item (global_gram: without a common
+coordinate), and is an upper bound only where k > m/2.
 
-Rounding on a grid keeps all of this, because it goes toward zero, entry by entry or factor by factor: norms do not
-grow, counts stay counts and outer products stay outer products.
+Rounding on a grid keeps all of this, because it goes toward zero, entry by entry or factor by
+factor: norms do not grow, counts stay counts and outer products stay outer products.
 """
 
 from __future__ import annotations
@@ -52,7 +55,9 @@ S = TypeVar("S", bound=Statistic)
 
 @dataclass(frozen=True)
 class SensitivityBounds:
-    """How far one user moves a statistic: remove in ℓ₂ and ℓ₁, the factor for replacing, and one entry at most."""
+    """How far one user moves a statistic: remove in ℓ₂ and ℓ₁, the factor for replacing, and
+    one entry at most.
+    """
 
     l2: float
     l1: float
@@ -69,7 +74,8 @@ class Sum:
     shape : tuple of int
     reach : Reach
     compute : function (grid, rows) -> array
-        The exact sum of those rows; in units of the grid, rounded per contribution and int64, where one is given.
+        The exact sum of those rows; in units of the grid, rounded per contribution and int64, where
+        one is given.
     symmetric : int, optional
         Rank of the symmetric matrices whose packed upper triangles are the rows.
     """
@@ -77,7 +83,11 @@ class Sum:
     __slots__ = ("_compute", "_reach", "_shape", "_symmetric")
 
     def __init__(
-        self, shape: tuple[int, ...], reach: SensitivityBounds, compute: Compute, symmetric: int | None = None
+        self,
+        shape: tuple[int, ...],
+        reach: SensitivityBounds,
+        compute: Compute,
+        symmetric: int | None = None,
     ) -> None:
         self._shape = shape
         self._reach = reach
@@ -95,18 +105,24 @@ class Sum:
     def sensitivity(self, neighboring: Neighboring, norm: Norm) -> float:
         """See the table in the module's docstring."""
         if neighboring not in RELATIONS or norm not in ("l1", "l2", "inf"):
-            raise ConfigError(f"there is no sensitivity for the relation {neighboring!r} in the norm {norm!r}")
+            raise ConfigError(
+                f"there is no sensitivity for the relation {neighboring!r} in the norm {norm!r}"
+            )
         if norm == "inf":
             return self._reach.entry
         reach, factor = (
-            (self._reach.l2, self._reach.replace_l2) if norm == "l2" else (self._reach.l1, self._reach.replace_l1)
+            (self._reach.l2, self._reach.replace_l2)
+            if norm == "l2"
+            else (self._reach.l1, self._reach.replace_l1)
         )
         return reach * factor if neighboring == "replace-one" else reach
 
     def weights(self, norm: Norm) -> NDArray[np.float64] | None:
         return isometry(self._symmetric) if self._symmetric is not None and norm == "l2" else None
 
-    def compute(self, key: Key, *, grid: float | None = None, rows: slice | None = None) -> NDArray[Any]:
+    def compute(
+        self, key: Key, *, grid: float | None = None, rows: slice | None = None
+    ) -> NDArray[Any]:
         require(key)
         begin, end, step = (rows or slice(None)).indices(self._shape[0])
         if step != 1 or end < begin:
@@ -126,7 +142,9 @@ class Sum:
 
     def refuse(self, *_arguments: Any, **_options: Any) -> NoReturn:
         """Raise: an exact sum has no values to look at."""
-        raise PrivacyError(f"{self!r} cannot be read, copied, stored or turned into an array: use Session.release")
+        raise PrivacyError(
+            f"{self!r} cannot be read, copied, stored or turned into an array: use Session.release"
+        )
 
     __array__ = __buffer__ = __dlpack__ = __dlpack_device__ = refuse
     __iter__ = __len__ = __getitem__ = __contains__ = __bool__ = refuse
@@ -135,12 +153,15 @@ class Sum:
 
 
 def look_together(key: Key, asked: Sequence[tuple[Any, float | None]]) -> None:
-    """Let engines compute these statistics, each on its grid, in one pass over their people; then they are known.
+    """Let engines compute these statistics, each on its grid, in one pass over their people; then
+    they are known.
 
     What is not a sum of such an engine is left alone: it is computed when it is asked for.
     """
     require(key)
-    sums: list[tuple[Any, float | None]] = [(one._compute, grid) for one, grid in asked if isinstance(one, Sum)]
+    sums: list[tuple[Any, float | None]] = [
+        (one._compute, grid) for one, grid in asked if isinstance(one, Sum)
+    ]
     recorded = [(one, grid) for one, grid in sums if hasattr(one, "engine")]
     kind = ""
     try:
@@ -155,7 +176,8 @@ def look_together(key: Key, asked: Sequence[tuple[Any, float | None]]) -> None:
         raise PrivacyError(f"some statistics could not be computed ({kind})")
 
 
-#: Every kind of statistic by its name. The tests walk it, so that none is added without its worst case.
+#: Every kind of statistic by its name. The tests walk it, so that none is added without its worst
+#: case.
 STATISTICS: dict[str, type[Statistic]] = {}
 
 
@@ -173,13 +195,17 @@ def register(name: str) -> Callable[[type[S]], type[S]]:
 
 
 def per_user_total(each: NDArray[np.float64], grid: float | None) -> NDArray[Any]:
-    """One number: the sum over users of what each adds up to, rounded per user where there is a grid."""
+    """One number: the sum over users of what each adds up to, rounded per user where there is a
+    grid.
+    """
     whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
     total: NDArray[Any] = whole.sum(keepdims=True)
     return total
 
 
-def per_item_total(item: NDArray[np.integer], x: NDArray[Any], m: int, grid: float | None) -> NDArray[Any]:
+def per_item_total(
+    item: NDArray[np.integer], x: NDArray[Any], m: int, grid: float | None
+) -> NDArray[Any]:
     """One number for each of m items: the sum of its entries in x."""
     return np.bincount(item, x, minlength=m) if grid is None else units_at(item, x, m, grid)
 
@@ -205,8 +231,11 @@ def pack(A: NDArray[Any]) -> NDArray[Any]:
     return packed
 
 
-def unpack(packed: NDArray[Any], r: int, room: NDArray[Any] | None = None, both: bool = True) -> NDArray[Any]:
-    """The matrices (n, r, r) again, with both triangles or the upper ones alone (the others then hold anything).
+def unpack(
+    packed: NDArray[Any], r: int, room: NDArray[Any] | None = None, both: bool = True
+) -> NDArray[Any]:
+    """The matrices (n, r, r) again, with both triangles or the upper ones alone (the others then
+    hold anything).
 
     They are in a part of the `room` that is there for them, if it is given.
     """
@@ -244,7 +273,12 @@ def _unpack(packed: np.ndarray, A: np.ndarray, both: bool, start: int, stop: int
 
 
 def residuals_numpy(
-    indptr: NDArray[Any], indices: NDArray[Any], y: NDArray[Any], U: NDArray[Any], V: NDArray[Any], largest: float
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    y: NDArray[Any],
+    U: NDArray[Any],
+    V: NDArray[Any],
+    largest: float,
 ) -> NDArray[np.float64]:
     """The specification of `residuals`."""
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
@@ -256,14 +290,23 @@ def residuals_numpy(
 
 
 def residuals(
-    indptr: NDArray[Any], indices: NDArray[Any], y: NDArray[Any], U: NDArray[Any], V: NDArray[Any], largest: float
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    y: NDArray[Any],
+    U: NDArray[Any],
+    V: NDArray[Any],
+    largest: float,
 ) -> NDArray[np.float64]:
     """e_ij = u_i · v_j − y_ij of each entry, cut to ‖e_i‖ ≤ largest; what is not finite becomes 0.
 
-    A user's residuals are added up in the order of its items, so that no bit of them depends on other users.
+    A user's residuals are added up in the order of its items, so that no bit of them depends on
+    other users.
     """
     e = np.empty(len(indices))
-    run(lambda a, b: _residuals(indptr, indices, y, U, V, largest, e, a, b), cost_cuts(np.diff(indptr) + 1.0))
+    run(
+        lambda a, b: _residuals(indptr, indices, y, U, V, largest, e, a, b),
+        cost_cuts(np.diff(indptr) + 1.0),
+    )
     return e
 
 

@@ -1,4 +1,6 @@
-"""Numbers that users measured for themselves, such as how well a model guessed for them, summed over users."""
+"""Numbers that users measured for themselves, such as how well a model guessed for them, summed
+over users.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ from discreet.privacy.statistics.sums import SensitivityBounds, register
 class UserValues(Statistic):
     """Σ_i x_i, x_i being what user i measured, cut to 0 ≤ x_ij ≤ m_j for public `most` m.
 
-    One user adds a point of that box, at most ‖m‖₂ away from nothing in ℓ₂ and ‖m‖₁ in ℓ₁. No two points of the box are
-    further apart than that, in either norm, so replacing a user moves the sum no further than removing one.
+    One user adds a point of that box, at most ‖m‖₂ away from nothing in ℓ₂ and ‖m‖₁ in ℓ₁. No two
+    points of the box are further apart than that, in either norm, so replacing a user moves the sum
+    no further than removing one.
     """
 
     most: tuple[float, ...]
@@ -28,7 +31,8 @@ class UserValues(Statistic):
     def check(self, public: Public) -> None:
         if len(self.most) != public.n_items:
             raise ConfigError(
-                f"users measured {public.n_items} numbers, and {len(self.most)} bounds are given for them"
+                f"users measured {public.n_items} numbers, and {len(self.most)} bounds are given"
+                " for them"
             )
         for value in self.most:
             check_bound("most", value)
@@ -37,7 +41,9 @@ class UserValues(Statistic):
         return (len(self.most),)
 
     def reach(self, public: Public) -> SensitivityBounds:
-        return SensitivityBounds(math.hypot(*self.most), math.fsum(self.most), max(self.most), 1.0, 1.0)
+        return SensitivityBounds(
+            math.hypot(*self.most), math.fsum(self.most), max(self.most), 1.0, 1.0
+        )
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Any:
         x = np.clip(block["measured"], 0.0, np.asarray(self.most)) * SHAVE

@@ -1,8 +1,9 @@
 """Sealed users: what users compute by themselves (user steps), and the sums over them.
 
-`sealed_users` seals ratings and has the two verbs, `apply` and `sum`, of which all else is made; what a step and a
-statistic are is in `statistics.base`. `ratings_source` is what `fit` asks of an engine; `partitions` and
-`lazy_partitions` hold blocks of users. The other modules are the steps of single algorithms.
+`sealed_users` seals ratings and has the two verbs, `apply` and `sum`, of which all else is made;
+what a step and a statistic are is in `statistics.base`. `ratings_source` is what `fit` asks of an
+engine; `partitions` and `lazy_partitions` hold blocks of users. The other modules are the steps of
+single algorithms.
 """
 
 __all__ = [

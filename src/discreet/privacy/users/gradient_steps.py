@@ -1,21 +1,23 @@
 """Users who follow gradients: what each does by itself, and the sums that a Session may release.
 
-`Descent` goes on where `discreet.privacy.users.sealed_users` ends. A user has a vector u_i and an offset o_i; from
-public item factors V and biases b it computes its residuals, weighted and cut to a length:
+`Descent` goes on where `discreet.privacy.users.sealed_users` ends. A user has a vector u_i and an
+offset o_i; from public item factors V and biases b it computes its residuals, weighted and cut to a
+length:
 
     e_ij = u_i · v_j + b_j + o_i − y_ij,      x_i = (w_ij e_ij)_j  with ‖x_i‖ ≤ G,
 
-and moves its vector by itself. What leaves are sums over users, with the bounds ‖u_i‖ ≤ Γ, Σ_j w_ij² ≤ 1, m items:
+and moves its vector by itself. What leaves are sums over users, with the bounds ‖u_i‖ ≤ Γ, Σ_j
+w_ij² ≤ 1, m items:
 
-    statistic                                remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
-    gradient       Σ x_ij u_i  (per item)    G Γ          2 G Γ         √m G Γ₁      twice         G Γ
+    statistic                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
+    gradient       Σ x_ij u_i  (per item)    G Γ        2 G Γ         √m G Γ₁      twice         G Γ
     bias_gradient  Σ x_ij      (per item)    G            2 G           √m G         twice         G
-    gram           Σ u_i u_iᵀ                Γ²           √2 Γ²         (Γ₁²+Γ²)/2   twice         Γ²
+    gram           Σ u_i u_iᵀ               Γ²           √2 Γ²         (Γ₁²+Γ²)/2   twice         Γ²
     counts         Σ w_ij      (per item)    1            √2            √m           twice         1
     size           Σ (|Ω_i|/m, 1, ȳ_i/h)     √3           √5            3            3             1
 
-For the last: the first entry of a user is between 0 and 1, the second is 1, the third between −1 and 1 (ȳ_i is the
-user's own mean, cut to h), so exchanging a user moves them by at most 1, 0 and 2.
+For the last: the first entry of a user is between 0 and 1, the second is 1, the third between −1
+and 1 (ȳ_i is the user's own mean, cut to h), so exchanging a user moves them by at most 1, 0 and 2.
 """
 
 from __future__ import annotations
@@ -61,23 +63,33 @@ class Descent(Sealed[Users]):
     # ------------------------------------------------------------ what users do by themselves
 
     def weigh(self, importance: NDArray[np.floating[Any]]) -> None:
-        """Each user gives its entries the weights w_ij² = q_j / Σ_j q_j, for a public `importance` q > 0 of items."""
+        """Each user gives its entries the weights w_ij² = q_j / Σ_j q_j, for a public
+        `importance` q > 0 of items.
+        """
         self._users.apply(WeighEntries(importance))
 
     def solve(self, V: NDArray[Any], ridge: float, **options: Any) -> None:
-        """Each user's offset and vector by least squares on its own history: see `SolveWithOffset`."""
+        """Each user's offset and vector by least squares on its own history: see
+        `SolveWithOffset`.
+        """
         self._users.apply(SolveWithOffset(V, ridge, **options))
 
     def start(self, W: NDArray[Any]) -> None:
         """Each user's vector as Σ_j y_j w_j, cut to the norm Γ."""
         self._users.apply(StartFrom(W))
 
-    def look(self, V: NDArray[Any], largest: float, *, bias: NDArray[Any] | None = None, own: bool = True) -> None:
-        """Each user compares its ratings with V and b: its residuals, cut to `largest` (G), and its own gradient."""
+    def look(
+        self, V: NDArray[Any], largest: float, *, bias: NDArray[Any] | None = None, own: bool = True
+    ) -> None:
+        """Each user compares its ratings with V and b: its residuals, cut to `largest` (G), and
+        its own gradient.
+        """
         self._users.apply(ComputeResiduals(V, largest, bias, own))
 
     def step(self, rate: float, R: NDArray[Any], balance: float) -> None:
-        """Each user moves: u − rate · Σ_j e_j v_j − balance · uᵀR, with what it saw last, and cut to the norm Γ."""
+        """Each user moves: u − rate · Σ_j e_j v_j − balance · uᵀR, with what it saw last, and
+        cut to the norm Γ.
+        """
         self._users.apply(GradientStep(rate, np.asarray(R, np.float64), balance))
 
     # ------------------------------------------------------------ what may be released
@@ -99,7 +111,9 @@ class Descent(Sealed[Users]):
         return self._users.sum(WeightCounts())
 
     def size(self, half: float) -> Sum:
-        """Σ_i (share of the items that i has rated, 1, its mean rating cut to ±half and divided by it)."""
+        """Σ_i (share of the items that i has rated, 1, its mean rating cut to ±half and divided
+        by it).
+        """
         return self._users.sum(Size(half))
 
 
@@ -116,7 +130,9 @@ class BeginDescent(UserStep):
         return replace(public, weighted=False, cut=0.0)
 
     def run(self, block: Block, public: Public) -> Block:
-        return block.without("entry_weight", "residual", "own").with_state(offset=np.zeros(block.n, np.float32))
+        return block.without("entry_weight", "residual", "own").with_state(
+            offset=np.zeros(block.n, np.float32)
+        )
 
 
 @dataclass(frozen=True)
@@ -141,13 +157,15 @@ class WeighEntries(UserStep):
 
 @dataclass(frozen=True)
 class SolveWithOffset(UserStep):
-    """Each user's offset and vector by least squares on its own history; then the vector is cut to the norm Γ.
+    """Each user's offset and vector by least squares on its own history; then the vector is cut to
+    the norm Γ.
 
-        (o, u) = argmin Σ_j (o + u · v_j + b_j − y_j)² + λ ‖u‖² + κ (o − center)² + λ₀ Σ_all (u · v_j)²
+        (o, u) = argmin Σ_j (o + u · v_j + b_j − y_j)² + λ ‖u‖² + κ (o − center)² + λ₀ Σ_all (u ·
+        v_j)²
 
-    Without a `center` there is no offset. `stretch` makes every vector (but 0) as long as Γ: short ones say as much
-    about their direction, and the noise is the same. With an `intercept` ι, that constant comes before each vector,
-    whose other part is cut, or stretched, to √(Γ² − ι²).
+    Without a `center` there is no offset. `stretch` makes every vector (but 0) as long as Γ: short
+    ones say as much about their direction, and the noise is the same. With an `intercept` ι, that
+    constant comes before each vector, whose other part is cut, or stretched, to √(Γ² − ι²).
     """
 
     V: NDArray[Any]
@@ -177,14 +195,18 @@ class SolveWithOffset(UserStep):
         values = block.values.astype(V.dtype, copy=False)
         ridge = np.full(n, self.ridge)
         if V.shape[1]:
-            X, own = solve_rows_constant(block.indptr, block.indices, values, V, ridge, lead, shared, offset=expected)
+            X, own = solve_rows_constant(
+                block.indptr, block.indices, values, V, ridge, lead, shared, offset=expected
+            )
         else:
             one = np.full((public.n_items, 1), lead, V.dtype)
             own = solve_rows(block.indptr, block.indices, values, one, ridge, offset=expected)[:, 0]
             X = np.zeros((n, 0), V.dtype)
         offset = np.nan_to_num(lead * own + middle, nan=0.0, posinf=0.0, neginf=0.0)
         placed = scale_vectors(X, public, self.stretch, self.intercept)
-        return block.without("residual", "own").with_state(vectors=placed, offset=offset.astype(np.float32))
+        return block.without("residual", "own").with_state(
+            vectors=placed, offset=offset.astype(np.float32)
+        )
 
 
 @dataclass(frozen=True)
@@ -207,7 +229,9 @@ class StartFrom(UserStep):
 
 @dataclass(frozen=True)
 class ComputeResiduals(UserStep):
-    """Each user compares its ratings with V and b: its residuals, weighted and cut to G, and its own gradient."""
+    """Each user compares its ratings with V and b: its residuals, weighted and cut to G, and
+    its own gradient.
+    """
 
     V: NDArray[Any]
     largest: float
@@ -225,7 +249,11 @@ class ComputeResiduals(UserStep):
     def run(self, block: Block, public: Public) -> Block:
         U = block["vectors"]
         V = public.factors(self.V).astype(U.dtype)
-        b = np.zeros(public.n_items) if self.bias is None else public.per_item("bias", self.bias).astype(np.float32)
+        b = (
+            np.zeros(public.n_items)
+            if self.bias is None
+            else public.per_item("bias", self.bias).astype(np.float32)
+        )
         x, g = residual_rows(
             block.indptr,
             block.indices,
@@ -243,7 +271,9 @@ class ComputeResiduals(UserStep):
 
 @dataclass(frozen=True)
 class GradientStep(UserStep):
-    """Each user moves: u − rate · Σ_j e_j v_j − balance · uᵀR, with what it saw last, and cut to the norm Γ."""
+    """Each user moves: u − rate · Σ_j e_j v_j − balance · uᵀR, with what it saw last, and cut
+    to the norm Γ.
+    """
 
     rate: float
     R: NDArray[np.float64]
@@ -265,13 +295,17 @@ class GradientStep(UserStep):
         return block.without("residual", "own").with_state(vectors=scale_vectors(moved, public))
 
 
-def scale_vectors(U: NDArray[Any], public: Public, stretch: bool = False, intercept: float = 0.0) -> NDArray[Any]:
+def scale_vectors(
+    U: NDArray[Any], public: Public, stretch: bool = False, intercept: float = 0.0
+) -> NDArray[Any]:
     """Vectors as they may be contributed: stretched, if wanted, and cut to the norm."""
     bounds = public.bounds
     if stretch:
         exact = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0).astype(np.float64)
         length = np.sqrt((exact**2).sum(axis=1, keepdims=True))
-        U = np.where(length > 1e-12, exact * (bounds.norm / np.maximum(length, 1e-12)), 0).astype(U.dtype)
+        U = np.where(length > 1e-12, exact * (bounds.norm / np.maximum(length, 1e-12)), 0).astype(
+            U.dtype
+        )
     return np.ascontiguousarray(clip_rows(U, bounds, intercept))
 
 
@@ -312,7 +346,9 @@ class BiasGradient(OfResiduals):
         return SensitivityBounds(public.cut, public.n_items**0.5 * public.cut, public.cut, 2.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        return lambda rows: per_item_total(block.indices, block["residual"], public.n_items, grid)[rows]
+        return lambda rows: per_item_total(block.indices, block["residual"], public.n_items, grid)[
+            rows
+        ]
 
 
 @register("weight counts")
@@ -331,13 +367,17 @@ class WeightCounts(Statistic):
         return SensitivityBounds(1.0, public.n_items**0.5, 1.0, 2**0.5)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        return lambda rows: per_item_total(block.indices, block["entry_weight"], public.n_items, grid)[rows]
+        return lambda rows: per_item_total(
+            block.indices, block["entry_weight"], public.n_items, grid
+        )[rows]
 
 
 @register("size")
 @dataclass(frozen=True)
 class Size(Statistic):
-    """Σ_i (share of the items that i has rated, 1, its mean rating cut to ±half and divided by it)."""
+    """Σ_i (share of the items that i has rated, 1, its mean rating cut to ±half and divided by
+    it).
+    """
 
     half: float
 

@@ -1,14 +1,16 @@
 """What the Huber model needs of private data: weights that users give their own ratings.
 
-A user's rating counts the less, the further it is from what the public factors predict (Holland & Welsch, 1977):
+A user's rating counts the less, the further it is from what the public factors predict (Holland &
+Welsch, 1977):
 
     w_ij = ψ_α(e_ij) / e_ij = min(1, α / |e_ij|),    e_ij = y_ij − u_i · v_j.
 
-The weights are computed by the user from its own rating and vector and from public factors, and stay sealed. They lie
-between 0 and 1 and multiply what the user contributes anyway, so that every bound on it still holds: Σ_j (w_ij β_ij)² ≤
-Σ_j β_ij² ≤ B and Σ_j w_ij β_ij ≤ S for the weights β of `Users.choose`. The sensitivities of `item_counts`,
-`item_grams` and `item_sums` are therefore those of `discreet.privacy.statistics.sums`, unchanged, in both norms and
-both relations; the factor √2 for replacing in ℓ₂ needs only that weights are never negative.
+The weights are computed by the user from its own rating and vector and from public factors, and
+stay sealed. They lie between 0 and 1 and multiply what the user contributes anyway, so that every
+bound on it still holds: Σ_j (w_ij β_ij)² ≤ Σ_j β_ij² ≤ B and Σ_j w_ij β_ij ≤ S for the weights β of
+`Users.choose`. The sensitivities of `item_counts`, `item_grams` and `item_sums` are therefore those
+of `discreet.privacy.statistics.sums`, unchanged, in both norms and both relations; the factor √2
+for replacing in ℓ₂ needs only that weights are never negative.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ from discreet.privacy.users.sealed_users import Users
 
 
 def reweight(users: Users, V: NDArray[Any], alpha: float) -> Users:
-    """The same users with the same vectors, each contribution multiplied by its Huber weight under the factors `V`.
+    """The same users with the same vectors, each contribution multiplied by its Huber weight under
+    the factors `V`.
 
-    Privacy: releases nothing; the sums of the users returned are moved by one user no further than those of `users`.
+    Privacy: releases nothing; the sums of the users returned are moved by one user no further than
+    those of `users`.
 
     Parameters
     ----------
@@ -62,7 +66,9 @@ class Reweigh(UserStep):
     def run(self, block: Block, public: Public) -> Block:
         item = np.repeat(np.arange(public.n_items), np.diff(block["by_item"]))
         V = public.factors(self.V)
-        by_residual = huber_weights(item, block["user"], block["value"], block["vectors"], V, self.alpha)
+        by_residual = huber_weights(
+            item, block["user"], block["value"], block["vectors"], V, self.alpha
+        )
         return block.with_state(weight=block["weight"] * by_residual)
 
 
@@ -71,7 +77,12 @@ class Reweigh(UserStep):
 
 @np.errstate(all="ignore")
 def huber_weights_numpy(
-    item: NDArray[Any], user: NDArray[Any], value: NDArray[Any], U: NDArray[Any], V: NDArray[Any], alpha: float
+    item: NDArray[Any],
+    user: NDArray[Any],
+    value: NDArray[Any],
+    U: NDArray[Any],
+    V: NDArray[Any],
+    alpha: float,
 ) -> NDArray[np.float64]:
     """The specification of `huber_weights`."""
     e = np.abs(value - (U[user].astype(np.float64) * V[item]).sum(axis=1))
@@ -79,11 +90,17 @@ def huber_weights_numpy(
 
 
 def huber_weights(
-    item: NDArray[Any], user: NDArray[Any], value: NDArray[Any], U: NDArray[Any], V: NDArray[Any], alpha: float
+    item: NDArray[Any],
+    user: NDArray[Any],
+    value: NDArray[Any],
+    U: NDArray[Any],
+    V: NDArray[Any],
+    alpha: float,
 ) -> NDArray[np.float64]:
     """min(1, α / |value − u · v|) of each (user, item, value); 0 where that is not finite.
 
-    Each is added up by itself and in the order of the factors, so that no bit of it depends on other users.
+    Each is added up by itself and in the order of the factors, so that no bit of it depends on
+    other users.
     """
     weight = np.empty(len(item))
     run(lambda a, b: _weights(item, user, value, U, V, alpha, weight, a, b), even_cuts(len(item)))

@@ -1,7 +1,9 @@
-"""Random choices that are a user's own: made from the user's id and a public seed, whoever else is there.
+"""Random choices that are a user's own: made from the user's id and a public seed, whoever else is
+there.
 
-If one user's choice depended on the others (on a row number, on a shared random stream, on how the column of ids was
-read), then removing a user would change what everybody else contributes, and no sensitivity would hold.
+If one user's choice depended on the others (on a row number, on a shared random stream, on how the
+column of ids was read), then removing a user would change what everybody else contributes, and no
+sensitivity would hold.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ def user_keys(user_ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
     Raises
     ------
     PrivacyError
-        Ids without a fixed written form: the address of an object or the order of a set would decide.
+        Ids without a fixed written form: the address of an object or the order of a set would
+        decide.
     """
     return keys_of(user_numbers(user_ids), seed)
 
@@ -51,7 +54,12 @@ def keys_of(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
 
 
 def pick_numpy(
-    indptr: NDArray[Any], items: NDArray[Any], keys: NDArray[np.uint64], priority: NDArray[Any], k: int, draw: int
+    indptr: NDArray[Any],
+    items: NDArray[Any],
+    keys: NDArray[np.uint64],
+    priority: NDArray[Any],
+    k: int,
+    draw: int,
 ) -> NDArray[np.bool_]:
     """The specification of `pick`."""
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
@@ -63,22 +71,34 @@ def pick_numpy(
 
 
 def pick(
-    indptr: NDArray[Any], items: NDArray[Any], keys: NDArray[np.uint64], priority: NDArray[Any], k: int, draw: int = 0
+    indptr: NDArray[Any],
+    items: NDArray[Any],
+    keys: NDArray[np.uint64],
+    priority: NDArray[Any],
+    k: int,
+    draw: int = 0,
 ) -> NDArray[np.bool_]:
-    """Which entries of each row are among its k of lowest priority, where lots decide between equal ones.
+    """Which entries of each row are among its k of lowest priority, where lots decide between equal
+    ones.
 
     The lot of an entry is made of the row's key, the item and the number `draw`, from 0 to 2³¹ − 1.
     """
     picked = np.zeros(len(items), bool)
-    place = np.unique(priority, return_inverse=True)[1].astype(np.uint64)  # equal priorities share a place
-    run(lambda a, b: _pick(indptr, items, keys, place, k, draw, picked, a, b), cost_cuts(np.diff(indptr) + 1.0))
+    # equal priorities share a place
+    place = np.unique(priority, return_inverse=True)[1].astype(np.uint64)
+    run(
+        lambda a, b: _pick(indptr, items, keys, place, k, draw, picked, a, b),
+        cost_cuts(np.diff(indptr) + 1.0),
+    )
     return picked
 
 
 def sample(
     indptr: NDArray[Any], items: NDArray[Any], keys: NDArray[np.uint64], fraction: float, draw: int
 ) -> NDArray[np.bool_]:
-    """Which entries of each row are in a sample of that fraction, each by a lot of its own; `draw` as in `pick`."""
+    """Which entries of each row are in a sample of that fraction, each by a lot of its own;
+    `draw` as in `pick`.
+    """
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     lot = _mix(keys[row] + (items.astype(np.uint64) + np.uint64(1 + (draw << 32))) * _GOLDEN)
     sampled: NDArray[np.bool_] = lot.astype(np.float64) < fraction * 2.0**64
@@ -93,7 +113,8 @@ def by_item(
     n_items: int,
     chosen: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
-    """The chosen entries of all rows, turned: where those of an item begin; then whose they are, values and weights.
+    """The chosen entries of all rows, turned: where those of an item begin; then whose they are,
+    values and weights.
 
     Rows keep their order within an item. One weight stands for all.
     """
@@ -159,8 +180,9 @@ def _pick(
     start: int,
     stop: int,
 ) -> None:
-    """Of each row the k smallest by place, then by lot: all of the places below the k-th entry's, and of that one's
-    equals those with the smallest lots."""
+    """Of each row the k smallest by place, then by lot: all of the places below the k-th entry's,
+    and of that one's equals those with the smallest lots.
+    """
     longest = 0
     for i in range(start, stop):
         longest = max(longest, indptr[i + 1] - indptr[i])
@@ -179,7 +201,9 @@ def _pick(
         for at in range(n):
             below += places[at] < last
             if places[at] == last:
-                number = np.uint64(items[first + at]) + np.uint64(1) + (np.uint64(draw) << np.uint64(32))
+                number = (
+                    np.uint64(items[first + at]) + np.uint64(1) + (np.uint64(draw) << np.uint64(32))
+                )
                 lots[equal] = _mix_one(keys[i] + number * _GOLDEN)
                 equal += 1
         limit = np.partition(lots[:equal], k - below - 1)[k - below - 1]
@@ -213,9 +237,9 @@ def _number(user_id: Any) -> int:
 def _form(user_id: Any) -> Any:
     """An id as a whole number, if it is written as one, else as the text that it is.
 
-    7, 7.0 and "7" must be the same: one user called "abc" makes a file's whole column of ids text, and one called 7.5
-    makes it floating, and neither may change what the others choose. Text never becomes a floating-point number:
-    "1e999999" and "2e999999" would both be infinite.
+    7, 7.0 and "7" must be the same: one user called "abc" makes a file's whole column of ids text,
+    and one called 7.5 makes it floating, and neither may change what the others choose. Text never
+    becomes a floating-point number: "1e999999" and "2e999999" would both be infinite.
     """
     if isinstance(user_id, np.generic):
         user_id = user_id.item()
@@ -230,4 +254,8 @@ def _form(user_id: Any) -> Any:
         whole = _WHOLE.fullmatch(user_id)
         return int(whole[1]) if whole else str(user_id)
     number: Any = user_id if isinstance(user_id, (int, float, Decimal, Fraction)) else None
-    return int(number) if number is not None and abs(number) < 2**1000 and number == int(number) else repr(user_id)
+    return (
+        int(number)
+        if number is not None and abs(number) < 2**1000 and number == int(number)
+        else repr(user_id)
+    )

@@ -1,22 +1,25 @@
-"""People who are not in memory: steps are written down, and taken by each block whenever a sum needs it.
+"""People who are not in memory: steps are written down, and taken by each block whenever a sum
+needs it.
 
-A step is a value made of public numbers, and turns a block into another one in the same way wherever and however often
-it runs. So an engine needs no more than the list of steps: for a sum, each block is read, takes the steps that matter,
-adds up its users as int64, and is forgotten. A block that is lost, or computed twice by two machines, gives the same
-bits again; the engine has to count each block once, and nothing else.
+A step is a value made of public numbers, and turns a block into another one in the same way
+wherever and however often it runs. So an engine needs no more than the list of steps: for a sum,
+each block is read, takes the steps that matter, adds up its users as int64, and is forgotten. A
+block that is lost, or computed twice by two machines, gives the same bits again; the engine has to
+count each block once, and nothing else.
 
-A *twin* with nobody in it takes every step at once, on the driver. It finds what is wrong with a step before anybody's
-data are opened, and it is watched: which arrays of a block a step reads, which it makes or drops, and whether it
-changes the history itself. Steps whose results nobody reads any more are left out of the pass (a vector that is solved
-for anew, residuals that were looked at in an earlier release); all this follows from public values.
+A *twin* with nobody in it takes every step at once, on the driver. It finds what is wrong with a
+step before anybody's data are opened, and it is watched: which arrays of a block a step reads,
+which it makes or drops, and whether it changes the history itself. Steps whose results nobody reads
+any more are left out of the pass (a vector that is solved for anew, residuals that were looked at
+in an earlier release); all this follows from public values.
 
-Several sums may be wanted in one pass (`Session.release_together`). Their lists of steps make a tree, in which common
-beginnings are shared.
+Several sums may be wanted in one pass (`Session.release_together`). Their lists of steps make a
+tree, in which common beginnings are shared.
 
-An engine with memory to spare need not begin every pass at the ratings: `follow` can start from what a block had come
-to in an earlier pass, at a point that is known by the numbers of the steps that led there, and `Outlook` says which
-points the next pass is likely to come by. A step gives the same bits again, so that it does not matter who kept
-what.
+An engine with memory to spare need not begin every pass at the ratings: `follow` can start from
+what a block had come to in an earlier pass, at a point that is known by the numbers of the steps
+that led there, and `Outlook` says which points the next pass is likely to come by. A step gives the
+same bits again, so that it does not matter who kept what.
 """
 
 from __future__ import annotations
@@ -50,7 +53,8 @@ class RecordedStep:
     before : Public
         What was known before it.
     reads, writes : names of arrays in a block's state
-        Those that it looks at, whether they are there or not; those that it makes, replaces or drops.
+        Those that it looks at, whether they are there or not; those that it makes, replaces or
+        drops.
     history : bool
         Whether it changes the ratings themselves, on which everything after it depends.
     number : int
@@ -67,7 +71,9 @@ class RecordedStep:
 
 @dataclass(frozen=True)
 class SumRequest:
-    """One sum of a pass: which statistic, of people known as `public`, on which grid; `place` is its own number."""
+    """One sum of a pass: which statistic, of people known as `public`, on which grid; `place`
+    is its own number.
+    """
 
     place: int
     statistic: Statistic
@@ -92,7 +98,9 @@ class ReplayEngine(Protocol):
     """Whoever can run a pass over blocks."""
 
     def run(self, root: Node, wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
-        """The sums wanted, over all blocks, each block having been led through the tree by `follow`."""
+        """The sums wanted, over all blocks, each block having been led through the tree by
+        `follow`.
+        """
 
     def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
         """Compute all these sums in one pass: `one_pass`."""
@@ -106,7 +114,9 @@ class Replay(Partitions):
 
     __slots__ = ("_steps", "_twin", "engine")
 
-    def __init__(self, engine: ReplayEngine, twin: Block, steps: tuple[RecordedStep, ...] = ()) -> None:
+    def __init__(
+        self, engine: ReplayEngine, twin: Block, steps: tuple[RecordedStep, ...] = ()
+    ) -> None:
         self.engine = engine
         self._twin = twin
         self._steps = steps
@@ -114,8 +124,8 @@ class Replay(Partitions):
     def after(self, step: UserStep, public: Public) -> Replay:
         if not step.repeatable:
             raise ConfigError(
-                f"{step.what} is drawn by secret coins, and a block that is read again would throw others: "
-                "train this model on Ratings in memory"
+                f"{step.what} is drawn by secret coins, and a block that is read again would throw"
+                " others: train this model on Ratings in memory"
             )
         twin, taken = record_step(self._twin, step, public)
         return Replay(self.engine, twin, (*self._steps, taken))
@@ -124,7 +134,9 @@ class Replay(Partitions):
         self.engine.close()
 
     def adder(self, statistic: Statistic, public: Public) -> RecordedSum:
-        return RecordedSum(self.engine, self._steps, statistic, public, reads_of(self._twin, statistic, public))
+        return RecordedSum(
+            self.engine, self._steps, statistic, public, reads_of(self._twin, statistic, public)
+        )
 
 
 class RecordedSum:
@@ -175,11 +187,15 @@ class RecordedSum:
 def one_pass(asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
     """Compute all these sums over the people of one engine, reading every block once."""
     wanted = [one.describe(place, grid) for place, (one, grid) in enumerate(asked)]
-    root = tree([(one.steps, want, one.reads) for want, (one, _) in zip(wanted, asked, strict=True)])
+    root = tree(
+        [(one.steps, want, one.reads) for want, (one, _) in zip(wanted, asked, strict=True)]
+    )
     found = asked[0][0].engine.run(root, wanted)
     for want, (one, grid), values in zip(wanted, asked, found, strict=True):
         if values.dtype != np.int64 or values.shape != want.shape:
-            raise PrivacyError("an engine gave something else than the exact sum that it was asked for")
+            raise PrivacyError(
+                "an engine gave something else than the exact sum that it was asked for"
+            )
         one.keep(grid, values)
 
 
@@ -220,7 +236,9 @@ def _visit(
     keep: Collection[Point],
     kept: dict[Point, Block],
 ) -> None:
-    """Not a function within `follow`: one that calls itself would hold blocks until garbage is collected."""
+    """Not a function within `follow`: one that calls itself would hold blocks until garbage is
+    collected.
+    """
 
     @cache
     def empty_block() -> Block:
@@ -254,9 +272,10 @@ def points(node: Node, path: Point = ()) -> dict[Point, bool]:
 class Outlook:
     """Points that the next pass is likely to come by, judged from the passes so far: all public.
 
-    These are the last points that a pass has in common with the one before: where users begin anew at every pass
-    (solving for their vectors), that is the point before. Once the whole way of a pass was the beginning of the next
-    one (users who move on from where they are, or who are asked twice), the ends of passes are among them.
+    These are the last points that a pass has in common with the one before: where users begin anew
+    at every pass (solving for their vectors), that is the point before. Once the whole way of a
+    pass was the beginning of the next one (users who move on from where they are, or who are asked
+    twice), the ends of passes are among them.
     """
 
     def __init__(self) -> None:
@@ -267,7 +286,11 @@ class Outlook:
         """The points of this pass at which blocks should be kept, if there is room."""
         now = points(root)
         common = now.keys() & self._before.keys() or {()}
-        last = {path for path in common if not any(other[: len(path)] == path for other in common if other != path)}
+        last = {
+            path
+            for path in common
+            if not any(other[: len(path)] == path for other in common if other != path)
+        }
         self._ends = self._ends or any(not self._before[path] for path in last if path)
         self._before = now
         if self._ends:
@@ -289,7 +312,9 @@ def _apply_steps(node: Node, block: Block) -> Block:
 def _add(want: SumRequest, block: Block, into: NDArray[np.int64]) -> None:
     @guard(want.statistic.what)
     def run() -> NDArray[Any]:
-        found: NDArray[Any] = want.statistic.partial(block, want.public, want.grid)(slice(0, want.shape[0]))
+        found: NDArray[Any] = want.statistic.partial(block, want.public, want.grid)(
+            slice(0, want.shape[0])
+        )
         return found
 
     found = run()
@@ -323,7 +348,9 @@ def tree(asked: Sequence[tuple[tuple[RecordedStep, ...], SumRequest, frozenset[s
 
 
 def _prune(node: Node) -> frozenset[str]:
-    """Leave out what nobody needs below this node; the arrays that are needed from whatever comes before it."""
+    """Leave out what nobody needs below this node; the arrays that are needed from whatever
+    comes before it.
+    """
     live = frozenset[str]().union(*(reads for _, reads in node.sums))
     for child in list(node.then):
         after = _prune(child)
@@ -386,7 +413,11 @@ def record_step(twin: Block, step: UserStep, public: Public) -> tuple[Block, Rec
 
 
 def reads_of(twin: Block, statistic: Statistic, public: Public) -> frozenset[str]:
-    """The arrays that a statistic is made of; where it cannot be computed for nobody, its error comes now."""
+    """The arrays that a statistic is made of; where it cannot be computed for nobody, its error
+    comes now.
+    """
     state = _Watched(twin.state)
-    statistic.partial(replace(twin, state=state), public, 1.0)(slice(0, min(1, statistic.shape(public)[0])))
+    statistic.partial(replace(twin, state=state), public, 1.0)(
+        slice(0, min(1, statistic.shape(public)[0]))
+    )
     return frozenset(state.asked)

@@ -1,15 +1,17 @@
-"""What taste is worth, by ratings that users leave out of their own solve: the ranks of a model compared.
+"""What taste is worth, by ratings that users leave out of their own solve: the ranks of a model
+compared.
 
-Every user solves with the first columns of V, for several numbers of them, and predicts each of its ratings by all of
-its others (`discreet.kernels.leave_one_out`). What it adds for each rank is how much less its mean square error is than
-with none of the learned columns:
+Every user solves with the first columns of V, for several numbers of them, and predicts each of its
+ratings by all of its others (`discreet.kernels.leave_one_out`). What it adds for each rank is how
+much less its mean square error is than with none of the learned columns:
 
-    statistic                                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
-    left-out gains  Σ w_i d_i/√K, K ranks            1            2             √K           2 √K          1/√K
+    statistic                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
+    left-out gains  Σ w_i d_i/√K, K ranks            1            2  √K           2 √K          1/√K
 
-*Proof.* −1 ≤ d_ik ≤ 1 after the cut and 0 ≤ w_i ≤ 1, so an entry of a user is between −1/√K and 1/√K, K of them have
-the norm 1, and a user and its opposite are 2 apart. So a line of a plan may buy this or sums of residuals at the same
-price. Contributions are multiplied by `SHAVE` and rounded toward zero.
+*Proof.* −1 ≤ d_ik ≤ 1 after the cut and 0 ≤ w_i ≤ 1, so an entry of a user is between −1/√K and
+1/√K, K of them have the norm 1, and a user and its opposite are 2 apart. So a line of a plan may
+buy this or sums of residuals at the same price. Contributions are multiplied by `SHAVE` and rounded
+toward zero.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from discreet.privacy.statistics.bounds import SHAVE, check_bound
 from discreet.privacy.statistics.contributions import Rows
 from discreet.privacy.statistics.sums import SensitivityBounds, register
 
-MIX = np.uint64(0x9E3779B97F4A7C15)  # so that coins have nothing to do with other choices by the same key
+# so that coins have nothing to do with other choices by the same key
+MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @register("left-out gains")
@@ -36,9 +39,10 @@ MIX = np.uint64(0x9E3779B97F4A7C15)  # so that coins have nothing to do with oth
 class LeaveOneOutGains(Statistic):
     """Σ_i w_i clip((E_i0 − E_ik)/variance, −1, 1)/√K for each of K ranks k, w_i = min(n_i/many, 1).
 
-    E_ik is user i's mean square error with `first` + k columns of V beside its level, by ratings left out; w lets those
-    count for more who rate more. The prior is that of `SolveUserEffects`. Of very many users a `part` is enough:
-    whether a user takes part is drawn from its own id, and w is 0 for the others.
+    E_ik is user i's mean square error with `first` + k columns of V beside its level, by ratings
+    left out; w lets those count for more who rate more. The prior is that of `SolveUserEffects`. Of
+    very many users a `part` is enough: whether a user takes part is drawn from its own id, and w is
+    0 for the others.
     """
 
     V: NDArray[Any]
@@ -61,7 +65,8 @@ class LeaveOneOutGains(Statistic):
         rising = all(a < b for a, b in zip((0, *self.ranks), self.ranks, strict=False))
         if not self.ranks or not rising or self.ranks[-1] > columns:
             raise ConfigError(
-                f"ranks are {self.ranks!r}, but must rise from 1 to the {columns} learned columns at most"
+                f"ranks are {self.ranks!r}, but must rise from 1 to the {columns} learned columns"
+                " at most"
             )
 
     def shape(self, public: Public) -> tuple[int, ...]:

@@ -1,8 +1,9 @@
 """Where people are: what `Users` asks of an engine that holds them.
 
-A `Place` holds people in blocks, in some form. It gives the place after every user has taken a step, and a function for
-the exact sum of a statistic. `InMemory` is the plain one: its blocks are arrays, a step is taken at once, and sums run
-over the blocks in their order. `discreet.privacy.users.lazy_partitions` has the other one, which writes steps down.
+A `Place` holds people in blocks, in some form. It gives the place after every user has taken a
+step, and a function for the exact sum of a statistic. `InMemory` is the plain one: its blocks are
+arrays, a step is taken at once, and sums run over the blocks in their order.
+`discreet.privacy.users.lazy_partitions` has the other one, which writes steps down.
 """
 
 from __future__ import annotations

@@ -1,24 +1,28 @@
 """Poisson batches of users, and the clipped gradient of the item factors that they add up to.
 
-A batch holds every user with probability q, independently, by a coin that is thrown anew for every batch. Whoever sees
-the released sum does not know whether a user was in it at all, and that lowers the price of one release (Abadi et al.,
-2016; `discreet.privacy.accounting.pricing` prices it for add/remove one user). Three things are needed for that, and
-all are seen to here or by the session:
+A batch holds every user with probability q, independently, by a coin that is thrown anew for every
+batch. Whoever sees the released sum does not know whether a user was in it at all, and that lowers
+the price of one release (Abadi et al., 2016; `discreet.privacy.accounting.pricing` prices it for
+add/remove one user). Three things are needed for that, and all are seen to here or by the session:
 
-1. *Really Poisson.* Every row throws a coin of its own: a fresh word of 64 bits, and the user is in the batch when the
-   word is below ⌊q 2⁶⁴⌋. Coins have nothing to do with ids, so no two users share one. A batch's size is private.
-2. *Secret.* The words are those of AES in counter mode, keyed by the operating system for this batch alone, like the
-   noise (`discreet.privacy.noise.sources`). With a `seed` they come from a stream of their own, which is for research,
-   and a session with secure noise refuses such a batch.
-3. *Once.* A batch gives one statistic, and each of its rows is computed once: a second sum over the same batch would
-   show more than two batches do.
+1. *Really Poisson.* Every row throws a coin of its own: a fresh word of 64 bits, and the user is in
+   the batch when the word is below ⌊q 2⁶⁴⌋. Coins have nothing to do with ids, so no two users
+   share one. A batch's size is private.
+2. *Secret.* The words are those of AES in counter mode, keyed by the operating system for this
+   batch alone, like the noise (`discreet.privacy.noise.sources`). With a `seed` they come from a
+   stream of their own, which is for research, and a session with secure noise refuses such a batch.
+3. *Once.* A batch gives one statistic, and each of its rows is computed once: a second sum over the
+   same batch would show more than two batches do.
 
-What is released, for item factors V (with v_j's row of the sum scaled by a public s_j, 1 where not given):
+What is released, for item factors V (with v_j's row of the sum scaled by a public s_j, 1 where not
+given):
 
-    g_j = Σ_{i in batch} s_j e_ij u_i · min(1, C / ‖G_i‖),    e_ij = u_i · v_j − y_ij,    G_i = (s_j e_ij u_i)_j
+    g_j = Σ_{i in batch} s_j e_ij u_i · min(1, C / ‖G_i‖), e_ij = u_i · v_j − y_ij, G_i = (s_j e_ij
+    u_i)_j
 
-Privacy: G_i = (s ∘ e_i) u_iᵀ has the Frobenius norm ‖s ∘ e_i‖ ‖u_i‖, so one user moves the sum by at most C in ℓ₂ when
-added or removed and 2 C when replaced; by √(m r) C in ℓ₁; and one entry by at most C.
+Privacy: G_i = (s ∘ e_i) u_iᵀ has the Frobenius norm ‖s ∘ e_i‖ ‖u_i‖, so one user moves the sum by
+at most C in ℓ₂ when added or removed and 2 C when replaced; by √(m r) C in ℓ₁; and one entry by at
+most C.
 """
 
 from __future__ import annotations
@@ -39,12 +43,15 @@ from discreet.privacy.statistics.sums import Compute, SensitivityBounds, Sum, re
 from discreet.privacy.users.sealed_users import Users
 
 _UNCUT = 1e100  # residuals are cut together with the vectors, below
-_COINS = 0x636F696E  # keeps the coins of research apart from noise and starting points of the same seed
+# keeps the coins of research apart from noise and starting points of the same seed
+_COINS = 0x636F696E
 _PER_KEY = 1 << 20  # coins thrown with one key, as for noise
 
 
 class Batch(Users):
-    """Some of the users, sealed. Public: with which probability each is there. It gives one statistic."""
+    """Some of the users, sealed. Public: with which probability each is there. It gives one
+    statistic.
+    """
 
     __slots__ = ("_used", "rate", "secret")
 
@@ -65,7 +72,8 @@ def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None
     seed : (int, int), optional
         Research only: a seed and the number of the batch, in place of secret coins.
 
-    Privacy: releases nothing. That a sum over the batch costs less holds for coins that are independent and unknown.
+    Privacy: releases nothing. That a sum over the batch costs less holds for coins that are
+    independent and unknown.
     """
     some = users.copy_after(PoissonSample(rate, seed))
     batch = Batch(some.open(KEY), some.public)
@@ -94,27 +102,40 @@ class PoissonSample(UserStep):
         there = who_is_in(block, self.rate, self._own_seed(block))
         kept = there[block.row]
         indptr = np.concatenate([[0], np.cumsum(block.counts[there])])
-        return Block(indptr, block.indices[kept], block.values[kept], block.mean[there], block.key[there])
+        return Block(
+            indptr, block.indices[kept], block.values[kept], block.mean[there], block.key[there]
+        )
 
     def _own_seed(self, block: Block) -> tuple[int, ...] | None:
-        """Of research: another one for every block of users, or those at the same place in two would share a coin."""
+        """Of research: another one for every block of users, or those at the same place in two
+        would share a coin.
+        """
         return None if self.seed is None else (*self.seed, *block.key[:1].tolist())
 
 
 class BatchSum(Sum):
-    """A sum over a batch: it says how large a part of the users that is, and shows each of its rows once."""
+    """A sum over a batch: it says how large a part of the users that is, and shows each of its
+    rows once.
+    """
 
     __slots__ = ("_seen", "rate", "secret")
 
     def __init__(
-        self, shape: tuple[int, ...], reach: SensitivityBounds, compute: Compute, rate: float, secret: bool
+        self,
+        shape: tuple[int, ...],
+        reach: SensitivityBounds,
+        compute: Compute,
+        rate: float,
+        secret: bool,
     ) -> None:
         super().__init__(shape, reach, compute)
         self.rate = rate
         self.secret = secret
         self._seen = np.zeros(shape[0], bool)
 
-    def compute(self, key: Key, *, grid: float | None = None, rows: slice | None = None) -> NDArray[Any]:
+    def compute(
+        self, key: Key, *, grid: float | None = None, rows: slice | None = None
+    ) -> NDArray[Any]:
         part = rows or slice(None)
         if self.rate < 1 and self._seen[part].any():
             raise PrivacyError("a batch is released once: draw another one")
@@ -122,7 +143,9 @@ class BatchSum(Sum):
         return super().compute(key, grid=grid, rows=rows)
 
 
-def clip_gradient(users: Users, V: NDArray[Any], largest: float, scale: NDArray[Any] | None = None) -> Sum:
+def clip_gradient(
+    users: Users, V: NDArray[Any], largest: float, scale: NDArray[Any] | None = None
+) -> Sum:
     """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest` (C).
 
     Parameters
@@ -132,7 +155,8 @@ def clip_gradient(users: Users, V: NDArray[Any], largest: float, scale: NDArray[
         Public. With an intercept, its first column is what the intercept is multiplied with.
     largest : float
     scale : (n_items,), optional
-        s ≥ 0, public: who divides the released rows by it spreads a user's norm over items as s says.
+        s ≥ 0, public: who divides the released rows by it spreads a user's norm over items as s
+        says.
     """
     rate = 1.0
     secret = True
@@ -148,7 +172,9 @@ def clip_gradient(users: Users, V: NDArray[Any], largest: float, scale: NDArray[
 @register("clipped gradient")
 @dataclass(frozen=True)
 class ClippedGradient(Statistic):
-    """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest` (C)."""
+    """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest`
+    (C).
+    """
 
     V: NDArray[Any]
     largest: float
@@ -170,7 +196,13 @@ class ClippedGradient(Statistic):
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         V = public.factors(self.V)
         c = _coefficients(
-            block.indptr, block.indices, block.values, block["vectors"], V, self._spread(public), self.largest
+            block.indptr,
+            block.indices,
+            block.values,
+            block["vectors"],
+            V,
+            self._spread(public),
+            self.largest,
         )
         return lambda rows: row_sums(block, c, public.n_items, grid)[rows]
 
@@ -193,7 +225,9 @@ def _coefficients(
     c = residuals(indptr, indices, y, U, V, _UNCUT) * s[indices]
     n = len(indptr) - 1
     row = np.repeat(np.arange(n), np.diff(indptr))
-    norm = np.sqrt(np.bincount(row, c**2, minlength=n)) * np.sqrt((U.astype(np.float64) ** 2).sum(axis=1))
+    norm = np.sqrt(np.bincount(row, c**2, minlength=n)) * np.sqrt(
+        (U.astype(np.float64) ** 2).sum(axis=1)
+    )
     cut: NDArray[np.float64] = c * (SHAVE * np.minimum(1.0, C / np.maximum(norm, 1e-300)))[row]
     cut[~np.isfinite(cut)] = 0
     return cut
@@ -203,18 +237,28 @@ def _coefficients(
 
 
 def who_is_in(block: Block, rate: float, seed: tuple[int, ...] | None) -> NDArray[np.bool_]:
-    """Which users are in a batch, by a coin for each row. Of the rows, only their number is used."""
+    """Which users are in a batch, by a coin for each row. Of the rows, only their number is
+    used.
+    """
     return np.ones(block.n, bool) if rate == 1 else throw(block.n, rate, seed)
 
 
 def throw(n: int, rate: float, seed: tuple[int, ...] | None = None) -> NDArray[np.bool_]:
-    """Which of n independent coins fall, each with probability ⌊rate · 2⁶⁴⌋ / 2⁶⁴, which is not above `rate`."""
+    """Which of n independent coins fall, each with probability ⌊rate · 2⁶⁴⌋ / 2⁶⁴, which is not
+    above `rate`.
+    """
     return _words(n, seed) < np.uint64(int(rate * 2.0**64))
 
 
 def _words(n: int, seed: tuple[int, ...] | None) -> NDArray[np.uint64]:
-    """n words of 64 bits: from keys that nobody knows, or from a seed, the number of a batch and that of a block."""
+    """n words of 64 bits: from keys that nobody knows, or from a seed, the number of a batch
+    and that of a block.
+    """
     if seed is None:
-        return np.concatenate([fresh_words()(min(_PER_KEY, n - begin)) for begin in range(0, max(n, 1), _PER_KEY)])
+        return np.concatenate(
+            [fresh_words()(min(_PER_KEY, n - begin)) for begin in range(0, max(n, 1), _PER_KEY)]
+        )
     own = np.random.SeedSequence(seed, spawn_key=(_COINS,))
-    return np.random.Generator(np.random.SFC64(own)).integers(0, 2**64 - 1, n, dtype=np.uint64, endpoint=True)
+    return np.random.Generator(np.random.SFC64(own)).integers(
+        0, 2**64 - 1, n, dtype=np.uint64, endpoint=True
+    )

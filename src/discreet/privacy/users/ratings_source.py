@@ -14,12 +14,13 @@ from discreet.privacy.users.sealed_users import Users
 class RatingsSource(Protocol):
     """People with their ratings, wherever they are; `discreet.Ratings` is one form.
 
-    Everything here is public but what `seal` puts behind glass, and `rating_range`, which is asked for only where the
-    caller gave none; the statement then says that it was read from the data. An engine may also have ``engine``, words
-    for the ledger on where people are and in how many blocks; ``public_range``, a range of ratings that is public;
-    ``exact_only``, true where it adds up whole numbers alone; ``replays``, true where users take their steps again for
-    every sum; ``ready()``, which is called before anything is charged; and ``user_problem`` with ``rated``, what speaks
-    against the user column (`discreet.data.user_column`).
+    Everything here is public but what `seal` puts behind glass, and `rating_range`, which is asked
+    for only where the caller gave none; the statement then says that it was read from the data. An
+    engine may also have ``engine``, words for the ledger on where people are and in how many
+    blocks; ``public_range``, a range of ratings that is public; ``exact_only``, true where it adds
+    up whole numbers alone; ``replays``, true where users take their steps again for every sum;
+    ``ready()``, which is called before anything is charged; and ``user_problem`` with ``rated``,
+    what speaks against the user column (`discreet.data.user_column`).
     """
 
     @property
@@ -43,4 +44,6 @@ class RatingsSource(Protocol):
         """The lowest and the highest rating there is; None where there is none."""
 
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
-        """Users with their ratings behind glass; `seed` is of their random choices among their items."""
+        """Users with their ratings behind glass; `seed` is of their random choices among their
+        items.
+        """

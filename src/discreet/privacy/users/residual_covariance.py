@@ -1,8 +1,10 @@
-"""What users' ratings differ by from what is already known, kept sealed, and the covariances that they add up to.
+"""What users' ratings differ by from what is already known, kept sealed, and the covariances that
+they add up to.
 
-Private SVD and private Frank–Wolfe both look at rows of residuals a_i, one per user, over the items that the user has
-rated, and release the sum of their outer products. A user computes its row from public values and its own ratings;
-that is free. What leaves is cut first: a row to the norm L, a rating to ±c, a user to k items.
+Private SVD and private Frank–Wolfe both look at rows of residuals a_i, one per user, over the items
+that the user has rated, and release the sum of their outer products. A user computes its row from
+public values and its own ratings; that is free. What leaves is cut first: a row to the norm L, a
+rating to ±c, a user to k items.
 
     statistic                               remove, ℓ₂   replace, ℓ₂   remove, ℓ₁        one entry
     covariance    Σ a aᵀ, ‖a‖ ≤ L           L²           √2 L²         (m + 1)/2 · L²    L²
@@ -10,12 +12,14 @@ that is free. What leaves is cut first: a row to the norm L, a rating to ±c, a 
     item_totals   Σ w y                     √B c         2 √B c        S c               √B c
     crowd         Σ 1                       1            1             1                 1
 
-with m items, c_i the user's own number of ratings, and B, S, c as in `discreet.privacy.statistics.sums`. Covariances
-and pair counts are released as packed upper triangles; ‖a aᵀ‖ = ‖a‖² in the packing that keeps norms, so that entries
-off the diagonal have 1/√2 of the noise; in ℓ₁, Σ_{j≤l} |a_j a_l| = (‖a‖₁² + ‖a‖₂²)/2 ≤ (m + 1)/2 · ‖a‖₂². Outer
-products have inner products (a·b)² ≥ 0: hence √2 for replacing a user.
+with m items, c_i the user's own number of ratings, and B, S, c as in
+`discreet.privacy.statistics.sums`. Covariances and pair counts are released as packed upper
+triangles; ‖a aᵀ‖ = ‖a‖² in the packing that keeps norms, so that entries off the diagonal have 1/√2
+of the noise; in ℓ₁, Σ_{j≤l} |a_j a_l| = (‖a‖₁² + ‖a‖₂²)/2 ≤ (m + 1)/2 · ‖a‖₂². Outer products have
+inner products (a·b)² ≥ 0: hence √2 for replacing a user.
 
-Privacy: rounding on the grid is of the factors, toward zero, so that a rounded outer product is one of a shorter row.
+Privacy: rounding on the grid is of the factors, toward zero, so that a rounded outer product is one
+of a shorter row.
 """
 
 from __future__ import annotations
@@ -53,21 +57,32 @@ class Residuals(Sealed[Users]):
     def n_items(self) -> int:
         return self._users.n_items
 
-    def step(self, direction: NDArray[Any], length: float, size: float, gamma: float, largest: float) -> None:
-        """Each user takes one step of Frank and Wolfe along a public direction; see `frank_wolfe_step`."""
-        self._users.apply(FrankWolfeStep(np.asarray(direction, np.float64), length, size, gamma, largest))
+    def step(
+        self, direction: NDArray[Any], length: float, size: float, gamma: float, largest: float
+    ) -> None:
+        """Each user takes one step of Frank and Wolfe along a public direction; see
+        `frank_wolfe_step`.
+        """
+        self._users.apply(
+            FrankWolfeStep(np.asarray(direction, np.float64), length, size, gamma, largest)
+        )
 
     def covariance(self, largest: float, per_rating: bool = False) -> Sum:
         """Σ_i a_i a_iᵀ, packed, (1, m(m+1)/2); rows a_i cut to the norm `largest` (L)."""
         return self._users.sum(ResidualCovariance(largest, per_rating))
 
     def pair_counts(self) -> Sum:
-        """Σ_i x_i x_iᵀ, packed, with x_ij = 1/√c_i for the items that user i has rated: by whom a covariance is."""
+        """Σ_i x_i x_iᵀ, packed, with x_ij = 1/√c_i for the items that user i has rated: by whom
+        a covariance is.
+        """
         return self._users.sum(PairCounts())
 
 
 def residuals_of(
-    users: Users, offsets: NDArray[Any] | None = None, prior_count: float | None = None, clamp: float | None = None
+    users: Users,
+    offsets: NDArray[Any] | None = None,
+    prior_count: float | None = None,
+    clamp: float | None = None,
 ) -> Residuals:
     """What is left of each user's ratings.
 
@@ -100,7 +115,9 @@ def crowd(users: Users) -> Sum:
 
 @dataclass(frozen=True)
 class SubtractBaseline(UserStep):
-    """Each user takes public offsets, and perhaps its own mean, from its ratings, and cuts what is left."""
+    """Each user takes public offsets, and perhaps its own mean, from its ratings, and cuts what
+    is left.
+    """
 
     offsets: NDArray[Any] | None = None
     prior_count: float | None = None
@@ -118,7 +135,10 @@ class SubtractBaseline(UserStep):
 
     def run(self, block: Block, public: Public) -> Block:
         row = block.row
-        y = block.values.astype(np.float64) - public.per_item("offsets", self.offsets)[block.indices]
+        y = (
+            block.values.astype(np.float64)
+            - public.per_item("offsets", self.offsets)[block.indices]
+        )
         if self.prior_count is not None:
             total = np.bincount(row, y, minlength=block.n)
             y = y - (total / np.maximum(block.counts + self.prior_count, 1e-9))[row]
@@ -218,7 +238,9 @@ class OuterProducts(Statistic):
         a = self.rows_of(block)
         m = public.n_items
         if grid is None:
-            return lambda rows: pack(_gram(block.indptr, block.indices, a, m, np.float64)[None])[rows]
+            return lambda rows: pack(_gram(block.indptr, block.indices, a, m, np.float64)[None])[
+                rows
+            ]
         whole = np.trunc(a / math.sqrt(grid))
         return lambda rows: pack(_gram(block.indptr, block.indices, whole, m, np.int64)[None])[rows]
 
@@ -228,7 +250,8 @@ class OuterProducts(Statistic):
 class ResidualCovariance(OuterProducts):
     """Σ_i a_i a_iᵀ with rows a_i of residuals, cut to the norm `largest` (L).
 
-    With `per_rating`, a_i is first divided by √c_i: then a user counts as much as its average rating.
+    With `per_rating`, a_i is first divided by √c_i: then a user counts as much as its average
+    rating.
     """
 
     largest: float
@@ -247,14 +270,18 @@ class ResidualCovariance(OuterProducts):
         if self.per_rating:
             a = a / np.sqrt(np.maximum(block.counts, 1))[row]
         norm = np.sqrt(np.bincount(row, a**2, minlength=block.n))
-        cut: NDArray[np.float64] = a * (SHAVE * np.minimum(1.0, self.largest / np.maximum(norm, 1e-300)))[row]
+        cut: NDArray[np.float64] = (
+            a * (SHAVE * np.minimum(1.0, self.largest / np.maximum(norm, 1e-300)))[row]
+        )
         return cut
 
 
 @register("pair counts")
 @dataclass(frozen=True)
 class PairCounts(OuterProducts):
-    """Σ_i x_i x_iᵀ with x_ij = 1/√c_i for the items that user i has rated: by whom a covariance is."""
+    """Σ_i x_i x_iᵀ with x_ij = 1/√c_i for the items that user i has rated: by whom a covariance
+    is.
+    """
 
     def reach(self, public: Public) -> SensitivityBounds:
         return SensitivityBounds(1.0, (public.n_items + 1) / 2, 1.0, 2**0.5)
@@ -267,7 +294,9 @@ class PairCounts(OuterProducts):
 @register("number of users")
 @dataclass(frozen=True)
 class PopulationTotals(Statistic):
-    """How many users there are, shape (1,). Replacing one does not change it, and is priced as if it did."""
+    """How many users there are, shape (1,). Replacing one does not change it, and is priced as
+    if it did.
+    """
 
     def check(self, public: Public) -> None:
         """Anybody can be counted."""
@@ -284,7 +313,11 @@ class PopulationTotals(Statistic):
 
 
 def _gram(
-    indptr: NDArray[Any], indices: NDArray[Any], a: NDArray[np.float64], m: int, dtype: type[np.generic]
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    a: NDArray[np.float64],
+    m: int,
+    dtype: type[np.generic],
 ) -> NDArray[Any]:
     """AᵀA of sparse rows, by dense blocks of at most `CHUNK` users that are added as `dtype`."""
     W = np.zeros((m, m), dtype)

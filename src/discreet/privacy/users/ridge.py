@@ -1,26 +1,30 @@
-"""Users who solve for what is personal, with a prior that is estimated: what each does, and what may be released.
+"""Users who solve for what is personal, with a prior that is estimated: what each does, and what
+may be released.
 
-From public columns V (some of their own, then r learned ones) and biases b, every user has coefficients û_i and an
-offset o_i by its own ridge regression, and residuals e_ij = o_i + û_i · v_j + b_j − y_ij, weighted and cut as on any
-descent. Only the direction of the learned coefficients is contributed to gradients: u_i = (ι, √(Γ² − ι²) û_i/‖û_i‖).
+From public columns V (some of their own, then r learned ones) and biases b, every user has
+coefficients û_i and an offset o_i by its own ridge regression, and residuals e_ij = o_i + û_i · v_j
++ b_j − y_ij, weighted and cut as on any descent. Only the direction of the learned coefficients is
+contributed to gradients: u_i = (ι, √(Γ² − ι²) û_i/‖û_i‖).
 
-    statistic                                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
-    prior moments   Σ (t_i/3, s_i)   d of each       √(2d)        5/3 √d        2d           7/3 d         1
-    fit moments     Σ (e_i², free_i, cut_i)          √3           √3            3            3             1
-    solution Gram   Σ ℓ_i ũ_i ũ_iᵀ   ‖ũ_i‖ = 1       1            2             (r+1)/2      twice         1
-    residual pairs  Σ √2 x_ij x_ik/q_i  (j < k)      1            2             √(pairs)     twice         1
+    statistic                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
+    prior moments   Σ (t_i/3, s_i)   d of each       √(2d)        5/3 √d        2d   7/3 d         1
+    fit moments     Σ (e_i², free_i, cut_i)          √3           √3            3            3     1
+    solution Gram   Σ ℓ_i ũ_i ũ_iᵀ   ‖ũ_i‖ = 1       1            2     (r+1)/2      twice         1
+    residual pairs  Σ √2 x_ij x_ik/q_i  (j < k)      1            2     √(pairs)     twice         1
 
-*Proofs.* Prior moments: −1 ≤ t_i ≤ 3 after the cut and 0 ≤ s_i ≤ 1, so an entry of a user is between −⅓ and 1, or 0
-and 1; exchanging a user moves the first kind by 4/3 at most and the second by 1, d of each. Fit moments: three numbers
-between 0 and 1. Solution Gram: ℓ_i = min(‖û_i‖/L, 1), so a user adds a matrix of norm at most 1; entries add up to
-ℓ (‖ũ‖₁² + ‖ũ‖₂²)/2 ≤ (r + 1)/2. Replacing a user moves it by √2 at most; it is priced by 2, so that a line of a plan
-may buy this or a sum with signs at the same price. Residual pairs:
-q_i² = 2 Σ_{j<k} x_ij² x_ik² makes the norm of what a user adds exactly 1, whatever its residuals are. They have a
-sign, so that a user and its opposite are 2 apart (two users with one pair each, of opposite signs). An entry is at most
-1, and ‖p‖₁ ≤ √(pairs) ‖p‖₂.
+*Proofs.* Prior moments: −1 ≤ t_i ≤ 3 after the cut and 0 ≤ s_i ≤ 1, so an entry of a user is
+between −⅓ and 1, or 0 and 1; exchanging a user moves the first kind by 4/3 at most and the second
+by 1, d of each. Fit moments: three numbers between 0 and 1. Solution Gram: ℓ_i = min(‖û_i‖/L, 1),
+so a user adds a matrix of norm at most 1; entries add up to ℓ (‖ũ‖₁² + ‖ũ‖₂²)/2 ≤ (r + 1)/2.
+Replacing a user moves it by √2 at most; it is priced by 2, so that a line of a plan may buy this or
+a sum with signs at the same price. Residual pairs: q_i² = 2 Σ_{j<k} x_ij² x_ik² makes the norm of
+what a user adds exactly 1, whatever its residuals are. They have a sign, so that a user and its
+opposite are 2 apart (two users with one pair each, of opposite signs). An entry is at most 1, and
+‖p‖₁ ≤ √(pairs) ‖p‖₂.
 
-Rounding: q is a root of a sum of numbers that are not negative, in float64 off by a few n 2⁻⁵³, and products are
-multiplied by `SHAVE` and rounded toward zero, one by one. So are all other contributions.
+Rounding: q is a root of a sum of numbers that are not negative, in float64 off by a few n 2⁻⁵³, and
+products are multiplied by `SHAVE` and rounded toward zero, one by one. So are all other
+contributions.
 """
 
 from __future__ import annotations
@@ -56,7 +60,8 @@ class SolveUserEffects(UserStep):
 
         (o, û) = argmin Σ_j (o + û · v_j + b_j − y_j)² + λ ‖û‖² + κ (o − center)²
 
-    Coefficients from `first` on, stretched to √(Γ² − ι²) behind the constant ι (`intercept`), are the user's vector.
+    Coefficients from `first` on, stretched to √(Γ² − ι²) behind the constant ι (`intercept`), are
+    the user's vector.
     """
 
     V: NDArray[Any]
@@ -75,17 +80,29 @@ class SolveUserEffects(UserStep):
         check_bound("ridge", self.ridge)
         check_bound("prior_count", self.prior_count)
         if not 0 <= self.first <= V.shape[1]:
-            raise ConfigError(f"first is {self.first!r}, but must lie between 0 and the {V.shape[1]} columns")
-        return replace(public, rank=V.shape[1] - self.first + bool(self.intercept), has_vectors=True, cut=0.0)
+            raise ConfigError(
+                f"first is {self.first!r}, but must lie between 0 and the {V.shape[1]} columns"
+            )
+        return replace(
+            public, rank=V.shape[1] - self.first + bool(self.intercept), has_vectors=True, cut=0.0
+        )
 
     def run(self, block: Block, public: Public) -> Block:
         V = public.factors(self.V)
         X, own = own_solve(
-            block.indptr, block.indices, block.values, V, self.ridge, self.prior_count, self.item_baseline
+            block.indptr,
+            block.indices,
+            block.values,
+            V,
+            self.ridge,
+            self.prior_count,
+            self.item_baseline,
         )
         with np.errstate(all="ignore"):
             offset = np.nan_to_num(own + self.center, nan=0.0, posinf=0.0, neginf=0.0)
-        vectors = scale_vectors(np.ascontiguousarray(X[:, self.first :]), public, True, self.intercept)
+        vectors = scale_vectors(
+            np.ascontiguousarray(X[:, self.first :]), public, True, self.intercept
+        )
         state = block.without("residual", "own", "length")
         return state.with_state(solution=X, vectors=vectors, offset=offset.astype(np.float32))
 
@@ -104,7 +121,9 @@ def own_solve(
     prior_count: float,
     expected: NDArray[Any],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """û (n, r) and o − center (n,) of `SolveUserEffects`; a saved model's read-out solves the same."""
+    """û (n, r) and o − center (n,) of `SolveUserEffects`; a saved model's read-out solves the
+    same.
+    """
     n = len(indptr) - 1
     lead = math.sqrt(ridge / prior_count)
     each = np.full(n, ridge)
@@ -120,9 +139,11 @@ def own_solve(
 
 @dataclass(frozen=True)
 class ComputeOwnResiduals(UserStep):
-    """Each user compares its ratings with its own solution: residuals, weighted, cut to G and divided by it.
+    """Each user compares its ratings with its own solution: residuals, weighted, cut to G and
+    divided by it.
 
-    So their length is 1 at most, whatever G is, which may follow from numbers released before: sensitivities do not.
+    So their length is 1 at most, whatever G is, which may follow from numbers released before:
+    sensitivities do not.
     """
 
     V: NDArray[Any]
@@ -166,9 +187,10 @@ class ComputeOwnResiduals(UserStep):
 class PriorMoments(Statistic):
     """How much larger than their prior says the users' own coefficients are, for each of d of them.
 
-    With prior variance ω (the noise variance over the ridge), posterior variance C_i and estimate û_i, E[û² + C] = ω if
-    the prior is right, and in general ω + s_i (ω* − ω), s_i = (1 − C_i/ω)², for the true ω*. A user adds
-    t_i = (û_i² + C_i)/ω − 1, cut to 3 at most, over 3, and s_i: t ≥ −1, 0 ≤ s ≤ 1, so 2d numbers of norm √(2d).
+    With prior variance ω (the noise variance over the ridge), posterior variance C_i and estimate
+    û_i, E[û² + C] = ω if the prior is right, and in general ω + s_i (ω* − ω), s_i = (1 − C_i/ω)²,
+    for the true ω*. A user adds t_i = (û_i² + C_i)/ω − 1, cut to 3 at most, over 3, and s_i: t ≥
+    −1, 0 ≤ s ≤ 1, so 2d numbers of norm √(2d).
     """
 
     V: NDArray[Any]
@@ -193,8 +215,13 @@ class PriorMoments(Statistic):
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         precision = np.append(np.full(self.V.shape[1], self.ridge), self.prior_count)
         with np.errstate(all="ignore"):
-            own = np.column_stack([block["solution"], block["offset"] - self.center]).astype(np.float64)
-            kept = inverse_diagonals(block.indptr, block.indices, self.V, self.ridge, self.prior_count) * precision
+            own = np.column_stack([block["solution"], block["offset"] - self.center]).astype(
+                np.float64
+            )
+            kept = (
+                inverse_diagonals(block.indptr, block.indices, self.V, self.ridge, self.prior_count)
+                * precision
+            )
             t = own**2 * (precision / self.variance) + kept - 1
         t = np.clip(np.nan_to_num(t, nan=-1.0, posinf=MOST, neginf=-1.0), -1, MOST) / MOST
         s = np.clip(np.nan_to_num(1 - kept, nan=0.0), 0, 1) ** 2
@@ -206,9 +233,9 @@ class PriorMoments(Statistic):
 class FitMoments(OfResiduals):
     """How well the users' own solutions fit: three numbers between 0 and 1 of each user.
 
-    The mean square of its weighted residuals over `most`, 1 at most; the part of its ratings that its coefficients have
-    not used up, 1 − (‖û‖²/ω + n/(n + κ))/n, where ‖û‖²/ω is on average what a calibrated prior uses up; and how much of
-    its residuals is left by the cut.
+    The mean square of its weighted residuals over `most`, 1 at most; the part of its ratings that
+    its coefficients have not used up, 1 − (‖û‖²/ω + n/(n + κ))/n, where ‖û‖²/ω is on average what a
+    calibrated prior uses up; and how much of its residuals is left by the cut.
     """
 
     most: float
@@ -234,17 +261,23 @@ class FitMoments(OfResiduals):
             square = np.minimum(length**2 / self.most, 1.0)
             used = (block["solution"].astype(np.float64) ** 2).sum(axis=1) / self.variance
             used = used + n / (n + self.prior_count)
-            free = np.clip(1 - np.nan_to_num(used, nan=np.inf, posinf=np.inf) / np.maximum(n, 1), 0, 1)
+            free = np.clip(
+                1 - np.nan_to_num(used, nan=np.inf, posinf=np.inf) / np.maximum(n, 1), 0, 1
+            )
         left = np.minimum(1.0, self.largest / np.maximum(length, 1e-300))
         there = n > 0
-        each = np.column_stack([np.nan_to_num(square), np.where(there, free, 0.0), np.where(there, left, 0.0)])
+        each = np.column_stack(
+            [np.nan_to_num(square), np.where(there, free, 0.0), np.where(there, left, 0.0)]
+        )
         return _totals(each, grid)
 
 
 @register("solution Gram matrix")
 @dataclass(frozen=True)
 class SolutionGram(Statistic):
-    """Σ_i min(‖û_i‖/L, 1) ũ_i ũ_iᵀ, ũ_i = û_i/‖û_i‖, over the r coefficients from `first` on, as a packed triangle."""
+    """Σ_i min(‖û_i‖/L, 1) ũ_i ũ_iᵀ, ũ_i = û_i/‖û_i‖, over the r coefficients from `first` on,
+    as a packed triangle.
+    """
 
     first: int
     rank: int
@@ -274,7 +307,9 @@ class SolutionGram(Statistic):
         step = min(max(4096, len(U) // 256), integer_sums.CHUNK)  # so that all cores share the work
         cuts = np.append(np.arange(0, len(U), step), len(U))
         if grid is None:
-            return lambda rows: pack_grams(cuts, everyone, np.ones(len(U)), U).sum(axis=0, keepdims=True)[rows]
+            return lambda rows: pack_grams(cuts, everyone, np.ones(len(U)), U).sum(
+                axis=0, keepdims=True
+            )[rows]
         c = np.full(len(U), grid**-0.5)
 
         def exact(rows: slice) -> NDArray[Any]:
@@ -287,7 +322,9 @@ class SolutionGram(Statistic):
 @register("residual pairs")
 @dataclass(frozen=True)
 class ResidualPairs(OfResiduals):
-    """Σ_i √2 x_ij x_ik/q_i over pairs j < k of these items, as a strict upper triangle: the norm of a user is 1."""
+    """Σ_i √2 x_ij x_ik/q_i over pairs j < k of these items, as a strict upper triangle: the
+    norm of a user is 1.
+    """
 
     items: NDArray[np.int64]
 
@@ -321,7 +358,9 @@ class ResidualPairs(OfResiduals):
             for part in integer_sums.chunks(block.n):
                 own = indptr[part.start : part.stop + 1]
                 inside = slice(own[0], own[-1])
-                total += add_pair_products(own - own[0], item[inside], x[inside], m, SHAVE, grid).astype(np.int64)
+                total += add_pair_products(
+                    own - own[0], item[inside], x[inside], m, SHAVE, grid
+                ).astype(np.int64)
             return total[rows]
 
         return exact

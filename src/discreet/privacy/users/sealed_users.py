@@ -1,16 +1,19 @@
-"""Ratings behind glass: what users compute for themselves, and the bounded sums that a Session may release.
+"""Ratings behind glass: what users compute for themselves, and the bounded sums that a Session may
+release.
 
-`seal` takes ratings and bounds and gives `Users`. Everything a user computes from its own ratings and from public
-values (its mean, which of its items it contributes through, its vector) happens inside and stays there; it costs
-nothing, because nobody else sees it. What leaves are statistics: sums over users of contributions cut to the bounds,
-priced by them, released by `Session.release`. So there are two verbs, and all else is made of them: `apply` lets every
-user take an `UserStep`, `sum` gives the sum of a `Statistic` over all blocks of users, which is exact and therefore
-the same however users are divided into blocks.
+`seal` takes ratings and bounds and gives `Users`. Everything a user computes from its own ratings
+and from public values (its mean, which of its items it contributes through, its vector) happens
+inside and stays there; it costs nothing, because nobody else sees it. What leaves are statistics:
+sums over users of contributions cut to the bounds, priced by them, released by `Session.release`.
+So there are two verbs, and all else is made of them: `apply` lets every user take an `UserStep`,
+`sum` gives the sum of a `Statistic` over all blocks of users, which is exact and therefore the same
+however users are divided into blocks.
 
-Three rules keep the proof simple. Nothing about one user depends on another user, to the last bit, not even the random
-choice of its items, which is drawn from the user's own id. Every number is finite from the start, and nothing warns:
-a warning would be a message about somebody's ratings. And contributions are cut a hair below their bound (`SHAVE`), so
-that no rounding of floating-point numbers can carry one over it.
+Three rules keep the proof simple. Nothing about one user depends on another user, to the last bit,
+not even the random choice of its items, which is drawn from the user's own id. Every number is
+finite from the start, and nothing warns: a warning would be a message about somebody's ratings. And
+contributions are cut a hair below their bound (`SHAVE`), so that no rounding of floating-point
+numbers can carry one over it.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ from discreet.privacy.users.item_sampling import by_item, pick, sample, user_key
 from discreet.privacy.users.partitions import MemoryPartitions, Partitions
 
 LARGEST_RATING = 2.0**40  # beyond, float32 would overflow in a user's own least squares
-CONTRIBUTIONS = ("user", "by_item", "value", "weight")  # the state that `Choose` and `Weigh` make, by item
+# the state that `Choose` and `Weigh` make, by item
+CONTRIBUTIONS = ("user", "by_item", "value", "weight")
 
 
 @guard("sealed ratings")
@@ -61,7 +65,9 @@ def seal(ratings: Any, bounds: Bounds, *, seed: int = 0) -> Users:
         sealed: Users = ratings.seal(bounds, seed=seed)
         return sealed
     check_rows(ratings)
-    block = sealed_block(ratings.indptr, ratings.indices, ratings.values, user_keys(ratings.user_ids, seed), bounds)
+    block = sealed_block(
+        ratings.indptr, ratings.indices, ratings.values, user_keys(ratings.user_ids, seed), bounds
+    )
     return Users((block,), Public(bounds, ratings.n_items))
 
 
@@ -72,8 +78,9 @@ def seal_values(measure: Callable[[], NDArray[Any]]) -> Users:
     Parameters
     ----------
     measure : function without arguments
-        Gives (n_users, d) numbers. Row i depends on user i and on public values only, to the last bit; that is the
-        caller's to prove, as for every step that users take by themselves. What is no finite number counts as 0.
+        Gives (n_users, d) numbers. Row i depends on user i and on public values only, to the last
+        bit; that is the caller's to prove, as for every step that users take by themselves. What is
+        no finite number counts as 0.
     """
     values = np.nan_to_num(np.asarray(measure(), np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     assert values.ndim == 2
@@ -100,7 +107,8 @@ def sealed_block(
     """Some users' ratings, made finite and centered as the bounds say."""
     n = len(indptr) - 1
     counts = np.diff(indptr)
-    # a number that is none would spread through every sum that it enters, and so show that its user is there
+    # a number that is none would spread through every sum that it enters, and so show that its user
+    # is there
     values = np.nan_to_num(ratings, nan=0.0, posinf=0.0, neginf=0.0)
     np.clip(values, -LARGEST_RATING, LARGEST_RATING, out=values)
     if bounds.rating is None:
@@ -117,7 +125,8 @@ def sealed_block(
 
 
 class Users(Sealed[Partitions]):
-    """Sealed people, in blocks. Public: the bounds, the number of items, the rank of vectors; all else is refused.
+    """Sealed people, in blocks. Public: the bounds, the number of items, the rank of vectors; all
+    else is refused.
 
     Parameters
     ----------
@@ -166,11 +175,15 @@ class Users(Sealed[Partitions]):
 
     @guard("a sum over users")
     def sum(self, statistic: Statistic) -> Sum:
-        """The sum of the statistic over all users as they are now: exact integers, added block by block."""
+        """The sum of the statistic over all users as they are now: exact integers, added block
+        by block.
+        """
         public = self._public
         statistic.check(public)
         adder = self.open(KEY).adder(statistic, public)
-        return Sum(statistic.shape(public), self._reach(statistic), adder, statistic.symmetric(public))
+        return Sum(
+            statistic.shape(public), self._reach(statistic), adder, statistic.symmetric(public)
+        )
 
     @guard("what users do")
     def close(self) -> None:
@@ -195,22 +208,29 @@ class Users(Sealed[Partitions]):
     # ------------------------------------------------------------ what users do by themselves
 
     def restrict(self, items: NDArray[np.integer[Any]]) -> Users:
-        """The same users with only these items (public positions), renumbered in the order given."""
+        """The same users with only these items (public positions), renumbered in the order
+        given.
+        """
         return self.copy_after(Restrict(np.asarray(items)))
 
     def recenter(self, center: float) -> None:
-        """Subtract this public number from every rating instead of what was subtracted before; then choose again."""
+        """Subtract this public number from every rating instead of what was subtracted before;
+        then choose again.
+        """
         self.apply(Recenter(center))
 
     def choose(self, priority: NDArray[np.floating[Any]] | None = None, draw: int = 0) -> None:
-        """Each user picks at most k items to contribute through: at random, or those of lowest public `priority`.
+        """Each user picks at most k items to contribute through: at random, or those of lowest
+        public `priority`.
 
         `draw` numbers the random choices: another number is another sample.
         """
         self.apply(Choose(priority, draw))
 
     def weigh(self, importance: NDArray[np.floating[Any]]) -> None:
-        """Each user contributes through all its items, with w_ij² = B q_j / Σ_j q_j for a public `importance` q ≥ 0."""
+        """Each user contributes through all its items, with w_ij² = B q_j / Σ_j q_j for a
+        public `importance` q ≥ 0.
+        """
         self.apply(Weigh(importance))
 
     def solve(self, V: NDArray[Any], ridge: float, **options: Any) -> None:
@@ -224,7 +244,9 @@ class Users(Sealed[Partitions]):
         return self.sum(ItemCounts())
 
     def item_grams(self, isometric: bool = True) -> Sum:
-        """Σ_i w_ij u_i u_iᵀ for each item j, as packed upper triangles; isometric: with less noise off the diagonal."""
+        """Σ_i w_ij u_i u_iᵀ for each item j, as packed upper triangles; isometric: with less
+        noise off the diagonal.
+        """
         return self.sum(ItemGrams(isometric))
 
     def item_sums(self) -> Sum:
@@ -232,7 +254,9 @@ class Users(Sealed[Partitions]):
         return self.sum(ItemSums())
 
     def gradient(self, V: NDArray[Any], largest: float, bias: NDArray[Any] | None = None) -> Sum:
-        """Σ_i e_ij u_i for each item j, e_ij = u_i · v_j + b_j − y_ij being cut to ‖e_i‖ ≤ `largest` (G)."""
+        """Σ_i e_ij u_i for each item j, e_ij = u_i · v_j + b_j − y_ij being cut to ‖e_i‖ ≤
+        `largest` (G).
+        """
         return self.sum(Gradient(V, largest, bias))
 
     def global_gram(self) -> Sum:
@@ -240,7 +264,9 @@ class Users(Sealed[Partitions]):
         return self.sum(GlobalGram())
 
     def covariance(self, largest: float) -> Sum:
-        """Σ_i y_i y_iᵀ, (n_items, n_items), y_i being what user i contributes, cut to ‖y_i‖ ≤ `largest` (L)."""
+        """Σ_i y_i y_iᵀ, (n_items, n_items), y_i being what user i contributes, cut to ‖y_i‖ ≤
+        `largest` (L).
+        """
         return self.sum(ContributedCovariance(largest))
 
     def rating_sum(self) -> Sum:
@@ -311,9 +337,13 @@ class Choose(UserStep):
 
     def check(self, public: Public) -> Public:
         if public.bounds.items is None:
-            raise ConfigError("these bounds have no number of items: use weigh, or give Bounds(items=...)")
+            raise ConfigError(
+                "these bounds have no number of items: use weigh, or give Bounds(items=...)"
+            )
         if not 0 <= self.draw < 2**31:
-            raise ConfigError(f"draw is {self.draw!r}, but must be a whole number from 0 to 2³¹ − 1")
+            raise ConfigError(
+                f"draw is {self.draw!r}, but must be a whole number from 0 to 2³¹ − 1"
+            )
         public.per_item("priority", self.priority)
         return replace(public, contributes=True)
 
@@ -335,7 +365,9 @@ class Weigh(UserStep):
 
     def check(self, public: Public) -> Public:
         if public.bounds.weight is None or public.bounds.items is not None:
-            raise ConfigError("weigh contributes through all items and needs Bounds(weight=...) without items")
+            raise ConfigError(
+                "weigh contributes through all items and needs Bounds(weight=...) without items"
+            )
         if (public.array("importance", self.importance, (public.n_items,)) < 0).any():
             raise ConfigError("importance must not be negative")
         return replace(public, contributes=True)
@@ -354,11 +386,13 @@ class Weigh(UserStep):
 class Solve(UserStep):
     """Each user's vector by least squares on its own history, cut to the norm.
 
-        u = (Σ v vᵀ + λ₀ VᵀV + λ · scale · c^exponent I)⁻¹ Σ (y − b) v,   with c the user's own number of ratings.
+        u = (Σ v vᵀ + λ₀ VᵀV + λ · scale · c^exponent I)⁻¹ Σ (y − b) v, with c the user's own number
+        of ratings.
 
-    `scale` is 1 / Z of the papers' weights and must be public (erratum 4). With an `intercept`, that constant comes
-    before each vector, whose other part is cut to what the norm leaves. With a `fraction` below 1, each user takes a
-    random part of its history, by lots of its own; `draw` numbers them.
+    `scale` is 1 / Z of the papers' weights and must be public (erratum 4). With an `intercept`,
+    that constant comes before each vector, whose other part is cut to what the norm leaves. With a
+    `fraction` below 1, each user takes a random part of its history, by lots of its own; `draw`
+    numbers them.
     """
 
     V: NDArray[Any]
@@ -403,8 +437,12 @@ class Solve(UserStep):
 def set_contributions(
     block: Block, public: Public, chosen: NDArray[np.bool_] | None, weights: NDArray[np.float64]
 ) -> Block:
-    """With the chosen entries of the history, or all, turned by item, with a weight each, or one for all."""
-    start, user, value, weight = by_item(block.indptr, block.indices, block.values, weights, public.n_items, chosen)
+    """With the chosen entries of the history, or all, turned by item, with a weight each, or
+    one for all.
+    """
+    start, user, value, weight = by_item(
+        block.indptr, block.indices, block.values, weights, public.n_items, chosen
+    )
     np.clip(value, -public.bounds.value, public.bounds.value, out=value)
     weight *= SHAVE
     return block.with_state(user=user, by_item=start, value=value, weight=weight)
