@@ -34,7 +34,7 @@ from discreet.models.parameters import (
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism
 from discreet.privacy.release.ledger import Ledger
-from discreet.privacy.release.plan import Line, Plan
+from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.release.unsafe import reveal, under_noised
@@ -98,7 +98,7 @@ class HuberAsPrinted(Algorithm):
     def bounds(self) -> Bounds:
         return Bounds(items=EVERY_ITEM, rating=UNBOUNDED, norm=UNBOUNDED)
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         """None: everything goes round the door."""
         return []
 

@@ -12,7 +12,7 @@ import numpy as np
 import discreet
 from discreet.models.algorithm import Algorithm, Learned
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.testing import check_private_model
 
@@ -32,7 +32,7 @@ class NoisyCounts(Algorithm):
         return Bounds(items=self.max_items)
 
     def releases(self, n_items):
-        return [Line("counts", shape=(n_items,))]
+        return [Release("counts", shape=(n_items,))]
 
     def statistics(self, users):
         users.choose()

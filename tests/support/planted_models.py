@@ -9,7 +9,7 @@ import numpy as np
 
 from discreet.models.dpals import DPALS, NoisySolve
 from discreet.privacy.release import unsafe
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 
 # ------------------------------------------------------------ faults of algorithms
 
@@ -78,7 +78,7 @@ class FetchesTheKey(DPALS):
 
 class LeavesOneOutSolve(NoisySolve):
     def releases(self, n_items):
-        return [*super().releases(n_items), Line("spare", share=0.1, shape=(1,))]
+        return [*super().releases(n_items), Release("spare", share=0.1, shape=(1,))]
 
 
 class LeavesOneOut(DPALS):

@@ -60,7 +60,7 @@ from discreet.models.parameters import (
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget, Neighboring
-from discreet.privacy.release.plan import Line, Plan, Release
+from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.sums import triangle_size, unpack
@@ -303,35 +303,39 @@ class NoisySolve(Algorithm):
             norm=self.user_norm,
         )
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         T = self.steps
         frequent = self._n_frequent(n_items)
-        lines = [Line("counts", share=0.035, shape=(n_items,))]
+        lines = [Release("counts", share=0.035, shape=(n_items,))]
         if self.recount:
-            lines.append(Line("recounts", share=0.035, shape=(frequent,)))
+            lines.append(Release("recounts", share=0.035, shape=(frequent,)))
         if self._explicit and self.centering == "global":
             lines += [
-                Line("center sum", share=0.005, shape=(1,)),
-                Line("center count", share=0.005, shape=(1,)),
+                Release("center sum", share=0.005, shape=(1,)),
+                Release("center count", share=0.005, shape=(1,)),
             ]
         if self.initialization == "spectral":
-            lines.append(Line("initial", share=0.2, shape=(frequent, frequent)))
+            lines.append(Release("initial", share=0.2, shape=(frequent, frequent)))
         if self.lambda_0 > 0:
-            lines.append(Line("global", times=T, share=0.02, shape=(1, triangle_size(self.rank))))
+            lines.append(
+                Release("global", count=T, share=0.02, shape=(1, triangle_size(self.rank)))
+            )
         grams = self._steps_of("gram", 0.19, (frequent, triangle_size(self.rank)))
         sums = self._steps_of("sum", 0.74, (frequent, self.rank))
         return lines + list(dict.fromkeys(grams)) + list(dict.fromkeys(sums))
 
-    def _steps_of(self, name: str, share: float = 1.0, shape: tuple[int, ...] = ()) -> list[Line]:
+    def _steps_of(
+        self, name: str, share: float = 1.0, shape: tuple[int, ...] = ()
+    ) -> list[Release]:
         """The release of that name at each step; steps whose noise differs are lines of their
         own.
         """
         T = self.steps
         if self.growth == 1:
-            return [Line(name, times=T, share=share, shape=shape)] * T
+            return [Release(name, count=T, share=share, shape=shape)] * T
         each = self.growth ** np.arange(T)
         return [
-            Line(name, t + 1, share=float(share * each[t] / each.sum()), shape=shape)
+            Release(name, step=t + 1, share=float(share * each[t] / each.sum()), shape=shape)
             for t in range(T)
         ]
 
@@ -342,10 +346,7 @@ class NoisySolve(Algorithm):
         if not self.sigmas:
             return super().plan(n_items, budget, accountant)
         lines = self.releases(n_items)
-        exact = [
-            Release(str(line), line.times, self._multiplier(line.name), shape=line.shape)
-            for line in lines
-        ]
+        exact = [line.with_weight(self._multiplier(line.name)) for line in lines]
         plan = Plan.explicit(
             exact, budget.delta, budget.neighboring, accountant, budget.allow_large_delta
         )
@@ -487,8 +488,8 @@ class NoisySolve(Algorithm):
         session: Session,
         counts: NDArray[Any],
         lam: float,
-        gram: Line,
-        right: Line,
+        gram: Release,
+        right: Release,
         active: int,
     ) -> NDArray[Any]:
         """Equation (2) in the first `active` coordinates, block by block of items."""

@@ -51,7 +51,7 @@ from discreet.models.parameters import (
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget, Neighboring
-from discreet.privacy.release.plan import Line, Plan, Release
+from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.sums import triangle_size, unpack
@@ -206,23 +206,23 @@ class ProjectedGradient(Algorithm):
             norm=self.user_norm,
         )
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         lines = []
         if not self.has_public_sizes:
-            lines.append(Line("size", share=SIZE_SHARE, shape=(3,)))
+            lines.append(Release("size", share=SIZE_SHARE, shape=(3,)))
         if self.initialization == "spectral":
             lines.append(
-                Line("initial", share=float(self.initial_share or 0), shape=(n_items, n_items))
+                Release("initial", share=float(self.initial_share or 0), shape=(n_items, n_items))
             )
         rest = 1 - sum(line.share for line in lines)
         omega = float(self.balance_share or 0)
         packed = (1, triangle_size(self.factors))
         return [
             *lines,
-            Line("balance", times=self.iterations, share=omega * rest, shape=packed),
-            Line(
+            Release("balance", count=self.iterations, share=omega * rest, shape=packed),
+            Release(
                 "gradient",
-                times=self.iterations,
+                count=self.iterations,
                 share=(1 - omega) * rest,
                 shape=(n_items, self.factors),
             ),
@@ -232,10 +232,7 @@ class ProjectedGradient(Algorithm):
         if self.constants != "printed":
             return super().plan(n_items, budget, accountant)
         printed = self._paper_multipliers(budget)
-        lines = self.releases(n_items)
-        exact = [
-            Release(str(line), line.times, printed[line.name], shape=line.shape) for line in lines
-        ]
+        exact = [line.with_weight(printed[line.name]) for line in self.releases(n_items)]
         return Plan.explicit(
             exact, budget.delta, budget.neighboring, accountant, budget.allow_large_delta
         )

@@ -39,7 +39,7 @@ from discreet.models.parameters import check_bool, check_number, check_positive,
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.accounting.pricing import LEAST_RATE
-from discreet.privacy.release.plan import Line, Plan
+from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.users.poisson_batches import clip_gradient, draw_batch
 from discreet.privacy.users.sealed_users import Users
@@ -95,14 +95,16 @@ class PoissonDescent(ClippedDescent):
         )
         return found
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         """Counts have about a twentieth of what gradients cost where all take part in every
         batch.
         """
         shape = (self.n_frequent(n_items), self.factors + 1)
         return [
-            Line("counts", share=0.05, shape=(n_items,)),
-            Line("gradient", times=self.iterations, share=1.0, shape=shape, rate=self.batch_rate),
+            Release("counts", share=0.05, shape=(n_items,)),
+            Release(
+                "gradient", count=self.iterations, share=1.0, shape=shape, rate=self.batch_rate
+            ),
         ]
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:

@@ -39,7 +39,7 @@ from discreet.models.algorithm import Learned, Progress, Range
 from discreet.models.parameters import check_number, check_positive, check_that
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget, Neighboring
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.users.poisson_batches import clip_gradient
 from discreet.privacy.users.sealed_users import Users
@@ -81,16 +81,16 @@ class Langevin(ClippedDescent):
         check_that(found.decay <= 1, f"decay is {found.decay!r}, but must be a number from 0 to 1")
         return found
 
-    def releases(self, n_items: int) -> list[Line]:
-        return [Line("counts", share=0.05, shape=(n_items,)), *self._gradients(n_items)]
+    def releases(self, n_items: int) -> list[Release]:
+        return [Release("counts", share=0.05, shape=(n_items,)), *self._gradients(n_items)]
 
-    def _gradients(self, n_items: int) -> list[Line]:
+    def _gradients(self, n_items: int) -> list[Release]:
         shape = (self.n_frequent(n_items), self.factors + 1)
         # of the budget: the noise is its inverse root
         parts = np.arange(1, self.iterations + 1) ** -self.decay
         parts = parts / parts.sum()
         return [
-            Line("gradient", t + 1, share=0.95 * part, shape=shape)
+            Release("gradient", step=t + 1, share=0.95 * part, shape=shape)
             for t, part in enumerate(parts.tolist())
         ]
 

@@ -56,7 +56,7 @@ from discreet.models.parameters import (
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget, Neighboring
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.sums import triangle_size, unpack
@@ -144,16 +144,16 @@ class CovarianceSVD(Algorithm):
             center=middle(self.rating_range),
         )
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         pairs = (1, triangle_size(share_of_items(self.item_fraction, n_items)))
         lines = [
-            Line("sum", share=0.005, shape=(1,)),
-            Line("count", share=0.005, shape=(1,)),
-            Line("item sums", share=0.3, shape=(n_items,)),
-            Line("item counts", share=0.1, shape=(n_items,)),
-            Line("covariance", share=0.45, shape=pairs),
+            Release("sum", share=0.005, shape=(1,)),
+            Release("count", share=0.005, shape=(1,)),
+            Release("item sums", share=0.3, shape=(n_items,)),
+            Release("item counts", share=0.1, shape=(n_items,)),
+            Release("covariance", share=0.45, shape=pairs),
         ]
-        return [*lines, Line("pairs", share=0.15, shape=pairs)] if self.weighted else lines
+        return [*lines, Release("pairs", share=0.15, shape=pairs)] if self.weighted else lines
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         users.choose()

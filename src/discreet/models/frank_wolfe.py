@@ -56,7 +56,7 @@ from discreet.models.parameters import (
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget, Neighboring
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.sums import triangle_size, unpack
@@ -157,16 +157,16 @@ class FrankWolfe(Algorithm):
         assert self.rating_range is not None
         return own_mean_bounds(self.max_items, self.rating_range, self.centering, self.prior_count)
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         m = share_of_items(self.item_fraction, n_items)
         lines = []
         if m < n_items:
-            lines.append(Line("counts", share=0.05, shape=(n_items,)))
+            lines.append(Release("counts", share=0.05, shape=(n_items,)))
         if not self.nuclear_norm:
-            lines.append(Line("crowd", share=0.002, shape=(1,)))
+            lines.append(Release("crowd", share=0.002, shape=(1,)))
         return [
             *lines,
-            Line("covariance", times=self.factors, share=0.948, shape=(1, triangle_size(m))),
+            Release("covariance", count=self.factors, share=0.948, shape=(1, triangle_size(m))),
         ]
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:

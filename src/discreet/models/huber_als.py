@@ -61,7 +61,7 @@ from discreet.models.parameters import (
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.accounting.mechanisms import LARGEST_ALPHA, SMALLEST_ALPHA, Huber
-from discreet.privacy.release.plan import Line, Plan, Release
+from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.sums import unpack
@@ -229,13 +229,13 @@ class RobustSolve(Algorithm):
             norm_l1=self.user_norm_l1 if self.clipping == "l1" else None,
         )
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         """Two in every inner iteration."""
         n = self.iterations * self.inner
         share = {"sum": 1 - self.gram_share, "gram": self.gram_share}
         found = self.statistics(seal(empty_ratings(n_items), self.bounds()))
         return [
-            Line(name, times=n, share=share[name], shape=tuple(s.shape))
+            Release(name, count=n, share=share[name], shape=tuple(s.shape))
             for name, s in found.items()
         ]
 
@@ -254,14 +254,11 @@ class RobustSolve(Algorithm):
         huber = self.mechanism == "huber"
         ratio = self._ratios(n_items, budget.neighboring)
         releases = tuple(
-            Release(
-                str(line),
-                line.times,
-                (line.times / line.share) ** power,
-                self.mechanism,
-                self.alpha if huber else None,
-                ratio[line.name] if huber else 1.0,
-                line.shape,
+            line.with_weight(
+                (line.count / line.share) ** power,
+                mechanism=self.mechanism,
+                alpha=self.alpha if huber else None,
+                l2_ratio=ratio[line.name] if huber else 1.0,
             )
             for line in self.releases(n_items)
         )

@@ -24,7 +24,7 @@ from discreet.privacy.accounting import mechanisms
 from discreet.privacy.accounting.mechanisms import Mechanism
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 from discreet.privacy.release.ledger import Entry
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.unsafe import NoNoise
 from discreet.privacy.statistics.sums import Sum
@@ -160,7 +160,7 @@ class Recorder:
         return list({id(record.session): record.session for record in self.releases}.values())
 
     def _charge(self, original: Callable[..., Entry]) -> Callable[..., Entry]:
-        def charge(session: Session, name: str | Line, statistic: Any) -> Entry:
+        def charge(session: Session, name: str | Release, statistic: Any) -> Entry:
             before = len(session.ledger.entries)
             entry = original(session, name, statistic)
             written = next(iter(session.ledger.entries[before:]), None)

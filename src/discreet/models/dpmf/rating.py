@@ -90,7 +90,7 @@ from discreet.models.parameters import (
     require_growth,
 )
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.sums import unpack
@@ -233,37 +233,37 @@ class RatingFactorization(Algorithm):
             items=EVERY_ITEM, rating=self.first_cut, center=middle(self.rating_range), norm=1.0
         )
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         biases = self.bias_iterations
         lines = [
-            Line("size", share=0.03, shape=(3,)),
-            Line("counts", share=0.04, shape=(n_items,)),
-            Line("recounts", share=0.04, shape=(n_items,)),
-            Line("prior", times=biases, share=0.01, shape=(2, 1 + len(self._columns))),
-            Line("fit", times=biases + self._steps, share=0.01, shape=(3,)),
-            Line("bias", times=biases, share=0.05, shape=(n_items,)),
+            Release("size", share=0.03, shape=(3,)),
+            Release("counts", share=0.04, shape=(n_items,)),
+            Release("recounts", share=0.04, shape=(n_items,)),
+            Release("prior", count=biases, share=0.01, shape=(2, 1 + len(self._columns))),
+            Release("fit", count=biases + self._steps, share=0.01, shape=(3,)),
+            Release("bias", count=biases, share=0.05, shape=(n_items,)),
         ]
         if self.has_pairs:
-            lines.append(Line(PAIRS, share=0.15, shape=None))
-            lines += [Line(name, share=0.01, shape=None) for name in COMPARISONS]
+            lines.append(Release(PAIRS, share=0.15, shape=None))
+            lines += [Release(name, share=0.01, shape=None) for name in COMPARISONS]
             lines += [
-                Line("balance", step + 1, share=0.01 / self._steps, shape=None)
+                Release("balance", step=step + 1, share=0.01 / self._steps, shape=None)
                 for step in range(self._steps)
             ]
         rest = 1 - sum(line.share for line in lines)
         return lines + list(dict.fromkeys(self._gradients(n_items, rest)))
 
-    def _gradients(self, n_items: int, share: float = 1.0) -> list[Line]:
+    def _gradients(self, n_items: int, share: float = 1.0) -> list[Release]:
         """The release of each step; steps whose noise differs, or what they may buy, are lines
         of their own.
         """
         shape = None if self.has_pairs else (n_items,)
         if self.growth == 1 and not self.has_pairs:
-            return [Line("gradient", times=self._steps, share=share, shape=shape)] * self._steps
+            return [Release("gradient", count=self._steps, share=share, shape=shape)] * self._steps
         parts = self.growth ** np.arange(self._steps)
         each = share * parts / parts.sum()
         return [
-            Line("gradient", step + 1, share=float(part), shape=shape)
+            Release("gradient", step=step + 1, share=float(part), shape=shape)
             for step, part in enumerate(each)
         ]
 
@@ -387,7 +387,9 @@ class RatingFactorization(Algorithm):
         iota = self._iota(counts.c, noise)
         steps_taken = 0
         for step, line in enumerate(lines):
-            bought: list[str | Line] = [line, f"balance {step + 1}"] if self.has_pairs else [line]
+            bought: list[str | Release] = (
+                [line, f"balance {step + 1}"] if self.has_pairs else [line]
+            )
             if tasting is not None and tasting.steps is not None:
                 self._step(users, session, bought, state, tasting.steps, iota)
                 steps_taken += 1
@@ -445,7 +447,7 @@ class RatingFactorization(Algorithm):
         even = likely_counts(both, 1 / precision)
         return Counts(np.maximum(even, 1e-3), np.maximum(even * unit, 1e-3), raw, two, heavy, q)
 
-    def _noise(self, session: Session, lines: list[Line]) -> float:
+    def _noise(self, session: Session, lines: list[Release]) -> float:
         """The deviation of the noise on the gradients of all steps together, relative to what
         one user can add.
         """
@@ -471,7 +473,7 @@ class RatingFactorization(Algorithm):
     def _factor_stage(
         self, users: Users, session: Session, state: RatingState, features: NDArray[Any] | None
     ) -> FactorStage:
-        lines = [Line("bias"), Line(PAIRS), *self._gradients(1)]
+        lines = [Release("bias"), Release(PAIRS), *self._gradients(1)]
         whole = sum(
             session.plan.noise_multiplier(name) ** -2 for name in dict.fromkeys(map(str, lines))
         )
@@ -483,7 +485,7 @@ class RatingFactorization(Algorithm):
         self,
         users: Users,
         session: Session,
-        names: list[str | Line],
+        names: list[str | Release],
         state: RatingState,
         tasting: FactorStage | None,
         with_fit: bool = True,
@@ -524,7 +526,7 @@ class RatingFactorization(Algorithm):
         steps_taken: int,
     ) -> None:
         """What the lines that compare ranks buy where there was nothing to compare."""
-        left: list[str | Line] = [] if tasting.closed else [WORTH]
+        left: list[str | Release] = [] if tasting.closed else [WORTH]
         if tasting.steps is None:
             left += [RANK, LAST]
         else:
@@ -538,7 +540,7 @@ class RatingFactorization(Algorithm):
         self,
         users: Users,
         session: Session,
-        names: list[str | Line],
+        names: list[str | Release],
         state: RatingState,
         steps: Steps,
         iota: float,

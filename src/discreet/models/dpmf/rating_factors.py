@@ -18,7 +18,7 @@ from discreet.models.algorithm import most_frequent
 from discreet.models.dpmf.feature_prior import standardize
 from discreet.models.dpmf.residual_covariance import FactorPosterior, spectrum, tastes
 from discreet.models.dpmf.user_effects import ItemBiases, PopulationStats, UserEffects
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import Session
 from discreet.privacy.users.gradient_steps import WeighEntries
 from discreet.privacy.users.ridge import ResidualPairs
@@ -111,7 +111,7 @@ class FactorStage:
         self.dimensions = 0
         self._best = ReleasedGain(np.zeros((users.n_items, 0)), 0.0, 0.0)
 
-    def is_affordable(self, names: Sequence[str | Line]) -> bool:
+    def is_affordable(self, names: Sequence[str | Release]) -> bool:
         """Whether biases would lose next to nothing without these lines and those that were
         given up before.
         """
@@ -146,7 +146,7 @@ class FactorStage:
         self._users.apply(WeighEntries(np.ones(n)))
         self.state.personal.solve(self._users, np.zeros((n, 0)), self.state.biases.now)
 
-    def release_pairs(self, names: Sequence[str | Line]) -> None:
+    def release_pairs(self, names: Sequence[str | Release]) -> None:
         """Pairs from these lines, together with those bought before; steps can begin where a
         dimension stands out.
         """

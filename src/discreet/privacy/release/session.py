@@ -32,7 +32,7 @@ from discreet.privacy.noise.sources import (
     grid_for,
 )
 from discreet.privacy.release.ledger import Entry, Ledger
-from discreet.privacy.release.plan import MOST_DRAWS, Line, Plan, Release
+from discreet.privacy.release.plan import MOST_DRAWS, Plan, Release
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.sealed import KEY, Key
 
@@ -112,7 +112,7 @@ class Session:
         self._lock = threading.Lock()
 
     def release(
-        self, name: str | Line, statistic: ReleasableSum, dtype: DTypeLike = np.float64
+        self, name: str | Release, statistic: ReleasableSum, dtype: DTypeLike = np.float64
     ) -> NDArray[Any]:
         """The statistic with noise.
 
@@ -129,7 +129,7 @@ class Session:
         return self._noisy(entry, statistic, None).astype(dtype, copy=False)
 
     def release_together(
-        self, wanted: Sequence[tuple[str | Line, ReleasableSum]], dtype: DTypeLike = np.float64
+        self, wanted: Sequence[tuple[str | Release, ReleasableSum]], dtype: DTypeLike = np.float64
     ) -> list[NDArray[Any]]:
         """Several statistics, each with its own noise: as by `release` one after the other, but
         looked at together.
@@ -139,7 +139,7 @@ class Session:
         """
         return [noisy.whole(dtype) for noisy in self.prepare(wanted)]
 
-    def prepare(self, wanted: Sequence[tuple[str | Line, ReleasableSum]]) -> list[Prepared]:
+    def prepare(self, wanted: Sequence[tuple[str | Release, ReleasableSum]]) -> list[Prepared]:
         """The same in two parts: everything is charged and looked at now, and noise is added
         when it is taken.
         """
@@ -158,7 +158,7 @@ class Session:
 
     def release_blocks(
         self,
-        name: str | Line,
+        name: str | Release,
         statistic: ReleasableSum,
         rows: int | None = None,
         dtype: DTypeLike = np.float64,
@@ -171,7 +171,7 @@ class Session:
         (prepared,) = self.prepare([(name, statistic)])
         return prepared.blocks(rows, dtype)
 
-    def deviation(self, name: str | Line, statistic: ReleasableSum) -> float:
+    def deviation(self, name: str | Release, statistic: ReleasableSum) -> float:
         """Standard deviation of the noise that a release of this statistic gets: public, before and
         after the release.
 
@@ -228,7 +228,7 @@ class Session:
             "a session cannot be copied or stored: its copy could release the same plan again"
         )
 
-    def _charge(self, name: str | Line, statistic: ReleasableSum) -> Entry:
+    def _charge(self, name: str | Release, statistic: ReleasableSum) -> Entry:
         """Everything here is public: the entry is complete before a single rating is read."""
         name = str(name)
         planned = self.plan.release(name)
