@@ -14,9 +14,8 @@ import discreet
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
-from discreet.privacy.statistics.base import Statistic
+from discreet.privacy.statistics.base import SensitivityBounds, Statistic, per_item_total, register
 from discreet.privacy.statistics.bounds import SHAVE, Bounds
-from discreet.privacy.statistics.sums import SensitivityBounds, per_item_total, register
 from discreet.privacy.users.sealed_users import seal
 
 

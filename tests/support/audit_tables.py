@@ -108,7 +108,7 @@ WHERE = {
     "three numbers are priced as one": "DPMF, rating",
     "rows of residuals are not cut": "DPFrankWolfe",
     "pairs are divided by too little": "DPSVD",
-    "everybody is counted twice": "DPFrankWolfe",
+    "users are counted twice": "DPFrankWolfe",
     "a user's gradient is not cut": "DPSGLD",
     "Laplace noise is priced in the Euclidean norm": "HuberALS, Laplace noise",
     "a release may be made once more than planned": "ReleasesTwice",

@@ -53,10 +53,12 @@ from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
+from discreet.privacy.statistics.base import triangle_size
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import triangle_size, unpack
-from discreet.privacy.users.gradient_steps import Descent
+from discreet.privacy.statistics.contributions import ContributedCovariance, GlobalGram
+from discreet.privacy.statistics.gradients import Size, WeightedResidualGradient
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import Choose, ComputeResiduals, GradientStep, StartFrom
 
 SIZE_SHARE = 0.02  # of μ², for how many users and ratings there are
 
@@ -246,14 +248,16 @@ class ProjectedGradient(Algorithm):
         return found
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
-        users.choose()
-        walk = Descent(users)
+        users.apply(Choose())
         none = np.zeros((users.n_items, self.factors), np.float32)
-        walk.start(none)
-        found: dict[str, ReleasableSum] = {"size": walk.size(self.half), "balance": walk.gram()}
-        found["initial"] = users.covariance(self.largest)
-        walk.look(none, self.largest, own=False)
-        return found | {"gradient": walk.gradient()}
+        users.apply(StartFrom(none))
+        found: dict[str, ReleasableSum] = {
+            "size": users.sum(Size(self.half)),
+            "balance": users.sum(GlobalGram()),
+        }
+        found["initial"] = users.sum(ContributedCovariance(self.largest))
+        users.apply(ComputeResiduals(none, self.largest))
+        return found | {"gradient": users.sum(WeightedResidualGradient())}
 
     def _best_balance(self, budget: Budget, n: int) -> float:
         """ω: the part of R̃, such that both kinds of noise together move the item factors least.
@@ -332,54 +336,53 @@ class ProjectedGradient(Algorithm):
         progress: Progress,
     ) -> Learned:
         """Algorithm 1."""
-        walk = Descent(users)
         n = users.n_items
         eta = self.step_size
-        m, per_user = self._sizes(walk, session)
+        m, per_user = self._sizes(users, session)
         per_item = per_user * m / n
-        V = self._start(users, walk, session, per_user, m, seed)
+        V = self._start(users, session, per_user, m, seed)
         moves = []
         for step in range(self.iterations):
-            walk.look(V, self.largest)
+            users.apply(ComputeResiduals(V, self.largest))
+            gram = users.sum(GlobalGram())
             K, g = session.release_together(
-                [("balance", walk.gram()), ("gradient", walk.gradient())]
+                [("balance", gram), ("gradient", users.sum(WeightedResidualGradient()))]
             )
-            K = unpack(K, self.factors)[0]
-            R = K / m - second_moment(V) / n
+            R = gram.unpack(K)[0] / m - second_moment(V) / n
             before = V
             V = project(V - eta / per_item * g + eta / 2 * tall_product(V, R), self.item_norm)
-            walk.step(eta / per_user, R, eta / 2)
+            users.apply(GradientStep(eta / per_user, R, eta / 2))
             moves.append(float(np.sqrt(((V - before) ** 2).mean())))
             progress(step + 1, self.iterations, "steps")
         details = {"share_rated": per_user / n, "trace": moves}
         return Learned(V.astype(np.float32), np.zeros(n, np.float32), None, details)
 
-    def _sizes(self, walk: Descent, session: Session) -> tuple[float, float]:
+    def _sizes(self, users: Users, session: Session) -> tuple[float, float]:
         """m and pn, public or released."""
-        n = walk.n_items
+        n = users.n_items
         if self.has_public_sizes:
             return n * self.ratings_per_item / self.ratings_per_user, self.ratings_per_user
-        known, m, _ = session.release("size", walk.size(self.half))
+        known, m, _ = session.release("size", users.sum(Size(self.half)))
         m = max(float(m), 1.0)
         session.judge_delta(m)
         return m, min(max(float(known) / m, 1.0 / n), 1.0) * n
 
     def _start(
-        self, users: Users, walk: Descent, session: Session, per_user: float, m: float, seed: int
+        self, users: Users, session: Session, per_user: float, m: float, seed: int
     ) -> NDArray[np.float64]:
         """Item factors, and every user's vector from them: one step from 0, or Algorithm 2."""
         if self.initialization == "random":
             V = self.initial_scale * np.random.default_rng(seed).standard_normal(
                 (users.n_items, self.factors)
             )
-            walk.start(self.step_size / per_user * V)
+            users.apply(StartFrom(self.step_size / per_user * V))
             return V
-        users.choose()
-        C = session.release("initial", users.covariance(self.largest))
+        users.apply(Choose())
+        C = session.release("initial", users.sum(ContributedCovariance(self.largest)))
         V, W = spectral_start(
             C, self.factors, per_user / users.n_items, m, self.spectral_scale, self.balanced
         )
-        walk.start(W)
+        users.apply(StartFrom(W))
         return project(V, self.item_norm)
 
     # ------------------------------------------------------------ reading out

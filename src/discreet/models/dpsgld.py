@@ -41,8 +41,10 @@ from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
-from discreet.privacy.users.poisson_batches import clip_gradient
+from discreet.privacy.statistics.contributions import ItemCounts
+from discreet.privacy.statistics.gradients import ClippedGradient
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import Choose, Restrict
 
 
 @dataclass(frozen=True, repr=False)
@@ -96,12 +98,12 @@ class Langevin(ClippedDescent):
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         n_items = users.n_items
-        users.choose()
-        found: dict[str, ReleasableSum] = {"counts": users.item_counts()}
-        users = users.restrict(np.arange(self.n_frequent(n_items)))
+        users.apply(Choose())
+        found: dict[str, ReleasableSum] = {"counts": users.sum(ItemCounts())}
+        users = users.copy_after(Restrict(np.arange(self.n_frequent(n_items))))
         V = np.zeros((users.n_items, self.factors + 1))
         self.solve_users(users, V)
-        gradient = clip_gradient(users, V, self.gradient_norm)
+        gradient = users.sum(ClippedGradient(V, self.gradient_norm))
         return found | {str(line): gradient for line in self._gradients(n_items)}
 
     def learn(
@@ -120,7 +122,7 @@ class Langevin(ClippedDescent):
         first = self.iterations // 2
         for t, line in enumerate(self._gradients(n_items)):
             self.solve_users(users, V)
-            gradient = clip_gradient(users, V.astype(np.float32), self.gradient_norm)
+            gradient = users.sum(ClippedGradient(V.astype(np.float32), self.gradient_norm))
             g = session.release(line, gradient)
             sigma = 0.0 if session.silent else session.deviation(line, gradient)
             h = self._step_length(sigma, t, counts)

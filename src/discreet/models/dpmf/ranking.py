@@ -89,16 +89,10 @@ from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.pairs import (
-    LEVELS,
-    GradeRatings,
-    LikeCounts,
-    PairSums,
-    ThresholdRatings,
-    UserCount,
-    unfold_triangle,
-)
+from discreet.privacy.statistics.contributions import UserCount
+from discreet.privacy.statistics.pairs import LEVELS, LikeCounts, PairSums
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import GradeRatings, Restrict, ThresholdRatings
 
 EVERYTHING = "everything"
 # below it, and where pure ε is asked for, a plan has no price; what to say of that is the plan's
@@ -236,9 +230,9 @@ class PairRanking(Algorithm):
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         counts = self._counts(users)
-        core = users.restrict(np.arange(min(self.largest_core, users.n_items)))
+        core = users.copy_after(Restrict(np.arange(min(self.largest_core, users.n_items))))
         rest = {str(line): core.sum(PairSums(self._levels)) for line in self._rest(users.n_items)}
-        return {"counts": counts, "size": users.sum(UserCount()), **rest}
+        return {"counts": counts, "size": users.sum(UserCount(active=True)), **rest}
 
     @property
     def _levels(self) -> int:
@@ -271,10 +265,12 @@ class PairRanking(Algorithm):
         steps = len(lines) + 3
         counting = self._counts(users)
         counts = Estimate.release(session, "counts", counting)
-        size = max(float(session.release("size", users.sum(UserCount()))[0]), least_size(counts))
+        size = max(
+            float(session.release("size", users.sum(UserCount(active=True)))[0]), least_size(counts)
+        )
         session.judge_delta(size)
         core = self._core(counts)
-        pairs = users.restrict(core).sum(PairSums(self._levels))
+        pairs = users.copy_after(Restrict(core)).sum(PairSums(self._levels))
         signal = Signal.from_counts(
             counts, core, size, deviation_of_pairs(session, lines, pairs), self.gate
         )
@@ -455,8 +451,8 @@ class Signal(NamedTuple):
 
 
 def deviation_of_pairs(session: Session, lines: list[Release], pairs: ReleasableSum) -> float:
-    """t of (3) where these lines release pairs; they are packed with √2."""
-    return math.sqrt(0.5 / sum(session.deviation(line, pairs) ** -2 for line in lines))
+    """t of (3) where these lines release pairs."""
+    return PairSums.entry_deviation(session.deviation(line, pairs) for line in lines)
 
 
 def release_pairs(
@@ -467,8 +463,7 @@ def release_pairs(
     precision = [session.deviation(line, pairs) ** -2 for line in lines]
     for line, weight in zip(lines, precision, strict=True):
         for rows, noisy in session.release_blocks(line, pairs):
-            part = noisy * (weight / sum(precision) / math.sqrt(2.0))
-            unfold_triangle(part.astype(np.float32), rows.start, G, add=True)
+            PairSums.unpack(noisy, rows.start, G, weight / sum(precision))
     return G
 
 

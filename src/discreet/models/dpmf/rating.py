@@ -93,11 +93,12 @@ from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import unpack
-from discreet.privacy.users.gradient_steps import BiasGradient, Descent
-from discreet.privacy.users.gradient_steps import WeightedResidualGradient as Gradients
-from discreet.privacy.users.ridge import ResidualPairs, SolutionGram
+from discreet.privacy.statistics.gradients import BiasGradient, Size, WeightCounts
+from discreet.privacy.statistics.gradients import WeightedResidualGradient as Gradients
+from discreet.privacy.statistics.pairs import ResidualPairs
+from discreet.privacy.statistics.user_effects import SolutionGram
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import WeighEntries
 
 BY_SIGNAL = "by signal"
 ESTIMATED = "estimated"
@@ -269,15 +270,14 @@ class RatingFactorization(Algorithm):
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         n = users.n_items
-        walk = Descent(users)
-        walk.weigh(np.ones(n))
-        counts = walk.counts()
+        users.apply(WeighEntries(np.ones(n)))
+        counts = users.sum(WeightCounts())
         personal = self._personal(PopulationStats(1.0, 1.0, 0.0, 0.0), np.ones(n))
         rank = min(self._rank, n) if self.has_pairs else 0
         bias = np.ones(n)
         A = personal.solve(users, np.zeros((n, 0)), bias)
         found: dict[str, ReleasableSum] = {
-            "size": walk.size(self.half),
+            "size": users.sum(Size(self.half)),
             "counts": counts,
             "recounts": counts,
         }
@@ -347,9 +347,8 @@ class RatingFactorization(Algorithm):
         seed: int,
         progress: Progress,
     ) -> Learned:
-        walk = Descent(users)
         n = users.n_items
-        crowd = self._size(walk, session)
+        crowd = self._size(users, session)
         counts = self._count(users, session, crowd)
         lines = self._gradients(n)
         noise = self._noise(session, lines)
@@ -402,9 +401,9 @@ class RatingFactorization(Algorithm):
             self._leftovers(users, session, state, tasting, steps_taken)
         return self._learned(state, tasting, signal, iota)
 
-    def _size(self, walk: Descent, session: Session) -> PopulationStats:
+    def _size(self, users: Users, session: Session) -> PopulationStats:
         """The mean is drawn to the middle of the range by its known noise."""
-        sizes = walk.size(self.half)
+        sizes = users.sum(Size(self.half))
         share, m, mean = session.release("size", sizes)
         deviation = session.deviation("size", sizes)
         if m < deviation / 2:
@@ -419,20 +418,19 @@ class RatingFactorization(Algorithm):
         noise = deviation / m
         trust = 1 / (1 + 4 * noise**2)  # means differ by half of it
         center = float(np.clip(mean / m, -1, 1) * self.half) * trust
-        per_user = min(max(float(share) / m, 1.0 / walk.n_items), 1.0) * walk.n_items
+        per_user = min(max(float(share) / m, 1.0 / users.n_items), 1.0) * users.n_items
         return PopulationStats(m, per_user, center, trust * (noise * self.half) ** 2)
 
     def _count(self, users: Users, session: Session, crowd: PopulationStats) -> Counts:
         """Counts in even weights, and in those that all sums have from then on."""
-        walk = Descent(users)
-        walk.weigh(np.ones(users.n_items))
-        counting = walk.counts()
+        users.apply(WeighEntries(np.ones(users.n_items)))
+        counting = users.sum(WeightCounts())
         first = session.release("counts", counting)
         one = session.deviation("counts", counting)
         heavy = crowd.users / max(float(first.sum()), crowd.users)
         q = np.maximum(first, max(one, 0.5)) ** (-2 * self.rarity)
-        walk.weigh(q)
-        counting = walk.counts()
+        users.apply(WeighEntries(q))
+        counting = users.sum(WeightCounts())
         raw = session.release("recounts", counting)
         two = session.deviation("recounts", counting)
         if not self.likely:
@@ -565,7 +563,7 @@ class RatingFactorization(Algorithm):
         state.biases.settle(personal, moving=True)
         rho = math.sqrt(1 - iota**2)
         per_user = rho * longest(rank) / state.crowd.users
-        K = per_user * unpack(packed, rank)[0]
+        K = per_user * gram.unpack(packed)[0]
         unsure = per_user * session.deviation(balance, gram)
         steps.take(K, unsure, g[:, 1:], deviation, personal, rho)
         personal.cut_again()

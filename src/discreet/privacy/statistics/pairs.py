@@ -1,9 +1,9 @@
 """Which items people like together: a sum over pairs of items that every person moves by the same
 length.
 
-A user likes its items by whole levels a_ij from 1 to `LEVELS` (`Graded` makes them of ratings), or
-all alike, a_ij = 1 (`ThresholdRatings`, and histories that say only *that* an item was chosen). It
-adds to each pair of its items, j < k,
+A user likes its items by whole levels a_ij from 1 to `LEVELS` (`GradeRatings` makes them of
+ratings), or all alike, a_ij = 1 (`ThresholdRatings`, and histories that say only *that* an item was
+chosen). It adds to each pair of its items, j < k,
 
     p_i,jk = √2 a_ij a_ik / q_i,     q_i² = (Σ_j a_ij²)² − Σ_j a_ij⁴ = 2 Σ_{j<k} a_ij² a_ik²,
 
@@ -12,13 +12,14 @@ which is √2/√(n_i (n_i − 1)) for n_i items that are liked alike, and nothi
     statistic                     remove, ℓ₂   replace, ℓ₂   remove, ℓ₁      replace, ℓ₁   one entry
     pair sums     Σ_i p_i,jk         1            √2            √(m(m − 1)/2)   twice         1
     like counts   Σ_i a_ij/‖a_i‖     1            √2            √m              twice         1
-    active users  Σ_i [n_i > 0]      1            1             1               1             1
+    residual pairs  Σ_i √2 x_ij x_ik/q_i   1      2             √(m(m − 1)/2)   twice         1
 
 *Proof*, with m items. ‖p_i‖₂² = 2 Σ_{j<k} a_ij² a_ik² / q_i² = 1: every user with a pair reaches
 the bound, none passes it. No entry is negative, so ⟨p_i, p_k⟩ ≥ 0 and ‖p_i − p_k‖₂² ≤ ‖p_i‖² +
 ‖p_k‖² ≤ 2; two users without a common pair reach it. ‖p_i‖₁ ≤ √(m(m − 1)/2) ‖p_i‖₂ by Cauchy and
 Schwarz, and whoever likes everything alike reaches it. An entry is at most the norm; a user with
-two items reaches that. The same holds for the counts: their norm is 1 by definition.
+two items reaches that. The same holds for the counts: their norm is 1 by definition. Residuals x
+have a sign, so that a user and its opposite are 2 apart (two users with one pair each).
 
 Rounding: q_i² is a whole number, added up in int64 (below 2⁶³ for seven million items); a root and
 a quotient in float64 are off by a few 2⁻⁵³ at most, and √2/q_i is multiplied by `SHAVE` = 1 − 2⁻²⁰
@@ -28,7 +29,7 @@ the real one, entry by entry, so that no norm can grow. It depends on nothing bu
 levels, which the statistic itself cuts to 0 … `LEVELS`.
 
 The diagonal is not there: it says nothing of pairs. The strict upper triangle of an m × m matrix is
-laid out as a rectangle (`folded_shape`): a long row of it and a short one make one row, of the same
+laid out as a rectangle (`fold_shape`): a long row of it and a short one make one row, of the same
 length for all. So there is noise on every number that is released and on no other, and blocks of
 rows cost about as much as each other.
 """
@@ -36,8 +37,8 @@ rows cost about as much as each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,88 +46,22 @@ from numpy.typing import NDArray
 
 from discreet._numba import njit
 from discreet.errors import ConfigError
+from discreet.kernels.grams import add_pair_products, symmetric_of
 from discreet.kernels.threads import cost_cuts, run
-from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
-from discreet.privacy.statistics.bounds import SHAVE, public_number
-from discreet.privacy.statistics.contributions import Rows
-from discreet.privacy.statistics.sums import (
+from discreet.privacy.statistics import integer_sums
+from discreet.privacy.statistics.base import (
+    Block,
+    Public,
+    Rows,
     SensitivityBounds,
-    per_item_total,
-    per_user_total,
+    Statistic,
     register,
 )
+from discreet.privacy.statistics.bounds import SHAVE
+from discreet.privacy.statistics.gradients import OfResiduals
 
 IN_CACHE = 1 << 18  # entries of users whose pairs are added up together
 LEVELS = 20  # of liking: steps of 1/20 hold stars, half stars and points of ten
-
-# ------------------------------------------------------------------ steps
-
-
-@dataclass(frozen=True)
-class ThresholdRatings(UserStep):
-    """Keep what was rated with at least `least`, a public number; from then on only the choice
-    counts.
-    """
-
-    least: float
-
-    what = "what the users like"
-
-    def check(self, public: Public) -> Public:
-        public_number("least", self.least)
-        return Public(public.bounds, public.n_items)
-
-    def run(self, block: Block, public: Public) -> Block:
-        rating = block.values.astype(np.float64) + np.repeat(block.mean, block.counts)
-        keep = np.flatnonzero(rating >= self.least)
-        indptr = np.searchsorted(keep, block.indptr)
-        ones = np.ones(len(keep), np.float32)
-        return replace(
-            block,
-            indptr=indptr,
-            indices=block.indices[keep],
-            values=ones,
-            mean=np.zeros_like(block.mean),
-            state={},
-        )
-
-
-@dataclass(frozen=True)
-class GradeRatings(UserStep):
-    """Each item by how much it is liked: a level of 1 to `levels` by its rating's place in the
-    public range.
-
-    The lowest rating says no more than no rating: such entries are dropped.
-    """
-
-    low: float
-    high: float
-    levels: int = LEVELS
-
-    what = "how much the users like their items"
-
-    def check(self, public: Public) -> Public:
-        public_number("low", self.low)
-        public_number("high", self.high)
-        check_levels(self.levels)
-        if not self.low < self.high:
-            raise ConfigError(
-                f"a range of ratings from {self.low:g} to {self.high:g} has no grades"
-            )
-        return Public(public.bounds, public.n_items)
-
-    def run(self, block: Block, public: Public) -> Block:
-        rating = block.values.astype(np.float64) + np.repeat(block.mean, block.counts)
-        level = grade_ratings(rating, self.low, self.high, self.levels)
-        keep = np.flatnonzero(level > 0)
-        return replace(
-            block,
-            indptr=np.searchsorted(keep, block.indptr),
-            indices=block.indices[keep],
-            values=level[keep].astype(np.float32),
-            mean=np.zeros_like(block.mean),
-            state={},
-        )
 
 
 def grade_ratings(
@@ -173,6 +108,21 @@ class PairSums(Statistic):
         indices, level = sort_by_item(block.indptr, block.indices, level)
         return PairAdder(block.indptr, indices, level, whole, public.n_items).rows
 
+    @staticmethod
+    def entry_deviation(deviations: Iterable[float]) -> float:
+        """Standard deviation of the noise on Σ_i p_i,jk/√2, averaged over releases with these
+        deviations.
+        """
+        return math.sqrt(0.5 / sum(deviation**-2 for deviation in deviations))
+
+    @staticmethod
+    def unpack(rows: NDArray[Any], start: int, A: NDArray[Any], weight: float) -> None:
+        """Add weight · Σ_i p_i,jk/√2, from released rows `start`, `start` + 1, …, to both triangles
+        of A.
+        """
+        part = rows * (weight / math.sqrt(2.0))
+        unfold_triangle(part.astype(A.dtype), start, A, add=True)
+
 
 @register("like counts")
 @dataclass(frozen=True)
@@ -197,23 +147,59 @@ class LikeCounts(Statistic):
         return lambda rows: sums[rows].copy()  # noise is added in place
 
 
-@register("active users")
+@register("residual pairs")
 @dataclass(frozen=True)
-class UserCount(Statistic):
-    """How many users have an item at all, shape (1,)."""
+class ResidualPairs(OfResiduals):
+    """Σ_i √2 x_ij x_ik/q_i over pairs j < k of these items, as a strict upper triangle: the
+    norm of a user is 1.
+    """
+
+    items: NDArray[np.int64]
 
     def check(self, public: Public) -> None:
-        """Anybody can be counted."""
+        super().check(public)
+        items = np.asarray(self.items)
+        inside = items.size == 0 or (items.min() >= 0 and items.max() < public.n_items)
+        if items.ndim != 1 or not inside or (np.diff(items) <= 0).any():
+            raise ConfigError("pairs need positions of items in ascending order")
 
     def shape(self, public: Public) -> tuple[int, ...]:
-        return (1,)
+        return (len(self.items) * (len(self.items) - 1) // 2,)
 
     def reach(self, public: Public) -> SensitivityBounds:
-        return SensitivityBounds(1.0, 1.0, 1.0, 1.0, 1.0)
+        pairs = len(self.items) * (len(self.items) - 1) // 2
+        return SensitivityBounds(1.0, max(math.sqrt(pairs), 1.0), 1.0, 2.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        there = (block.counts > 0).astype(np.float64)
-        return lambda rows: per_user_total(there, grid)[rows]
+        position = np.full(public.n_items, -1, np.int32)
+        position[self.items] = np.arange(len(self.items), dtype=np.int32)
+        at = position[block.indices]
+        keep = np.flatnonzero(at >= 0)
+        indptr = np.searchsorted(keep, block.indptr)
+        item, x = sort_by_item(indptr, at[keep], block["residual"][keep].astype(np.float64))
+        m = len(self.items)
+        if grid is None:
+            return lambda rows: add_pair_products(indptr, item, x, m, SHAVE)[rows]
+
+        def exact(rows: slice) -> NDArray[Any]:
+            total = np.zeros(self.shape(public), np.int64)
+            for part in integer_sums.chunks(block.n):
+                own = indptr[part.start : part.stop + 1]
+                inside = slice(own[0], own[-1])
+                total += add_pair_products(
+                    own - own[0], item[inside], x[inside], m, SHAVE, grid
+                ).astype(np.int64)
+            return total[rows]
+
+        return exact
+
+    def entry_deviation(self, deviation: float) -> float:
+        """Standard deviation of the noise on an entry of the matrix that `unpack` returns."""
+        return deviation / math.sqrt(2.0)
+
+    def unpack(self, released: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the symmetric matrix Σ_i x_ij x_ik/q_i, with 0 on the diagonal."""
+        return symmetric_of(released, len(self.items)) / math.sqrt(2.0)
 
 
 def check_levels(levels: int) -> None:
@@ -237,14 +223,6 @@ def pair_weights(indptr: NDArray[np.int64], level: NDArray[np.uint8]) -> NDArray
 # ------------------------------------------------------------------ each user's own numbers
 
 
-def power_sums_numpy(indptr: NDArray[np.int64], level: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Σ_j a_ij² and Σ_j a_ij⁴ of every user, (2, n): the specification of `power_sums`."""
-    powers = np.stack([level.astype(np.int64) ** 2, level.astype(np.int64) ** 4])
-    running = np.concatenate([np.zeros((2, 1), np.int64), np.cumsum(powers, axis=1)], axis=1)
-    sums: NDArray[np.int64] = running[:, indptr[1:]] - running[:, indptr[:-1]]
-    return sums
-
-
 @njit(nogil=True, cache=True)
 def power_sums(indptr: np.ndarray, level: np.ndarray) -> np.ndarray:
     """The same in one pass."""
@@ -255,20 +233,6 @@ def power_sums(indptr: np.ndarray, level: np.ndarray) -> np.ndarray:
             sums[0, i] += square
             sums[1, i] += square * square
     return sums
-
-
-def add_likes_numpy(
-    indptr: NDArray[Any],
-    indices: NDArray[Any],
-    level: NDArray[Any],
-    share: NDArray[Any],
-    m: int,
-    grid: float | None,
-) -> NDArray[Any]:
-    """Σ_i share_i a_ij for each item, each contribution truncated on the grid: the
-    specification of `add_likes`.
-    """
-    return per_item_total(indices, np.repeat(share, np.diff(indptr)) * level, m, grid)
 
 
 def add_likes(
@@ -347,17 +311,6 @@ def unfold_triangle(
 
 
 # ------------------------------------------------------------------ adding up pairs
-
-
-def pair_sums_numpy(
-    indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any], w: NDArray[Any], m: int
-) -> NDArray[Any]:
-    """Aᵀ diag(w) A above the diagonal, folded, A being the levels: the specification of
-    `PairAdder`.
-    """
-    A = np.zeros((len(indptr) - 1, m), w.dtype)
-    A[np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices] = level
-    return fold_triangle(A.T @ (w[:, None] * A))
 
 
 def sort_by_item(

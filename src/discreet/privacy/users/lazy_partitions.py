@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 
 from discreet.errors import ConfigError, EngineError, PrivacyError
 from discreet.privacy.sealed import guard
-from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
-from discreet.privacy.users.partitions import Partitions
+from discreet.privacy.statistics.base import Block, Public, Statistic
+from discreet.privacy.users.sealed_users import Partitions
+from discreet.privacy.users.steps import UserStep
 
 Point = tuple[int, ...]  # the numbers of the steps that led to a point
 
