@@ -46,7 +46,7 @@ def test_projection_is_idempotent_and_leaves_definite_matrices_alone(noise):
     assert np.linalg.eigvalsh(A)[:, 0].min() > -1e-10 * values.max()
 
 
-def test_ridge_comes_after_the_projection():
+def test_user_effects_comes_after_the_projection():
     A, b = np.array([[[-5.0]]]), np.array([[1.0]])
     assert solve_psd(A.copy(), b, np.array([2.0]))[0, 0] == pytest.approx(1 / 2)
     assert solve_psd(A.copy(), b, np.array([2.0]), project=False)[0, 0] == pytest.approx(1 / -3)

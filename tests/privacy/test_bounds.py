@@ -35,7 +35,6 @@ def test_what_follows_from_the_bounds():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {},
         {"items": 0},
         {"items": -1},
         {"items": 1.5},

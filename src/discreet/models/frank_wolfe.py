@@ -1,7 +1,7 @@
 """Private matrix completion in a nuclear-norm ball: Frank–Wolfe (Jain, Thakkar & Thakurta, 2018).
 
 Algorithm 1 of the paper minimizes ½ ‖P_Ω(Y − Y*)‖² over ‖Y‖_nuclear ≤ k by rank-one steps. Per
-user, private and free (`discreet.privacy.users.residual_covariance.frank_wolfe_step`):
+user, private and free (`discreet.privacy.users.steps.frank_wolfe_step`):
 
     a_i = P_Ωi(Y_i − Y*_i)                                                                       (1)
     û_i = a_i · v̂ / λ̂',     Y_i ← Π_L((1 − γ_t) Y_i − γ_t k û_i v̂ᵀ)                           (2)

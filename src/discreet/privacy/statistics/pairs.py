@@ -80,7 +80,7 @@ def grade_ratings(
 class PairSums(Statistic):
     """Σ_i p_i,jk for each pair of items, as a folded strict triangle.
 
-    The users' items are those that are left after `Users.restrict`: a core chosen from public
+    The users' items are those that are left after `Restrict`: a core chosen from public
     numbers.
 
     Parameters

@@ -60,16 +60,16 @@ class Sum(Sealed[Compute]):
         one is given.
     """
 
-    __slots__ = ("public", "statistic")
+    __slots__ = ("_public", "_statistic")
 
     def __init__(self, statistic: Statistic, public: Public, compute: Compute) -> None:
         super().__init__(compute, f"statistic of shape {statistic.shape(public)}")
-        self.statistic = statistic
-        self.public = public
+        self._statistic = statistic
+        self._public = public
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.statistic.shape(self.public)
+        return self._statistic.shape(self._public)
 
     def sensitivity(self, neighboring: Neighboring, norm: Norm) -> float:
         """See the table in the module's docstring."""
@@ -77,7 +77,7 @@ class Sum(Sealed[Compute]):
             raise ConfigError(
                 f"there is no sensitivity for the relation {neighboring!r} in the norm {norm!r}"
             )
-        bounds = self.statistic.reach(self.public)
+        bounds = self._statistic.reach(self._public)
         if norm == "inf":
             return bounds.entry
         reach, factor = (
@@ -86,8 +86,8 @@ class Sum(Sealed[Compute]):
         return reach * factor if neighboring == "replace-one" else reach
 
     def weights(self, norm: Norm) -> NDArray[np.float64] | None:
-        rank = self.statistic.symmetric(self.public)
-        if rank is None or not self.statistic.isometric or norm != "l2":
+        rank = self._statistic.symmetric(self._public)
+        if rank is None or not self._statistic.isometric or norm != "l2":
             return None
         return isometry(rank)
 
@@ -95,7 +95,7 @@ class Sum(Sealed[Compute]):
         self, released: NDArray[Any], room: NDArray[Any] | None = None, both: bool = True
     ) -> NDArray[Any]:
         """Unpack released rows into symmetric matrices (n, r, r): see `unpack` of the base."""
-        rank = self.statistic.symmetric(self.public)
+        rank = self._statistic.symmetric(self._public)
         assert rank is not None
         return unpack(released, rank, room, both)
 
