@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.statistics.base import unpack
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.contributions import ItemTotals, UserCount
+from discreet.privacy.statistics.contributions import ItemTotals
 from discreet.privacy.statistics.covariance import PairCounts, ResidualCovariance
+from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.steps import Choose, FrankWolfeStep, SubtractBaseline, frank_wolfe_step
 from support.batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, quick

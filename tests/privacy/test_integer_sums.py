@@ -9,7 +9,7 @@ from discreet.privacy.noise.sources import grid_for
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.contributions import GlobalGram, ItemTotals, UserCount
+from discreet.privacy.statistics.contributions import GlobalGram, ItemTotals
 from discreet.privacy.statistics.covariance import PairCounts, ResidualCovariance
 from discreet.privacy.statistics.gradients import (
     BiasGradient,
@@ -18,6 +18,7 @@ from discreet.privacy.statistics.gradients import (
     WeightCounts,
     WeightedResidualGradient,
 )
+from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.poisson_batches import draw_batch
 from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.users.steps import ComputeResiduals, Solve, SubtractBaseline, WeighEntries

@@ -15,7 +15,6 @@ from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics import pairs
 from discreet.privacy.statistics.base import STATISTICS
 from discreet.privacy.statistics.bounds import SHAVE, Bounds
-from discreet.privacy.statistics.contributions import UserCount
 from discreet.privacy.statistics.pairs import (
     LEVELS,
     LikeCounts,
@@ -29,6 +28,7 @@ from discreet.privacy.statistics.pairs import (
     sort_by_item,
     unfold_triangle,
 )
+from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.users.steps import GradeRatings, Restrict, ThresholdRatings
 from support.privacy_reference import add_likes_numpy, pair_sums_numpy, power_sums_numpy

@@ -22,8 +22,6 @@ from discreet.privacy.statistics.contributions import (
     ItemTotals,
     RatingCount,
     RatingSum,
-    UserCount,
-    UserValues,
 )
 from discreet.privacy.statistics.covariance import PairCounts, ResidualCovariance
 from discreet.privacy.statistics.gradients import (
@@ -33,13 +31,15 @@ from discreet.privacy.statistics.gradients import (
     WeightCounts,
     WeightedResidualGradient,
 )
-from discreet.privacy.statistics.pairs import LikeCounts, PairSums, ResidualPairs
+from discreet.privacy.statistics.pairs import LikeCounts, PairSums
 from discreet.privacy.statistics.user_effects import (
     FitMoments,
     LeaveOneOutGains,
     PriorMoments,
+    ResidualPairs,
     SolutionGram,
 )
+from discreet.privacy.statistics.user_totals import UserCount, UserValues
 from discreet.privacy.users.sealed_users import seal, seal_values
 from discreet.privacy.users.steps import (
     Choose,

@@ -27,7 +27,6 @@ from discreet.privacy.statistics.contributions import (
     ItemTotals,
     RatingCount,
     RatingSum,
-    UserCount,
 )
 from discreet.privacy.statistics.covariance import PairCounts, ResidualCovariance
 from discreet.privacy.statistics.gradients import (
@@ -37,6 +36,7 @@ from discreet.privacy.statistics.gradients import (
     WeightCounts,
     WeightedResidualGradient,
 )
+from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.poisson_batches import PoissonSample, draw_batch
 from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.users.steps import (

@@ -13,11 +13,11 @@ from discreet.errors import ConfigError
 from discreet.kernels.grams import inverse_diagonals_numpy
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.gradients import BiasGradient, WeightedResidualGradient
-from discreet.privacy.statistics.pairs import ResidualPairs
 from discreet.privacy.statistics.user_effects import (
     FitMoments,
     LeaveOneOutGains,
     PriorMoments,
+    ResidualPairs,
     SolutionGram,
 )
 from discreet.privacy.users.sealed_users import seal

@@ -83,7 +83,7 @@ FAULTS = {
         (OWN, OWN_REACHED),
     ),
     "pairs of residuals are priced as if they had no sign": Fault(
-        "statistics.pairs:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
+        "statistics.user_effects:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
     ),
     "vectors are not clipped": Fault(
         "statistics.bounds:clip_rows",
@@ -185,7 +185,7 @@ FAULTS = {
         (PAIRS, PAIRED, REGISTRY),
     ),
     "whoever likes something is counted twice": Fault(
-        "statistics.contributions:UserCount.partial",
+        "statistics.user_totals:UserCount.partial",
         "(block.counts > 0)",
         "2 * (block.counts > 0)",
         (PAIRS,),
@@ -320,13 +320,13 @@ FAULTS = {
         (REGISTRY,),
     ),
     "users are counted twice": Fault(
-        "statistics.contributions:UserCount.partial",
+        "statistics.user_totals:UserCount.partial",
         "else np.ones(block.n)",
         "else 2 * np.ones(block.n)",
         (REGISTRY,),
     ),
     "what users measured is not cut": Fault(
-        "statistics.contributions:UserValues.partial",
+        "statistics.user_totals:UserValues.partial",
         'np.clip(block["measured"], 0.0, np.asarray(self.most))',
         'block["measured"]',
         (REGISTRY,),

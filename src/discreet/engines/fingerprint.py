@@ -24,20 +24,22 @@ from discreet.kernels.simd import VECTOR_BYTES, enabled
 from discreet.kernels.threads import one_thread
 from discreet.privacy.statistics.base import Block, Public, Statistic
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.contributions import ItemCounts, ItemGrams, ItemSums, UserCount
+from discreet.privacy.statistics.contributions import ItemCounts, ItemGrams, ItemSums
 from discreet.privacy.statistics.gradients import (
     BiasGradient,
     Size,
     WeightCounts,
     WeightedResidualGradient,
 )
-from discreet.privacy.statistics.pairs import LikeCounts, PairSums, ResidualPairs
+from discreet.privacy.statistics.pairs import LikeCounts, PairSums
 from discreet.privacy.statistics.user_effects import (
     FitMoments,
     LeaveOneOutGains,
     PriorMoments,
+    ResidualPairs,
     SolutionGram,
 )
+from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.sealed_users import sealed_block
 from discreet.privacy.users.steps import (
     Choose,

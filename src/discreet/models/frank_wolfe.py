@@ -60,9 +60,10 @@ from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.base import triangle_size
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.contributions import ItemCounts, UserCount
+from discreet.privacy.statistics.contributions import ItemCounts
 from discreet.privacy.statistics.covariance import ResidualCovariance
 from discreet.privacy.statistics.sums import Sum
+from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import Choose, FrankWolfeStep, Restrict, SubtractBaseline
 

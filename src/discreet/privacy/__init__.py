@@ -1,9 +1,9 @@
-"""The privacy core: one door, three owners.
+"""The privacy core: one release point, three owners.
 
-A *statistic* owns its sensitivity, a *plan* the noise multiplier, a *session* the ledger. Rooms:
-`door` (plan, session, ledger, statement), `people` (bounds, sealed users, what they compute by
-themselves), `statistics` (sums that know how far one user moves them), `noise`, `accounting`;
-`audit` is an adversary. The names below are public, and imported on first use.
+A *statistic* owns its sensitivity, a *plan* the noise multiplier, a *session* the ledger. Layers,
+from below: `accounting`, `noise`, `statistics` (sums that know how far one user moves them),
+`users` (sealed users, and what they compute by themselves), `release` (plan, session, ledger,
+statement). The names below are public, and imported on first use.
 """
 
 from __future__ import annotations

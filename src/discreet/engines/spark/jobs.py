@@ -25,10 +25,8 @@ from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.lazy_partitions import (
     Node,
     Outlook,
-    RecordedSum,
     SumRequest,
     nothing_yet,
-    one_pass,
 )
 
 T = TypeVar("T")
@@ -77,9 +75,6 @@ class SparkEngine:
         if self._started:
             with suppress(EngineError):
                 outcome(job)
-
-    def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
-        one_pass(asked)
 
     def run(self, root: Node, wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
         self._started = True

@@ -89,8 +89,8 @@ from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.contributions import UserCount
 from discreet.privacy.statistics.pairs import LEVELS, LikeCounts, PairSums
+from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import GradeRatings, Restrict, ThresholdRatings
 

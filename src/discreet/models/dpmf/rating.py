@@ -95,8 +95,7 @@ from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.gradients import BiasGradient, Size, WeightCounts
 from discreet.privacy.statistics.gradients import WeightedResidualGradient as Gradients
-from discreet.privacy.statistics.pairs import ResidualPairs
-from discreet.privacy.statistics.user_effects import SolutionGram
+from discreet.privacy.statistics.user_effects import ResidualPairs, SolutionGram
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import WeighEntries
 

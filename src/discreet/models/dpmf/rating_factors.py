@@ -19,7 +19,7 @@ from discreet.models.dpmf.residual_covariance import FactorPosterior, spectrum, 
 from discreet.models.dpmf.user_effects import ItemBiases, PopulationStats, UserEffects
 from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import Session
-from discreet.privacy.statistics.pairs import ResidualPairs
+from discreet.privacy.statistics.user_effects import ResidualPairs
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import WeighEntries
 

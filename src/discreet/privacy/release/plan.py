@@ -201,7 +201,7 @@ class Plan:
         plan = cls(tuple(releases), budget, accountant)
         return replace(
             plan,
-            scale=accounting.calibrate(plan._events(1.0), budget.epsilon, plan._delta, accountant),
+            scale=accounting.calibrate(plan.events, budget.epsilon, plan._delta, accountant),
         )
 
     @classmethod
@@ -228,7 +228,7 @@ class Plan:
     @property
     def events(self) -> list[Event]:
         """One event per release."""
-        return self._events(self.scale)
+        return [line.event(self.scale) for line in self.releases]
 
     @property
     def mu(self) -> float | None:
@@ -321,6 +321,3 @@ class Plan:
     def _delta(self) -> float:
         """δ for the releases themselves, after what the sampler may use of it."""
         return max(0.0, self.budget.delta - RESERVE)
-
-    def _events(self, scale: float) -> list[Event]:
-        return [line.event(scale) for line in self.releases]

@@ -219,8 +219,9 @@ class Session:
 
     def finish(self) -> PrivacyStatement:
         """The statement, once ledger and plan agree."""
-        if self.list_remaining():
-            raise PlanMismatch(f"planned releases were not made: {self.list_remaining()}")
+        left = self.list_remaining()
+        if left:
+            raise PlanMismatch(f"planned releases were not made: {left}")
         return self.statement
 
     def __reduce__(self) -> NoReturn:

@@ -15,4 +15,5 @@ __all__ = [
     "pairs",
     "sums",
     "user_effects",
+    "user_totals",
 ]

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from discreet._numba import njit
 from discreet.errors import ConfigError
+from discreet.kernels import pack_grams
 from discreet.kernels.eigen import mirror
 from discreet.kernels.threads import cost_cuts, even_cuts, run
+from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.integer_sums import units_at
 
 _PIECE = 1 << 20  # entries that are processed together
 
@@ -137,12 +138,6 @@ class Block:
         """Ratings as they were before they were centered."""
         return self.values.astype(np.float64) + np.repeat(self.mean, self.counts)
 
-    def per_user(self, x: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-        """Sums of an array of entries by user, each in the order of its entries, a part of the
-        users at a time.
-        """
-        return sums_of_rows(self.indptr, x)
-
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.state[name]
 
@@ -209,8 +204,9 @@ class Statistic(ABC):
     def check(self, public: Public) -> None:  # noqa: B027
         """Raise a `ConfigError` where it cannot be computed for such users."""
 
-    @abstractmethod
-    def shape(self, public: Public) -> tuple[int, ...]: ...
+    def shape(self, public: Public) -> tuple[int, ...]:
+        """Shape of the sum, by default one number per item."""
+        return (public.n_items,)
 
     @abstractmethod
     def reach(self, public: Public) -> SensitivityBounds:
@@ -264,7 +260,28 @@ def per_item_total(
     item: NDArray[np.integer], x: NDArray[Any], m: int, grid: float | None
 ) -> NDArray[Any]:
     """One number for each of m items: the sum of its entries in x."""
-    return np.bincount(item, x, minlength=m) if grid is None else units_at(item, x, m, grid)
+    return (
+        np.bincount(item, x, minlength=m)
+        if grid is None
+        else integer_sums.units_at(item, x, m, grid)
+    )
+
+
+def gram_of_users(U: NDArray[Any], grid: float | None) -> Rows:
+    """Σ_i u_i u_iᵀ as one packed upper triangle, each vector rounded to units of √grid."""
+    everyone = np.arange(len(U), dtype=np.int32)
+    step = min(max(4096, len(U) // 256), integer_sums.CHUNK)  # so that all cores share the work
+    cuts = np.append(np.arange(0, len(U), step), len(U))
+    if grid is None:
+        ones = np.ones(len(U), U.dtype)
+        return lambda rows: pack_grams(cuts, everyone, ones, U).sum(axis=0, keepdims=True)[rows]
+    c = np.full(len(U), grid**-0.5)
+
+    def exact(rows: slice) -> NDArray[Any]:
+        whole = pack_grams(cuts, everyone, c, U.astype(np.float64, copy=False), whole=True)
+        return np.asarray(whole.astype(np.int64).sum(axis=0, keepdims=True)[rows])
+
+    return exact
 
 
 # ------------------------------------------------------------------ symmetric matrices as vectors

@@ -1,17 +1,14 @@
-"""Sums over what users contribute, item by item or altogether, and over numbers that users
-measured; `discreet.privacy.statistics.sums` has the bounds.
+"""Sums over what users contribute, item by item or altogether;
+`discreet.privacy.statistics.sums` has the bounds.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ConfigError
 from discreet.kernels import on_cache_lines, pack_grams, sum_rows
 from discreet.kernels.integer_sums import exact_sums
 from discreet.privacy.statistics import integer_sums
@@ -21,6 +18,7 @@ from discreet.privacy.statistics.base import (
     Rows,
     SensitivityBounds,
     Statistic,
+    gram_of_users,
     per_item_total,
     register,
     total_of_users,
@@ -44,9 +42,6 @@ class OfContributions(Statistic):
 class ItemCounts(OfContributions):
     """Σ_i w_ij for each item j. One user adds its weights, Σ_j w_ij² ≤ k, and never less than 0."""
 
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (public.n_items,)
-
     def reach(self, public: Public) -> SensitivityBounds:
         k = float(public.bounds.through(public.n_items))
         return SensitivityBounds(k**0.5, k, 1.0, 2**0.5)
@@ -62,9 +57,6 @@ class ItemTotals(OfContributions):
     """Σ_i w_ij y_ij for each item j, |y_ij| ≤ c: one user moves it by at most √k c, replacing
     one by twice that.
     """
-
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (public.n_items,)
 
     def reach(self, public: Public) -> SensitivityBounds:
         k, c = public.bounds.through(public.n_items), public.bounds.value
@@ -174,23 +166,6 @@ class GlobalGram(Statistic):
         return gram_of_users(block["vectors"], grid)
 
 
-def gram_of_users(U: NDArray[Any], grid: float | None) -> Rows:
-    """Σ_i u_i u_iᵀ as one packed upper triangle, each vector rounded to units of √grid."""
-    everyone = np.arange(len(U), dtype=np.int32)
-    step = min(max(4096, len(U) // 256), integer_sums.CHUNK)  # so that all cores share the work
-    cuts = np.append(np.arange(0, len(U), step), len(U))
-    if grid is None:
-        ones = np.ones(len(U), U.dtype)
-        return lambda rows: pack_grams(cuts, everyone, ones, U).sum(axis=0, keepdims=True)[rows]
-    c = np.full(len(U), grid**-0.5)
-
-    def exact(rows: slice) -> NDArray[Any]:
-        whole = pack_grams(cuts, everyone, c, U.astype(np.float64, copy=False), whole=True)
-        return np.asarray(whole.astype(np.int64).sum(axis=0, keepdims=True)[rows])
-
-    return exact
-
-
 @register("covariance of contributions")
 @dataclass(frozen=True)
 class ContributedCovariance(OfContributions):
@@ -265,61 +240,6 @@ class RatingCount(OfContributions):
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         each = np.bincount(block["user"], block["weight"], minlength=1)
         return total_of_users(each.astype(np.float64), grid)
-
-
-@register("number of users")
-@dataclass(frozen=True)
-class UserCount(Statistic):
-    """How many users there are, or with `active` how many have an item at all, shape (1,).
-
-    Replacing a user is charged as if it changed the number of all users, which it does not.
-    """
-
-    active: bool = False
-
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (1,)
-
-    def reach(self, public: Public) -> SensitivityBounds:
-        return SensitivityBounds(1.0, 1.0, 1.0, 1.0, 1.0)
-
-    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        there = (block.counts > 0).astype(np.float64) if self.active else np.ones(block.n)
-        return total_of_users(there, grid)
-
-
-@register("user values")
-@dataclass(frozen=True)
-class UserValues(Statistic):
-    """Σ_i x_i, x_i being what user i measured, cut to 0 ≤ x_ij ≤ m_j for public `most` m.
-
-    One user adds a point of that box, at most ‖m‖₂ away from nothing in ℓ₂ and ‖m‖₁ in ℓ₁. No two
-    points of the box are further apart than that, in either norm, so replacing a user moves the sum
-    no further than removing one.
-    """
-
-    most: tuple[float, ...]
-
-    def check(self, public: Public) -> None:
-        if len(self.most) != public.n_items:
-            raise ConfigError(
-                f"users measured {public.n_items} numbers, and {len(self.most)} bounds are given"
-                " for them"
-            )
-        for value in self.most:
-            check_bound("most", value)
-
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (len(self.most),)
-
-    def reach(self, public: Public) -> SensitivityBounds:
-        return SensitivityBounds(
-            math.hypot(*self.most), math.fsum(self.most), max(self.most), 1.0, 1.0
-        )
-
-    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        x = np.clip(block["measured"], 0.0, np.asarray(self.most)) * SHAVE
-        return total_of_users(x, grid)
 
 
 def _cuts(block: Block, rows: slice) -> NDArray[np.int64]:

@@ -46,6 +46,7 @@ from discreet.privacy.statistics.base import (
     Statistic,
     per_item_total,
     register,
+    sums_of_rows,
     total_of_users,
 )
 from discreet.privacy.statistics.bounds import SHAVE, check_bound
@@ -83,9 +84,6 @@ class WeightedResidualGradient(OfResiduals):
 class BiasGradient(OfResiduals):
     """Σ_i x_ij for each item j, ‖x_i‖ ≤ G."""
 
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (public.n_items,)
-
     def reach(self, public: Public) -> SensitivityBounds:
         return SensitivityBounds(public.cut, public.n_items**0.5 * public.cut, public.cut, 2.0)
 
@@ -103,9 +101,6 @@ class WeightCounts(Statistic):
     def check(self, public: Public) -> None:
         if not public.weighted:
             raise ConfigError("users have no weights yet: take the step WeighEntries first")
-
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (public.n_items,)
 
     def reach(self, public: Public) -> SensitivityBounds:
         return SensitivityBounds(1.0, public.n_items**0.5, 1.0, 2**0.5)
@@ -136,7 +131,7 @@ class Size(Statistic):
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         counts = block.counts
-        mean = block.per_user(block.values) / np.maximum(counts, 1)
+        mean = sums_of_rows(block.indptr, block.values) / np.maximum(counts, 1)
         share = counts / max(public.n_items, 1)
         each = np.column_stack([share, np.ones(block.n), np.clip(mean / self.half, -1, 1)]) * SHAVE
         return total_of_users(each, grid)

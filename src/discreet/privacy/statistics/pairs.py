@@ -12,14 +12,12 @@ which is √2/√(n_i (n_i − 1)) for n_i items that are liked alike, and nothi
     statistic                     remove, ℓ₂   replace, ℓ₂   remove, ℓ₁      replace, ℓ₁   one entry
     pair sums     Σ_i p_i,jk         1            √2            √(m(m − 1)/2)   twice         1
     like counts   Σ_i a_ij/‖a_i‖     1            √2            √m              twice         1
-    residual pairs  Σ_i √2 x_ij x_ik/q_i   1      2             √(m(m − 1)/2)   twice         1
 
 *Proof*, with m items. ‖p_i‖₂² = 2 Σ_{j<k} a_ij² a_ik² / q_i² = 1: every user with a pair reaches
 the bound, none passes it. No entry is negative, so ⟨p_i, p_k⟩ ≥ 0 and ‖p_i − p_k‖₂² ≤ ‖p_i‖² +
 ‖p_k‖² ≤ 2; two users without a common pair reach it. ‖p_i‖₁ ≤ √(m(m − 1)/2) ‖p_i‖₂ by Cauchy and
 Schwarz, and whoever likes everything alike reaches it. An entry is at most the norm; a user with
-two items reaches that. The same holds for the counts: their norm is 1 by definition. Residuals x
-have a sign, so that a user and its opposite are 2 apart (two users with one pair each).
+two items reaches that. The same holds for the counts: their norm is 1 by definition.
 
 Rounding: q_i² is a whole number, added up in int64 (below 2⁶³ for seven million items); a root and
 a quotient in float64 are off by a few 2⁻⁵³ at most, and √2/q_i is multiplied by `SHAVE` = 1 − 2⁻²⁰
@@ -46,9 +44,7 @@ from numpy.typing import NDArray
 
 from discreet._numba import njit
 from discreet.errors import ConfigError
-from discreet.kernels.grams import add_pair_products, symmetric_of
 from discreet.kernels.threads import cost_cuts, run
-from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.base import (
     Block,
     Public,
@@ -58,7 +54,6 @@ from discreet.privacy.statistics.base import (
     register,
 )
 from discreet.privacy.statistics.bounds import SHAVE
-from discreet.privacy.statistics.gradients import OfResiduals
 
 IN_CACHE = 1 << 18  # entries of users whose pairs are added up together
 LEVELS = 20  # of liking: steps of 1/20 hold stars, half stars and points of ten
@@ -134,9 +129,6 @@ class LikeCounts(Statistic):
     def check(self, public: Public) -> None:
         check_levels(self.levels)
 
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (public.n_items,)
-
     def reach(self, public: Public) -> SensitivityBounds:
         return SensitivityBounds(1.0, max(math.sqrt(public.n_items), 1.0), 1.0, 2**0.5)
 
@@ -145,61 +137,6 @@ class LikeCounts(Statistic):
         share = SHAVE / np.sqrt(np.maximum(power_sums(block.indptr, level)[0], 1))
         sums = add_likes(block.indptr, block.indices, level, share, public.n_items, grid)
         return lambda rows: sums[rows].copy()  # noise is added in place
-
-
-@register("residual pairs")
-@dataclass(frozen=True)
-class ResidualPairs(OfResiduals):
-    """Σ_i √2 x_ij x_ik/q_i over pairs j < k of these items, as a strict upper triangle: the
-    norm of a user is 1.
-    """
-
-    items: NDArray[np.int64]
-
-    def check(self, public: Public) -> None:
-        super().check(public)
-        items = np.asarray(self.items)
-        inside = items.size == 0 or (items.min() >= 0 and items.max() < public.n_items)
-        if items.ndim != 1 or not inside or (np.diff(items) <= 0).any():
-            raise ConfigError("pairs need positions of items in ascending order")
-
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (len(self.items) * (len(self.items) - 1) // 2,)
-
-    def reach(self, public: Public) -> SensitivityBounds:
-        pairs = len(self.items) * (len(self.items) - 1) // 2
-        return SensitivityBounds(1.0, max(math.sqrt(pairs), 1.0), 1.0, 2.0)
-
-    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        position = np.full(public.n_items, -1, np.int32)
-        position[self.items] = np.arange(len(self.items), dtype=np.int32)
-        at = position[block.indices]
-        keep = np.flatnonzero(at >= 0)
-        indptr = np.searchsorted(keep, block.indptr)
-        item, x = sort_by_item(indptr, at[keep], block["residual"][keep].astype(np.float64))
-        m = len(self.items)
-        if grid is None:
-            return lambda rows: add_pair_products(indptr, item, x, m, SHAVE)[rows]
-
-        def exact(rows: slice) -> NDArray[Any]:
-            total = np.zeros(self.shape(public), np.int64)
-            for part in integer_sums.chunks(block.n):
-                own = indptr[part.start : part.stop + 1]
-                inside = slice(own[0], own[-1])
-                total += add_pair_products(
-                    own - own[0], item[inside], x[inside], m, SHAVE, grid
-                ).astype(np.int64)
-            return total[rows]
-
-        return exact
-
-    def entry_deviation(self, deviation: float) -> float:
-        """Standard deviation of the noise on an entry of the matrix that `unpack` returns."""
-        return deviation / math.sqrt(2.0)
-
-    def unpack(self, released: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the symmetric matrix Σ_i x_ij x_ik/q_i, with 0 on the diagonal."""
-        return symmetric_of(released, len(self.items)) / math.sqrt(2.0)
 
 
 def check_levels(levels: int) -> None:

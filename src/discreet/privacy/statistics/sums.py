@@ -123,4 +123,5 @@ def look_together(key: Key, asked: Sequence[tuple[Any, float | None]]) -> None:
     ]
     recorded = [(one, grid) for one, grid in sums if hasattr(one, "engine")]
     for engine in {id(one.engine): one.engine for one, _ in recorded}.values():
-        engine.together([(one, grid) for one, grid in recorded if one.engine is engine])
+        own = [(one, grid) for one, grid in recorded if one.engine is engine]
+        own[0][0].compute_together(own)

@@ -10,6 +10,7 @@ and cut. Only the direction of the learned coefficients is contributed to gradie
     prior moments   Σ (t_i/3, s_i)   d of each       √(2d)        5/3 √d        2d   7/3 d         1
     fit moments     Σ (e_i², free_i, cut_i)          √3           √3            3            3     1
     solution Gram   Σ ℓ_i ũ_i ũ_iᵀ   ‖ũ_i‖ = 1       1            2     (r+1)/2      twice         1
+    residual pairs  Σ √2 x_ij x_ik/q_i  (j < k)      1            2     √(pairs)     twice         1
     left-out gains  Σ w_i d_i/√K, K ranks            1            2     √K           2 √K       1/√K
 
 *Proofs.* Prior moments: −1 ≤ t_i ≤ 3 after the cut and 0 ≤ s_i ≤ 1, so an entry of a user is
@@ -17,12 +18,16 @@ between −⅓ and 1, or 0 and 1; exchanging a user moves the first kind by 4/3 
 by 1, d of each. Fit moments: three numbers between 0 and 1. Solution Gram: ℓ_i = min(‖û_i‖/L, 1),
 so a user adds a matrix of norm at most 1; entries add up to ℓ (‖ũ‖₁² + ‖ũ‖₂²)/2 ≤ (r + 1)/2.
 Replacing a user moves it by √2 at most; it is charged as 2, so that one release of a plan may be of
-this or of a sum with signs at the same cost. Left-out gains: every user predicts each of its
-ratings by all of its others, with several numbers of columns (`discreet.kernels.leave_one_out`);
+this or of a sum with signs at the same cost. Residual pairs: q_i² = 2 Σ_{j<k} x_ij² x_ik² makes the
+norm of what a user adds exactly 1, whatever its residuals are. They have a sign, so that a user and
+its opposite are 2 apart (two users with one pair each, of opposite signs). An entry is at most 1,
+and ‖p‖₁ ≤ √(pairs) ‖p‖₂. Left-out gains: every user predicts each of its ratings by all of its
+others, with several numbers of columns (`discreet.kernels.leave_one_out`);
 −1 ≤ d_ik ≤ 1 after the cut and 0 ≤ w_i ≤ 1, so an entry of a user is between −1/√K and 1/√K, K of
 them have the norm 1, and a user and its opposite are 2 apart.
 
-Rounding: contributions are multiplied by `SHAVE` and rounded toward zero, one by one.
+Rounding: q is a root of a sum of numbers that are not negative, in float64 off by a few n 2⁻⁵³.
+Contributions are multiplied by `SHAVE` and rounded toward zero, one by one.
 """
 
 from __future__ import annotations
@@ -35,21 +40,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
-from discreet.kernels.grams import inverse_diagonals
+from discreet.kernels.grams import add_pair_products, inverse_diagonals, symmetric_of
 from discreet.kernels.leave_one_out import leave_one_out_errors
+from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.base import (
     Block,
     Public,
     Rows,
     SensitivityBounds,
     Statistic,
+    gram_of_users,
     register,
     total_of_users,
     triangle_size,
 )
 from discreet.privacy.statistics.bounds import SHAVE, check_bound
-from discreet.privacy.statistics.contributions import gram_of_users
 from discreet.privacy.statistics.gradients import OfResiduals
+from discreet.privacy.statistics.pairs import sort_by_item
 
 MOST = 3.0  # that t may be
 # so that coins have nothing to do with other choices by the same key
@@ -178,6 +185,61 @@ class SolutionGram(Statistic):
         root = np.sqrt(SHAVE * np.minimum(length / self.largest, 1.0))
         U = np.ascontiguousarray(np.where(known, U / np.where(known, length, 1.0) * root, 0.0))
         return gram_of_users(U, grid)
+
+
+@register("residual pairs")
+@dataclass(frozen=True)
+class ResidualPairs(OfResiduals):
+    """Σ_i √2 x_ij x_ik/q_i over pairs j < k of these items, as a strict upper triangle: the
+    norm of a user is 1.
+    """
+
+    items: NDArray[np.int64]
+
+    def check(self, public: Public) -> None:
+        super().check(public)
+        items = np.asarray(self.items)
+        inside = items.size == 0 or (items.min() >= 0 and items.max() < public.n_items)
+        if items.ndim != 1 or not inside or (np.diff(items) <= 0).any():
+            raise ConfigError("pairs need positions of items in ascending order")
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (len(self.items) * (len(self.items) - 1) // 2,)
+
+    def reach(self, public: Public) -> SensitivityBounds:
+        pairs = len(self.items) * (len(self.items) - 1) // 2
+        return SensitivityBounds(1.0, max(math.sqrt(pairs), 1.0), 1.0, 2.0)
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
+        position = np.full(public.n_items, -1, np.int32)
+        position[self.items] = np.arange(len(self.items), dtype=np.int32)
+        at = position[block.indices]
+        keep = np.flatnonzero(at >= 0)
+        indptr = np.searchsorted(keep, block.indptr)
+        item, x = sort_by_item(indptr, at[keep], block["residual"][keep].astype(np.float64))
+        m = len(self.items)
+        if grid is None:
+            return lambda rows: add_pair_products(indptr, item, x, m, SHAVE)[rows]
+
+        def exact(rows: slice) -> NDArray[Any]:
+            total = np.zeros(self.shape(public), np.int64)
+            for part in integer_sums.chunks(block.n):
+                own = indptr[part.start : part.stop + 1]
+                inside = slice(own[0], own[-1])
+                total += add_pair_products(
+                    own - own[0], item[inside], x[inside], m, SHAVE, grid
+                ).astype(np.int64)
+            return total[rows]
+
+        return exact
+
+    def entry_deviation(self, deviation: float) -> float:
+        """Standard deviation of the noise on an entry of the matrix that `unpack` returns."""
+        return deviation / math.sqrt(2.0)
+
+    def unpack(self, released: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the symmetric matrix Σ_i x_ij x_ik/q_i, with 0 on the diagonal."""
+        return symmetric_of(released, len(self.items)) / math.sqrt(2.0)
 
 
 @register("left-out gains")

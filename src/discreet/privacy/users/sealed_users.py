@@ -1,17 +1,17 @@
-"""Ratings behind glass: what users compute for themselves, and the bounded sums that a Session may
+"""Sealed ratings: what users compute for themselves, and the bounded sums that a Session may
 release.
 
 `seal` takes ratings and bounds and gives `Users`. Everything a user computes from its own ratings
 and from public values (its mean, which of its items it contributes through, its vector) happens
-inside and stays there; it costs nothing, because nobody else sees it. What leaves are statistics:
-sums over users of contributions cut to the bounds, priced by them, released by `Session.release`.
+inside and stays there; it costs nothing, because nothing leaves. What leaves are statistics: sums
+over users of contributions cut to the bounds, charged by them, released by `Session.release`.
 So there are two verbs, and all else is made of them: `apply` lets every user take an `UserStep`,
 `sum` gives the sum of a `Statistic` over all blocks of users, which is exact and therefore the same
 however users are divided into blocks.
 
 Three rules keep the proof simple. Nothing about one user depends on another user, to the last bit,
 not even the random choice of its items, which is drawn from the user's own id. Every number is
-finite from the start, and nothing warns: a warning would be a message about somebody's ratings. And
+finite from the start, and nothing warns: a warning would be a message about a user's ratings. And
 contributions are cut a hair below their bound (`SHAVE`), so that no rounding of floating-point
 numbers can carry one over it.
 """
@@ -39,7 +39,7 @@ LARGEST_RATING = 2.0**40  # beyond, float32 would overflow in a user's own least
 
 @guard("sealed ratings")
 def seal(ratings: Any, bounds: Bounds, *, seed: int = 0) -> Users:
-    """Users with their ratings behind glass.
+    """Seal users with their ratings.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def seal(ratings: Any, bounds: Bounds, *, seed: int = 0) -> Users:
 
 @guard("what users measured")
 def seal_values(measure: Callable[[], NDArray[Any]]) -> Users:
-    """Users behind glass with one row of numbers each, and nothing else.
+    """Seal users with one row of numbers each, and nothing else.
 
     Parameters
     ----------
@@ -153,20 +153,20 @@ class MemoryPartitions(tuple[Block, ...], Partitions):
 
 
 class Users(Sealed[Partitions]):
-    """Sealed people, in blocks. Public: the bounds, the number of items, the rank of vectors; all
+    """Sealed users, in blocks. Public: the bounds, the number of items, the rank of vectors; all
     else is refused.
 
     Parameters
     ----------
-    people : blocks in memory, or a `Place` of another engine
+    users : blocks in memory, or `Partitions` of another engine
     public : Public
     """
 
     __slots__ = ("_public",)
 
-    def __init__(self, people: Sequence[Block] | Partitions, public: Public) -> None:
-        place = people if isinstance(people, Partitions) else MemoryPartitions(people)
-        super().__init__(place, f"ratings of {public.n_items:,} items")
+    def __init__(self, users: Sequence[Block] | Partitions, public: Public) -> None:
+        held = users if isinstance(users, Partitions) else MemoryPartitions(users)
+        super().__init__(held, f"ratings of {public.n_items:,} items")
         self._public = public
 
     @property
@@ -189,8 +189,8 @@ class Users(Sealed[Partitions]):
     @guard("what users do")
     def apply(self, step: UserStep) -> None:
         """Let every user take the step; the result stays where the user is."""
-        place, self._public = self._after(step)
-        self._content = lambda: place
+        held, self._public = self._after(step)
+        self._content = lambda: held
 
     @guard("what users do")
     def copy_after(self, step: UserStep) -> Self:
@@ -217,11 +217,11 @@ class Users(Sealed[Partitions]):
 
 @runtime_checkable
 class RatingsSource(Protocol):
-    """People with their ratings, wherever they are; `discreet.Ratings` is one form.
+    """Users with their ratings, wherever they are; `discreet.Ratings` is one form.
 
-    Everything here is public but what `seal` puts behind glass, and `rating_range`, which is asked
+    Everything here is public but what `seal` seals, and `rating_range`, which is asked
     for only where the caller gave none; the statement then says that it was read from the data. An
-    engine may also have ``engine``, words for the ledger on where people are and in how many
+    engine may also have ``engine``, a description for the ledger of where users are and in how many
     blocks; ``public_range``, a range of ratings that is public; ``exact_only``, true where it adds
     up whole numbers alone; ``replays``, true where users take their steps again for every sum;
     ``ready()``, which is called before anything is charged; and ``user_problem`` with ``rated``,
@@ -249,6 +249,6 @@ class RatingsSource(Protocol):
         """The lowest and the highest rating there is; None where there is none."""
 
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
-        """Users with their ratings behind glass; `seed` is of their random choices among their
+        """Seal users with their ratings; `seed` is of their random choices among their
         items.
         """
