@@ -1,4 +1,4 @@
-"""The only door out of private data: charge, then look, then add noise.
+"""The only way out of private data: charge, then compute, then add noise.
 
 Three facts decide whether a release is private, and each has one owner. The *statistic* owns its
 sensitivity: it does the clipping that it is priced by. The *plan* owns the noise multiplier. The
@@ -132,7 +132,7 @@ class Session:
         self, wanted: Sequence[tuple[str | Release, ReleasableSum]], dtype: DTypeLike = np.float64
     ) -> list[NDArray[Any]]:
         """Several statistics, each with its own noise: as by `release` one after the other, but
-        looked at together.
+        computed together.
 
         All are charged before any is computed. People who are not in memory are then read once for
         all of them.
@@ -140,7 +140,7 @@ class Session:
         return [noisy.whole(dtype) for noisy in self.prepare(wanted)]
 
     def prepare(self, wanted: Sequence[tuple[str | Release, ReleasableSum]]) -> list[Prepared]:
-        """The same in two parts: everything is charged and looked at now, and noise is added
+        """The same in two parts: everything is charged and computed now, and noise is added
         when it is taken.
         """
         entries = [self._charge(name, statistic) for name, statistic in wanted]
@@ -347,7 +347,7 @@ class Prepared:
         return each()
 
     def _take(self) -> None:
-        """Noise drawn twice for one charge would show more than was paid for."""
+        """Noise drawn twice for one charge would show more than was charged."""
         if self._taken:
             raise PlanMismatch(f"release {self._entry.name!r} has been taken: it was charged once")
         self._taken = True

@@ -1,5 +1,5 @@
-"""People who are not in memory: steps are written down, and taken by each block whenever a sum
-needs it.
+"""Users who are not in memory: steps are recorded, and taken by each block whenever a sum needs
+it.
 
 A step is a value made of public numbers, and turns a block into another one in the same way
 wherever and however often it runs. So an engine needs no more than the list of steps: for a sum,
@@ -7,11 +7,11 @@ each block is read, takes the steps that matter, adds up its users as int64, and
 block that is lost, or computed twice by two machines, gives the same bits again; the engine has to
 count each block once, and nothing else.
 
-A *twin* with nobody in it takes every step at once, on the driver. It finds what is wrong with a
-step before anybody's data are opened, and it is watched: which arrays of a block a step reads,
-which it makes or drops, and whether it changes the history itself. Steps whose results nobody reads
-any more are left out of the pass (a vector that is solved for anew, residuals that were looked at
-in an earlier release); all this follows from public values.
+An *empty block* takes every step at once, on the driver. It finds what is wrong with a step before
+any data are opened, and it is watched: which arrays of a block a step reads, which it makes or
+drops, and whether it changes the history itself. Steps whose results no sum reads any more are left
+out of the pass (a vector that is solved for anew, residuals of an earlier release); all this
+follows from public values.
 
 Several sums may be wanted in one pass (`Session.release_together`). Their lists of steps make a
 tree, in which common beginnings are shared.

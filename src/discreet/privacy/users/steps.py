@@ -392,7 +392,7 @@ class GradientStep(UserStep):
         own = block["own"]
         if own.shape != U.shape:
             raise ConfigError(
-                "users have not looked at the items yet: take the step ComputeResiduals first"
+                "users have no gradients of their own yet: take the step ComputeResiduals first"
             )
         moved = turn_rows(U, own, self.R, self.rate, self.balance)
         return block.without("residual", "own").with_state(vectors=scale_vectors(moved, public))
