@@ -129,7 +129,7 @@ class PrivacyStatement:
             promise,
             self._assess_epsilon(),
             self._releases(),
-            _NOISE.get(self.noise, ""),
+            self._noise(),
             self._describe_assumptions(),
             learned,
         )
@@ -240,6 +240,9 @@ class PrivacyStatement:
             f"{text} Some are of batches: each user is in one with probability {shares}, by"
             f" {coins}, which {amplified}."
         )
+
+    def _noise(self) -> str:
+        return _NOISE.get(self.noise, "")
 
     def _describe_assumptions(self) -> str:
         given = [a.text for a in self.assumptions if not a.inferred and a.name != "delta"]

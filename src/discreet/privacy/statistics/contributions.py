@@ -59,7 +59,8 @@ class ItemTotals(OfContributions):
     """
 
     def reach(self, public: Public) -> SensitivityBounds:
-        k, c = public.bounds.through(public.n_items), public.bounds.value
+        k = public.bounds.through(public.n_items)
+        c = public.bounds.value
         return SensitivityBounds(k**0.5 * c, k * c, c, 2.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
@@ -86,7 +87,8 @@ class ItemGrams(OfContributions):
 
     def reach(self, public: Public) -> SensitivityBounds:
         bounds = public.bounds
-        k, square = bounds.through(public.n_items), bounds.vector_l2**2
+        k = bounds.through(public.n_items)
+        square = bounds.vector_l2**2
         l1 = k * bounds.triangle_l1(public.rank)
         return SensitivityBounds(k**0.5 * square, l1, square, 2**0.5)
 
@@ -126,7 +128,8 @@ class ItemSums(OfContributions):
 
     def reach(self, public: Public) -> SensitivityBounds:
         bounds = public.bounds
-        k, c = bounds.through(public.n_items), bounds.value
+        k = bounds.through(public.n_items)
+        c = bounds.value
         l1 = k * c * bounds.vector_l1(public.rank)
         return SensitivityBounds(k**0.5 * c * bounds.vector_l2, l1, c * bounds.vector_l2, 2.0)
 
@@ -183,7 +186,8 @@ class ContributedCovariance(OfContributions):
         return (public.n_items, public.n_items)
 
     def reach(self, public: Public) -> SensitivityBounds:
-        k, c = public.bounds.through(public.n_items), public.bounds.value
+        k = public.bounds.through(public.n_items)
+        c = public.bounds.value
         l2 = min(self.largest**2, k * c**2)
         return SensitivityBounds(l2, k * l2, min(self.largest**2, c**2), 2**0.5)
 
