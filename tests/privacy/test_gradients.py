@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from discreet.errors import ConfigError, PrivacyError
+from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.contributions import GlobalGram
 from discreet.privacy.statistics.gradients import (
@@ -251,3 +252,16 @@ def test_it_is_sealed_and_says_what_is_missing():
         walk.apply(GradientStep(0.1, R, 0.1))
     with pytest.raises(ConfigError, match="of rank 3 do not fit"):
         walk.apply(ComputeResiduals(np.eye(N_ITEMS, 3), 1.0))
+
+
+def test_no_grid_makes_a_contribution_larger():
+    """Weights and residuals are rounded toward zero, on grids down to a unit for a contribution."""
+    rows = [dict.fromkeys(range(3), 5.0)]
+    walk = walked(rows, "constant", "scaled", np.eye(N_ITEMS, RANK), np.zeros(N_ITEMS))
+    for name in ("counts", "bias_gradient", "gradient", "size"):
+        statistic = STATISTICS[name](walk)
+        for power in range(-14, 3):
+            value = 4.0**power * statistic.compute(KEY, grid=4.0**power)
+            for norm in NORMS:
+                stated = statistic.sensitivity("add-remove", norm)
+                assert distance(value, 0 * value, statistic, norm) <= stated, (name, power, norm)
