@@ -14,8 +14,7 @@ import discreet
 from discreet.cli import main
 from discreet.errors import ConfigError, DataError
 from discreet.models.storage.load_scorer import open_model
-from discreet.serve.mlflow_folder import write_mlflow
-from discreet.serve.mlflow_model import _load_pyfunc
+from discreet.serve.mlflow_model import _load_pyfunc, write_mlflow
 from discreet.serve.vectors import item_vectors, query, write_vectors
 from support.served_models import ITEMS, MODELS, fitted, histories, ratings
 

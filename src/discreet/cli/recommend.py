@@ -11,8 +11,7 @@ import typer
 
 from discreet.cli.app import command
 from discreet.cli.data_options import ColumnOptions
-from discreet.cli.output import Output
-from discreet.data.json_text import to_json
+from discreet.cli.output import Output, to_json
 from discreet.errors import ConfigError, DataError
 from discreet.models.item_lookup import ItemLookup, rank_items
 
@@ -239,7 +238,7 @@ def _kind(to: str) -> str:
 
 def _write(to: str, rows: list[dict[str, Any]], raw_csv: bool) -> None:
     """All rows or no file: they are written beside the place first."""
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
 
     kind = _kind(to)
     with atomic_write(Path(to)) as aside:

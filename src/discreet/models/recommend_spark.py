@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from discreet.data.columns import Column, find_columns
 from discreet.data.ratings import Ratings
-from discreet.data.worker_errors import quiet
-from discreet.errors import DataError
+from discreet.errors import DataError, hide_worker_errors
 
 Files = tuple[tuple[str, bytes], ...]
 
@@ -134,7 +133,7 @@ def ranker(files: Files, n: int, columns: dict[str, str], exclude_seen: bool) ->
             }
         )
 
-    return quiet(rank)
+    return hide_worker_errors(rank)
 
 
 def as_histories(table: pa.Table, columns: dict[str, str], model: Any) -> Ratings:

@@ -48,7 +48,7 @@ def recommend_frame(
     import pyarrow as pa
     from pyarrow import parquet
 
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
 
     check_int("n", n)
     histories = as_user_rows(ratings, model.item_ids_)

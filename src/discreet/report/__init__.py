@@ -67,7 +67,7 @@ def write_report(
     ----- Privacy: with `data` the file shows exact statistics of people's ratings, which the
     model's ε does not cover; the page says so.
     """
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
     from discreet.report import evaluation_section, item_map, page
 
     if test is not None and data is None:

@@ -99,7 +99,7 @@ def write_sign_off(
     signing : Signing, optional
     folder : where the model was saved, for its checksum
     """
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
     from discreet.report import check_target
 
     text = render(model, signing or Signing(), folder)
