@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from discreet.models.huber_als import HuberALS
     from discreet.models.irls import IRLS
     from discreet.models.popularity import Popularity
-    from discreet.models.recommend_table import recommend_frame
+    from discreet.models.recommend_table import recommend_table
     from discreet.models.storage.save_load import load
     from discreet.privacy.release.budget_store import BudgetStore
+    from discreet.report import write_report
 
 __all__ = [
     "ALS",
@@ -63,9 +64,10 @@ __all__ = [
     "load",
     "load_dataset",
     "mechanisms",
-    "recommend_frame",
+    "recommend_table",
     "report",
     "tune",
+    "write_report",
 ]
 
 _HOME = MODELS | {
@@ -79,7 +81,8 @@ _HOME = MODELS | {
     "tune": "discreet.evaluation.tuning",
     "load": "discreet.models.storage.save_load",
     "load_dataset": "discreet.data.datasets",
-    "recommend_frame": "discreet.models.recommend_table",
+    "recommend_table": "discreet.models.recommend_table",
+    "write_report": "discreet.report",
 }
 _MODULES = ("errors", "mechanisms", "report")
 
