@@ -1,8 +1,8 @@
 """``discreet report``: one HTML file about a trained model, to be looked at rather than read.
 
 ledger_summary, item_map, evaluation_section   content: from the ledger, the vectors, the ratings
-html, charts                                   escaped markup, SVG
-privacy_section, page                          the page, with style.css and script.js inside
+html, charts, templates                        escaped markup, SVG, the words of the pages
+page                                           the report, with style.css and script.js inside
 sign_off                                       one sheet to be signed, with sign_off.css
 """
 
@@ -84,6 +84,6 @@ def write_report(
     else:
         shown = item_map.samples(model, n)
     text = page.render(model, measured, shown)
-    with atomic_write(file) as aside:
-        aside.write_bytes(text.encode("utf-8"))
+    with atomic_write(file) as part:
+        part.write_bytes(text.encode("utf-8"))
     return measured
