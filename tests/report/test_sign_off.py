@@ -12,7 +12,7 @@ from html import unescape
 import pytest
 
 import discreet
-from discreet.auditing.conformance.report import Check, Report
+from discreet.auditing.conformance.rules import Check, Report
 from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
 from discreet.privacy import Budget, Ledger, Plan, PrivacyStatement, Release

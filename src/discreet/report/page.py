@@ -323,7 +323,7 @@ def _describe_map(model: Any) -> dict[str, Any] | None:
         return None
     missing = len(model.item_ids_) - len(drawn.at)
     return {
-        "items": f"{len(drawn.at):,}",
+        "drawn": f"{len(drawn.at):,}",
         "share": f"{drawn.share:.0%}",
         "missing": f"{missing:,}" if missing else "",
         "data": script_data(item_map.map_data(drawn, model)),

@@ -30,7 +30,7 @@ from discreet.report.page import VERDICTS
 from discreet.version import __version__
 
 if TYPE_CHECKING:
-    from discreet.auditing.conformance.report import Report
+    from discreet.auditing.conformance.rules import Report
     from discreet.privacy.release.budget_store import Account
 
 #: Beyond this ε, the second accountant takes minutes.
