@@ -1,5 +1,5 @@
-"""Compiled functions on plain arrays. They know neither people nor privacy; each has a numpy twin
-in the same file.
+"""Compiled functions on plain arrays. They know neither people nor privacy; `reference` has each
+in plain numpy.
 
 The names below are public and imported on first use: loading the compiler takes longer than
 answering one question, and `reference` answers it without.
