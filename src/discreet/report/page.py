@@ -79,7 +79,7 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
         "map": ("A map of the items", False),
         "about": ("About this page", False),
     }
-    explicit = model.feedback == "explicit"
+    explicit = model.goal == "rating"
     if quality is not None:
         values |= {"scores": _tabulate_scores(quality), "metric": quality.found.metrics[0]}
     return render_template(
@@ -334,7 +334,7 @@ def _list_parameters(model: Any) -> dict[str, str]:
     shown = {
         name: value
         for name, value in model.params_to_save().items()
-        if value is not None and name != "method"
+        if value is not None and name != "algorithm"
     }
     algorithm = getattr(model, "algorithm_", None)
     if algorithm is not None:  # with every number as it was resolved
