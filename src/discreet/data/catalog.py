@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
@@ -187,7 +186,7 @@ def _looks_like_a_name(first: str, others: Sequence[Sequence[str]]) -> bool:
 
 
 def _whole_titles(
-    rows: Sequence[tuple[str, ...]], fields: int, at_title: int | None, separator: str, file: Path
+    rows: Sequence[tuple[str, ...]], fields: int, at_title: int | None, separator: str, file: str
 ) -> list[tuple[str, ...]]:
     """Rows with `fields` fields each: a title in the last column may hold the separator without
     quotes.

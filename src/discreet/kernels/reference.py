@@ -128,8 +128,11 @@ def top_k(
     k: int,
     seen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Best `k` items of each user by ``u · v_j + bias_j``, best first, equal scores by index,
-    padded with −1.
+    """Best `k` items of each user by ``u · v_j + bias_j``, padded with −1.
+
+    The order of every top-n list of this library: larger scores, in single precision, come first;
+    of equal scores, the item that comes first in the catalog; scores of −inf or NaN never.
+    tests/models/test_ties.py holds all implementations to it.
     """
     factors = V.V if isinstance(V, ReferencePanels) else V
     items = np.full((len(U), k), -1, np.int32)

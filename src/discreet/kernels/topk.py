@@ -68,7 +68,7 @@ def top_k(
     items : (n, k) int32, best first, padded with -1
     scores : (n, k) float32, padded with -inf
 
-    Scores that are NaN are never chosen. Equal scores are ordered by index.
+    Ties are broken as `reference.top_k` says.
     """
     U, bias = floats("U", U, 2, np.float32), floats("bias", bias, 1, np.float32)
     V = V if isinstance(V, Panels) else Panels(V)
