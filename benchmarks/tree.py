@@ -22,6 +22,7 @@ from pathlib import Path
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 ROOT = Path(__file__).resolve().parents[1]
+DELTAS = ("DELTA", "DEFAULT_DELTA")  # constants that hold the default of δ
 FRAGMENTS = {
     "of",
     "from",
@@ -217,9 +218,8 @@ def find_delta_defaults(src: Path) -> list[str]:
                 ]
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 pairs.append((node.target.id, node.value))
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                if node.targets[0].id in ("DELTA", "DEFAULT_DELTA"):
-                    pairs.append(("delta", node.value))
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in DELTAS:
+                pairs.append(("delta", node.value))
             for name, value in pairs:
                 number = value.value if isinstance(value, ast.Constant) else None
                 if (

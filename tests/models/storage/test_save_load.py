@@ -618,7 +618,7 @@ def test_the_card_says_what_it_is_and_its_example_runs(saved, monkeypatch):
     card = (saved / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlibrary_name: discreet\n")  # as hubs of models want it
     assert "\n---\n\n# ALS: NOT PRIVATE\n" in card
-    assert "12 items, 3 factors, explicit feedback" in card
+    assert "12 items, 3 factors, goal: rating" in card
     assert "ALS(factors=3, iterations=2, regularization=0.5, random_state=5)" in card
     example = re.search(r"```python\n(.*?)```", card, re.DOTALL).group(1)
     shutil.copytree(saved, saved.parent / "this-folder")
