@@ -315,7 +315,7 @@ def _load_saved(
     """
     import numpy as np
 
-    from discreet.cli.typed_history import keep_known_items
+    from discreet.cli.data_options import keep_known_items
     from discreet.data.splits import Holdout, Split
     from discreet.models.storage.save_load import load
 

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Self
-from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.auditing.frozen import replace_attribute
 from discreet.privacy.accounting import mechanisms
 from discreet.privacy.accounting.mechanisms import Mechanism
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise
@@ -136,7 +136,7 @@ class Recorder:
         ):
             original = getattr(owner, name)
             self._stack.enter_context(
-                patch.object(owner, name, self._here_alone(original, make(original)))
+                replace_attribute(owner, name, self._here_alone(original, make(original)))
             )
         return self
 

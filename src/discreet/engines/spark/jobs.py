@@ -14,13 +14,12 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.worker_errors import MARK
 from discreet.engines.fingerprint import fingerprint
 from discreet.engines.spark import worker
 from discreet.engines.spark.shuffle import SEALED
 from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece
 from discreet.engines.user_hash import Secret
-from discreet.errors import DataError, EngineError
+from discreet.errors import WORKER_MARK, DataError, EngineError
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.lazy_partitions import (
     Node,
@@ -33,7 +32,7 @@ T = TypeVar("T")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # bytes that may come to the driver; beyond, sums are added on the workers, chunk by chunk
 LARGE_SUMS = 1 << 28
-_TYPE = re.compile(re.escape(MARK) + r"(\w+)")
+_TYPE = re.compile(re.escape(WORKER_MARK) + r"(\w+)")
 
 
 class SparkEngine:
