@@ -80,7 +80,8 @@ def test_research_mode_is_declared(session):
 
 
 def test_replace_one_is_said(session):
-    assert "with any one person's data replaced by another person's" in str(session(neighboring="replace-one").statement)
+    text = str(session(neighboring="replace-one").statement)
+    assert "with any one person's data replaced by another person's" in text
 
 
 def test_not_private_is_said_first(session, row_sum):
