@@ -66,7 +66,7 @@ def solved(rows, V, intercept=0.3, ids=None, prior_count=2.0):
 def statistics(V):
     return {
         "prior moments": PriorMoments(V, 0.5, 0.2, 2.0, 0.5),
-        "fit moments": FitMoments(2.0, 1.0, 2.0, 0.9),
+        "fit moments": FitMoments(2.0, 1.0, 2.0),
         "solution Gram matrix": SolutionGram(OWN, RANK, 1.5),
         "residual pairs": ResidualPairs(CORE),
         "left-out gains": LeaveOneOutGains(V, 0.5, 0.2, 2.0, BIAS, OWN, (1, 2), 0.5, 2.0),

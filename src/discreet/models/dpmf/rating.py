@@ -1,63 +1,58 @@
-"""Ratings, the house's way: biases, what is personal for nothing, pairs of residuals, and steps on
-what is left.
+"""Rating DPMF: item biases, effects of users' own, pairs of residuals, and steps for item factors.
 
-A rating is what everybody gives, plus three things that only its user knows, plus taste:
+The model of a rating, with u_i ~ N(0, I):
 
     y_ij = o_i + b_j + β_i b_j + p_i ℓ_j + u_i · v_j + N(0, σ²)                                  (1)
 
-o_i is the user's level, β_i says how far it goes along with what others think, p_i whether it likes
-what is popular, ℓ_j being the logarithm of a released count. None of the three needs a number that
-has not been released anyway, so they cost nothing. Every user solves for its coefficients by ridge
-regression on its own ratings. σ² and the variances of o, β and p are estimated from released
-moments of these solutions (`PriorMoments`, `FitMoments`), so that nothing has a unit, and training
-and reading out solve the same. u_i ~ N(0, I) is the scale of v.
+o_i is the user's level, β_i how far it follows the item's bias, p_i how far it follows popularity,
+ℓ_j being the logarithm of a released count. Every user solves for its own coefficients by ridge
+regression on its own ratings and numbers that have been released anyway, which costs nothing. σ²
+and the variances of o, β and p are estimated from released moments of these solutions
+(`user_effects`), so that nothing has a unit, and training and fold-in solve the same.
 
-Released, with noise: the number of users and their mean; counts c̃_j = Σ_i w_ij, w_ij² = q_j / Σ_{j
-∈ Ω_i} q_j, in even weights and in such that favor rare items, q_j = c̃_j^(−2a), from which the
-likely counts follow (`_empirical_bayes`); and
+Released, with noise, every user having the norm 1: the number of users and their mean, and counts
+c̃_j = Σ_i w_ij (`population`); then, with residuals e_ij cut to ‖(w_ij e_ij)_j‖ ≤ G = 0.9 σ,
 
-    g̃_j = Σ_i w_ij e_ij,   ‖(w_ij e_ij)_j‖ ≤ G      for the biases, `bias_iterations` times     (2)
+    g̃_j = Σ_i w_ij e_ij/G               for the biases, `bias_iterations` times                 (2)
     G̃_jk = Σ_i e_ij e_ik/q_i            pairs of residuals in the core (`residual_covariance`)  (3)
-    g̃_j = Σ_i w_ij e_ij (ι, ρ ũ_i),   ũ_i = û_i/‖û_i‖,   ι² + ρ² = 1,   in every step after it  (4)
+    g̃_j = Σ_i w_ij e_ij/G (ι, ρ ũ_i),   ũ_i = û_i/‖û_i‖,   ι² + ρ² = 1,   in every step         (4)
 
-From (4), with K̃ = ρ Σ_i ‖û_i‖ ũ_i ũ_iᵀ/ñ released as well, and A the part of residuals that the
-cut G leaves,
+From (4), with K̃ = ρ Σ_i ‖û_i‖ ũ_i ũ_iᵀ/ñ released as well ("user gram"), and A the part of
+residuals that the cut leaves,
 
-    z_j = A c_j K̃ v_j − g̃_j  =  A c_j K̃ v*_j + noise + what ratings scatter by themselves.    (5)
+    z_j = A c_j K̃ v_j − G g̃_j  =  A c_j K̃ v*_j + noise + what ratings scatter by themselves,   (5)
 
-That is one step of Gauss and Newton with the average curvature for all items. Every z counts by its
-noise, with what the pairs say as a prior (`rating_factors`); a step that was taken far from where
-the model is now counts less. Biases are estimated by their known noise from all of (2) and the
-first coordinate of (4), with a regression on counts and features as a prior (`feature_prior`); sums
-from before there were factors count by how far biases have moved since. G follows the released σ².
+one Gauss–Newton step with the average curvature for all items. Every z counts by its noise, with
+what the pairs say as a prior (`rating_factors`), and ‖v_j‖ is bounded by 1.5 σ as it was before
+there were factors. Biases are estimated by their known noise from all of (2) and the first
+coordinate of (4), with a regression on counts and features as a prior (`item_biases`).
 
-What is bought is decided by numbers that have been released: pairs, where biases would lose next to
-nothing without that part of the budget, until a dimension of taste stands out of the noise of the
-pairs, and from then on steps for factors. Else the lines buy biases again. Three times users say
-what factors are worth to them, by ratings that they leave out of their own solve
-(`LeaveOneOutGains`): before the first step, when factors that lose are given up; after the second,
-when dimensions that lose are dropped; and after the last. Where factors have become clearly worse
-than they were, those of before come back, and there are no more steps. So the model is never far
-below its own bias-only form.
+Released numbers decide what the lines of the plan are spent on. Pairs are released if biases would
+lose next to nothing without that part of the budget. If a dimension stands out of their noise,
+steps follow; else all remaining lines release biases again. Three times users say what they gain by
+factors, on ratings that they leave out of their own solve (`LeaveOneOutGains`): before the first
+step, after the second, where smaller ranks are compared as well, and after the last. Factors that
+lose are dropped, and factors that have become worse are replaced by those of the check before. So
+the model is never far below its own bias-only form.
 
-Privacy: lines, mechanism and noise multipliers are fixed and public. *What* the lines of the rest
-release is decided by earlier releases. Whatever it is, sums are of residuals over G, of unit
-length, so that it has the same sensitivity; every line is μ-GDP with its own μ, and composes
-adaptively. G and L are public numbers when they are used.
+Privacy: lines, mechanism and noise multipliers are fixed and public. *What* a line releases is
+decided by earlier releases; whatever it is, sums are of residuals over G, of unit norm, so that it
+has the same sensitivity. Every line is μ-GDP with its own μ, and they compose adaptively. G and L
+are public numbers when they are used.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import BudgetExceeded
-from discreet.models._empirical_bayes import likely_counts, log_counts
+from discreet.kernels.grams import symmetric_of
+from discreet.models._empirical_bayes import log_counts
 from discreet.models._signal_to_noise import check_signal
 from discreet.models.algorithm import (
     EVERY_ITEM,
@@ -66,19 +61,27 @@ from discreet.models.algorithm import (
     Progress,
     Range,
     middle,
+    most_frequent,
     width,
 )
-from discreet.models.dpmf.feature_prior import FeaturePrior
-from discreet.models.dpmf.rating_factors import (
+from discreet.models.dpmf.feature_prior import prior_features, standardize
+from discreet.models.dpmf.item_biases import ItemBiases
+from discreet.models.dpmf.population import (
     Counts,
-    FactorStage,
-    RatingState,
-    Steps,
-    in_words,
-    longest,
+    Population,
+    release_counts,
+    release_population,
+)
+from discreet.models.dpmf.rating_factors import (
+    Factors,
+    Gain,
+    choose_rank,
+    longest_solution,
+    principal_basis,
     ranks_to_compare,
 )
-from discreet.models.dpmf.user_effects import ItemBiases, PopulationStats, UserEffects
+from discreet.models.dpmf.residual_covariance import EXTRA_DIMENSIONS, find_factors, whiten
+from discreet.models.dpmf.user_effects import FIRST, SLOPES, UserPrior
 from discreet.models.fold_in import FoldIn, ItemSimilarity, LeastSquaresFoldIn
 from discreet.models.parameters import (
     MOST_SWEEPS,
@@ -87,27 +90,30 @@ from discreet.models.parameters import (
     check_number,
     check_positive,
     check_that,
-    require_growth,
 )
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Line
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.sums import unpack
-from discreet.privacy.users.gradient_steps import BiasGradient, Descent
-from discreet.privacy.users.gradient_steps import WeightedResidualGradient as Gradients
+from discreet.privacy.users.gradient_steps import (
+    BiasGradient,
+    Size,
+    WeighEntries,
+    WeightCounts,
+    WeightedResidualGradient,
+)
 from discreet.privacy.users.ridge import ResidualPairs, SolutionGram
 from discreet.privacy.users.sealed_users import Users
 
-BY_SIGNAL = "by signal"
 ESTIMATED = "estimated"
-PAIRS = "pairs or biases"
-WORTH = "worth or biases"
-RANK = "rank or biases"
-LAST = "last or biases"
-COMPARISONS = (WORTH, RANK, LAST)
-PRUNE_AFTER = 2  # steps
-NEARLY_ALL_BIAS = 0.99  # ι where there are no more steps for factors
+PRIOR_MOMENTS = "prior moments"
+RESIDUAL_MOMENTS = "residual moments"
+PAIRS = "item pairs (or biases)"
+CHECKS = ("factor check 1", "factor check 2", "factor check 3")
+COMPARE_RANKS_AFTER = 2  # steps: before, gains hardly show
+INTERCEPT = 0.6  # ι: the part of a step's norm that goes to biases
+DEVIATION = 0.4  # of ratings and of biases, a priori, over half of the rating range
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,40 +123,24 @@ class RatingFactorization(Algorithm):
     Parameters
     ----------
     factors : int, optional
-        Largest rank of the vectors; how many there are follows from the pairs. 0 learns a bias for
-        each item and nothing else. Default 32.
+        Largest rank of the vectors; the rank used follows from the pairs. 0 learns a bias for each
+        item and nothing else. Default 32.
     iterations : int, optional
         T, steps after the pairs. Default 6, or 3 without factors.
     regularization : float or "estimated"
         λ of a user's own solve; estimated, it is σ².
-    prior_count : float or "estimated"
-        κ: how many ratings at everybody's mean a user's level starts with; estimated, σ² over the
-        variance of levels.
     slope, taste : float or "estimated"
         Variances of β and of p √(mean ℓ²)/σ. 0 leaves the coefficient out.
-    residual_norm : float, optional
-        G of the first step: what a user's residuals are cut to, as a weighted root mean square.
-        Default: a fifth of the rating range. Later it is 0.9 σ.
-    intercept : float or "by signal"
-        ι, the part of the users' norm that goes to biases in every step, from 0.001 to below 1. By
-        signal: between 0.5 and 0.9 by the released counts, more where there is little signal.
     bias_iterations : int
-        Steps that learn item biases before all else.
+        Releases for item biases before all else.
     rarity : float
         a: users weigh items by q_j = c̃_j^(−2a), so that rare items get a share.
-    growth : float
-        How many times the budget μ² of a step is that of the step before.
-    likely : bool
-        Estimate counts by their known noise; else they are taken as they are.
-    attenuation : bool
-        Divide sums by the part of the residuals that the cut leaves.
     popularity : bool
-        Draw biases toward a regression on the released counts.
+        Shrink biases toward a regression on the released counts.
     largest_core : int
         How many items have pairs, at most. 0 leaves pairs out, and factors with them.
     gate : float
-        Pairs are bought where that makes biases worse by less than this part of the error. 1 always
-        buys.
+        Pairs are released where that makes biases worse by less than this part of the error.
     shares : dict
         Parts of the budget μ² by the names of the releases.
     """
@@ -160,17 +150,11 @@ class RatingFactorization(Algorithm):
     factors: int | None = None
     iterations: int | None = None
     regularization: float | str = ESTIMATED
-    prior_count: float | str = ESTIMATED
     slope: float | str = ESTIMATED
     taste: float | str = ESTIMATED
     rating_range: Range | None = None
-    residual_norm: float | None = None
-    intercept: float | str = BY_SIGNAL
     bias_iterations: int = 3
     rarity: float = 0.3
-    growth: float = 1.4
-    likely: bool = True
-    attenuation: bool = True
     popularity: bool = True
     largest_core: int = 200
     gate: float = 0.0005
@@ -186,9 +170,6 @@ class RatingFactorization(Algorithm):
             factors=factors,
             iterations=usual_steps if self.iterations is None else self.iterations,
             rating_range=rating_range,
-            residual_norm=(
-                width(rating_range) / 5 if self.residual_norm is None else self.residual_norm
-            ),
         )
         found._check()
         return found
@@ -198,109 +179,78 @@ class RatingFactorization(Algorithm):
         check_int("iterations", self.iterations, 1, MOST_SWEEPS)
         check_int("bias_iterations", self.bias_iterations, 1, MOST_SWEEPS)
         check_int("largest_core", self.largest_core, 0)
+        # its matrix of pairs is inverted in memory, and noise hides pairs of rarer items
         check_that(
             self.largest_core <= 2000,
             f"largest_core is {self.largest_core!r}, but must be at most 2000",
         )
-        for name in ("rarity", "gate"):
-            check_number(name, getattr(self, name))
-        for name in ("residual_norm", "growth"):
-            check_positive(name, getattr(self, name))
-        for name in ("likely", "attenuation", "popularity"):
-            check_bool(name, getattr(self, name))
-        for name in ("regularization", "prior_count", "slope", "taste"):
-            value = getattr(self, name)
-            if value != ESTIMATED:
-                check_number(name, value)
-                check_that(
-                    value > 0 or name in ("slope", "taste"),
-                    f"{name} is {value!r}, but must be above 0",
-                )
+        check_number("rarity", self.rarity)
         check_that(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
-        require_growth(self.growth, self._steps)
-        if self.intercept != BY_SIGNAL:
-            check_number("intercept", self.intercept)
-            inside = 1e-3 <= float(self.intercept) < 1
-            check_that(
-                inside,
-                f"intercept is {self.intercept!r} of the norm, but must be at least 0.001 and"
-                " below 1",
-            )
+        check_number("gate", self.gate)
+        check_bool("popularity", self.popularity)
+        if self.regularization != ESTIMATED:
+            check_positive("regularization", self.regularization)
+        for name in SLOPES:
+            if getattr(self, name) != ESTIMATED:
+                check_number(name, getattr(self, name))
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
         return Bounds(
-            items=EVERY_ITEM, rating=self.first_cut, center=middle(self.rating_range), norm=1.0
+            items=EVERY_ITEM, rating=self.half, center=middle(self.rating_range), norm=1.0
         )
 
     def releases(self, n_items: int) -> list[Line]:
-        biases = self.bias_iterations
+        T, biases = self._steps, self.bias_iterations
         lines = [
             Line("size", share=0.03, shape=(3,)),
             Line("counts", share=0.04, shape=(n_items,)),
-            Line("recounts", share=0.04, shape=(n_items,)),
-            Line("prior", times=biases, share=0.01, shape=(2, 1 + len(self._columns))),
-            Line("fit", times=biases + self._steps, share=0.01, shape=(3,)),
+            Line("reweighted counts", share=0.04, shape=(n_items,)),
+            Line(PRIOR_MOMENTS, times=biases, share=0.01, shape=(2, 1 + len(self._slopes))),
+            Line(RESIDUAL_MOMENTS, times=biases + T, share=0.01, shape=(2,)),
             Line("bias", times=biases, share=0.05, shape=(n_items,)),
         ]
         if self.has_pairs:
             lines.append(Line(PAIRS, share=0.15, shape=None))
-            lines += [Line(name, share=0.01, shape=None) for name in COMPARISONS]
-            lines += [
-                Line("balance", step + 1, share=0.01 / self._steps, shape=None)
-                for step in range(self._steps)
-            ]
-        rest = 1 - sum(line.share for line in lines)
-        return lines + list(dict.fromkeys(self._gradients(n_items, rest)))
-
-    def _gradients(self, n_items: int, share: float = 1.0) -> list[Line]:
-        """The release of each step; steps whose noise differs, or what they may buy, are lines
-        of their own.
-        """
+            lines += [Line(name, share=0.01, shape=None) for name in CHECKS]
+            lines += [Line("user gram", t, share=0.01 / T, shape=None) for t in range(1, T + 1)]
+        rest = (1 - sum(line.share for line in lines)) / T
         shape = None if self.has_pairs else (n_items,)
-        if self.growth == 1 and not self.has_pairs:
-            return [Line("gradient", times=self._steps, share=share, shape=shape)] * self._steps
-        parts = self.growth ** np.arange(self._steps)
-        each = share * parts / parts.sum()
-        return [
-            Line("gradient", step + 1, share=float(part), shape=shape)
-            for step, part in enumerate(each)
-        ]
+        return lines + [Line("gradient", t, share=rest, shape=shape) for t in range(1, T + 1)]
+
+    def _step_lines(self, step: int) -> list[str]:
+        """Name the lines of a step, which release biases where there are no factors."""
+        return [f"gradient {step}", f"user gram {step}"][: 1 + self.has_pairs]
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         n = users.n_items
-        walk = Descent(users)
-        walk.weigh(np.ones(n))
-        counts = walk.counts()
-        personal = self._personal(PopulationStats(1.0, 1.0, 0.0, 0.0), np.ones(n))
         rank = min(self._rank, n) if self.has_pairs else 0
-        bias = np.ones(n)
-        A = personal.solve(users, np.zeros((n, 0)), bias)
+        users.apply(WeighEntries(np.ones(n)))
+        prior = self._prior(Population(1.0, 1.0, 0.0, 0.0), np.ones(n))
+        bias, V = np.ones(n), np.zeros((n, rank))
+        A = prior.solve(users, np.zeros((n, 0)), bias)
+        counts, gradient = users.sum(WeightCounts()), users.sum(BiasGradient())
         found: dict[str, ReleasableSum] = {
-            "size": walk.size(self.half),
+            "size": users.sum(Size(self.half)),
             "counts": counts,
-            "recounts": counts,
+            "reweighted counts": counts,
+            PRIOR_MOMENTS: users.sum(prior.prior_moments(A)),
+            RESIDUAL_MOMENTS: users.sum(prior.residual_moments()),
+            "bias": gradient,
         }
-        found["prior"] = users.sum(personal.prior_moments(A))
-        found["bias"] = users.sum(BiasGradient())
-        found["fit"] = users.sum(personal.fit_moments())
         if self.has_pairs:
             found[PAIRS] = users.sum(ResidualPairs(np.arange(min(self.largest_core, n))))
-            for name, ranks in ((WORTH, (rank,)), (RANK, ranks_to_compare(rank)), (LAST, (rank,))):
-                found[name] = users.sum(
-                    personal.leave_one_out_gains(np.zeros((n, rank)), bias, ranks, 1.0)
-                )
-        gradient = found["bias"]
-        if rank:
-            personal.solve(users, np.zeros((n, rank)), bias, 0.5)
-            balance = users.sum(SolutionGram(len(self._columns), rank, longest(rank)))
-            found |= {f"balance {step + 1}": balance for step in range(self._steps)}
-            gradient = users.sum(Gradients())
-        return found | {str(line): gradient for line in self._gradients(n)}
+            for name, ranks in zip(CHECKS, ((rank,), ranks_to_compare(rank), (rank,)), strict=True):
+                found[name] = users.sum(prior.leave_one_out_gains(V, bias, ranks))
+            prior.solve(users, V, bias, INTERCEPT)
+            gradient = users.sum(WeightedResidualGradient())
+            gram = users.sum(SolutionGram(len(self._slopes), rank, longest_solution(rank)))
+            found |= {f"user gram {step}": gram for step in range(1, self._steps + 1)}
+        return found | {f"gradient {step}": gradient for step in range(1, self._steps + 1)}
 
     @property
     def has_pairs(self) -> bool:
-        """Whether there is anything to learn beside biases."""
+        """Whether factors may be learned."""
         return self._rank > 0 and self.largest_core > 2
 
     @property
@@ -310,14 +260,8 @@ class RatingFactorization(Algorithm):
         return width(self.rating_range) / 2
 
     @property
-    def first_cut(self) -> float:
-        """G before anything has been released."""
-        assert self.residual_norm is not None
-        return self.residual_norm
-
-    @property
-    def _columns(self) -> list[str]:
-        return [name for name in ("slope", "taste") if getattr(self, name) != 0]
+    def _slopes(self) -> list[str]:
+        return [name for name in SLOPES if getattr(self, name) != 0]
 
     @property
     def _steps(self) -> int:
@@ -329,12 +273,15 @@ class RatingFactorization(Algorithm):
         assert self.factors is not None
         return self.factors
 
-    def _personal(self, crowd: PopulationStats, popular: NDArray[np.float64]) -> UserEffects:
-        given = {
-            name: getattr(self, name)
-            for name in ("regularization", "prior_count", "slope", "taste")
-        }
-        return UserEffects(given, (0.4 * self.half) ** 2, self.first_cut, crowd, popular)
+    def _prior(self, population: Population, popularity: NDArray[np.float64]) -> UserPrior:
+        """Make the prior of users' own effects before anything is known of them."""
+        variance = (DEVIATION * self.half) ** 2
+        given = {name: getattr(self, name) for name in self._slopes}
+        fixed = {name: value for name, value in given.items() if value != ESTIMATED}
+        level = FIRST["level"] + population.center_variance / variance
+        variances = {name: FIRST[name] for name in given} | fixed | {"level": level}
+        ridge = None if self.regularization == ESTIMATED else float(self.regularization)
+        return UserPrior(population, popularity, variance, variances, frozenset(fixed), ridge)
 
     # ------------------------------------------------------------ learning
 
@@ -347,260 +294,34 @@ class RatingFactorization(Algorithm):
         seed: int,
         progress: Progress,
     ) -> Learned:
-        walk = Descent(users)
-        n = users.n_items
-        crowd = self._size(walk, session)
-        counts = self._count(users, session, crowd)
-        lines = self._gradients(n)
-        noise = self._noise(session, lines)
-        signal = check_signal(
-            session,
-            counts.raw,
-            counts.deviation,
-            noise,
-            None,
-            "they get little but what others share",
-        )
-        popular = log_counts(counts.even)
-        personal = self._personal(crowd, popular)
-        prior = FeaturePrior(n, features, popular if self.popularity else None)
-        biases = ItemBiases(counts.c, counts.even, counts.heavy, 0.4 * self.half, prior)
-        none = np.zeros((n, 0))
+        population = release_population(users, session, self.half)
+        counts = release_counts(users, session, population, self.rarity)
+        training = Training(self, users, session, population, counts, features)
+        signal = training.check_signal()
+        state = training.start()
         for _ in range(self.bias_iterations):
-            G = personal.largest
-            A = personal.solve(users, none, biases.now)
-            moments = users.sum(personal.prior_moments(A))
-            fitting = users.sum(personal.fit_moments())
-            gradient = users.sum(BiasGradient())
-            prior_sum, fit, g = session.release_together(
-                [("prior", moments), ("fit", fitting), ("bias", gradient)]
-            )
-            self._update_priors(personal, fit, session.deviation("fit", fitting))
-            biases.add(G * g, G * session.deviation("bias", gradient), 1.0, personal)
-            biases.settle(personal)
-            personal.learn_prior(prior_sum, session.deviation("prior", moments))
-            personal.cut_again()
-        state = RatingState(personal, biases, counts, crowd)
-        tasting = self._factor_stage(users, session, state, features) if self.has_pairs else None
-        if tasting is not None:
-            self._pairs_or_biases(users, session, [PAIRS], state, tasting, with_fit=False)
-        iota = self._iota(counts.c, noise)
-        steps_taken = 0
-        for step, line in enumerate(lines):
-            bought: list[str | Line] = [line, f"balance {step + 1}"] if self.has_pairs else [line]
-            if tasting is not None and tasting.steps is not None:
-                self._step(users, session, bought, state, tasting.steps, iota)
-                steps_taken += 1
-                if steps_taken == PRUNE_AFTER:
-                    tasting.prune(RANK)
+            state = training.release_biases(state, ["bias"], [PRIOR_MOMENTS, RESIDUAL_MOMENTS])
+        if training.can_afford_pairs(state):
+            state = training.release_pairs(state)
+            state = training.check_factors(state, CHECKS[0])
+        elif self.has_pairs:
+            state = training.release_biases(state, [PAIRS, CHECKS[0]])
+        for step in range(1, self._steps + 1):
+            if state.factors is not None and state.factors.moving:
+                state = training.step(state, step)
             else:
-                self._pairs_or_biases(users, session, bought, state, tasting)
-            progress(step + 1, self._steps, "steps")
-        if tasting is not None:
-            self._leftovers(users, session, state, tasting, steps_taken)
-        return self._learned(state, tasting, signal, iota)
+                state = training.release_biases(state, self._step_lines(step), [RESIDUAL_MOMENTS])
+            if self.has_pairs and step == min(COMPARE_RANKS_AFTER, self._steps):
+                state = training.check_factors(state, CHECKS[1], compare_ranks=True)
+            progress(step, self._steps, "steps")
+        if self.has_pairs:
+            state = training.check_factors(state, CHECKS[2], last=True)
+        return training.learned(state, signal)
 
-    def _size(self, walk: Descent, session: Session) -> PopulationStats:
-        """The mean is drawn to the middle of the range by its known noise."""
-        sizes = walk.size(self.half)
-        share, m, mean = session.release("size", sizes)
-        deviation = session.deviation("size", sizes)
-        if m < deviation / 2:
-            raise BudgetExceeded(
-                f"ε = {session.plan.budget.epsilon:g} is too little for so few people: their"
-                f" number, released as {m:,.0f}, cannot be told from its noise of"
-                f" ±{deviation:,.0f}; raise epsilon (what was released has been paid for: privacy_"
-                " says how much)"
-            )
-        m = max(float(m), 1.0)
-        session.judge_delta(m)
-        noise = deviation / m
-        trust = 1 / (1 + 4 * noise**2)  # means differ by half of it
-        center = float(np.clip(mean / m, -1, 1) * self.half) * trust
-        per_user = min(max(float(share) / m, 1.0 / walk.n_items), 1.0) * walk.n_items
-        return PopulationStats(m, per_user, center, trust * (noise * self.half) ** 2)
-
-    def _count(self, users: Users, session: Session, crowd: PopulationStats) -> Counts:
-        """Counts in even weights, and in those that all sums have from then on."""
-        walk = Descent(users)
-        walk.weigh(np.ones(users.n_items))
-        counting = walk.counts()
-        first = session.release("counts", counting)
-        one = session.deviation("counts", counting)
-        heavy = crowd.users / max(float(first.sum()), crowd.users)
-        q = np.maximum(first, max(one, 0.5)) ** (-2 * self.rarity)
-        walk.weigh(q)
-        counting = walk.counts()
-        raw = session.release("recounts", counting)
-        two = session.deviation("recounts", counting)
-        if not self.likely:
-            floor = max(two / 2, 1e-3)
-            return Counts(
-                np.maximum(first, max(one, 0.5)), np.maximum(raw, floor), raw, two, heavy, q
-            )
-        alone = likely_counts(first, np.full(len(first), one**2))
-        unit = np.sqrt(q) * max(float(raw.sum()), 1.0) / max(float((alone * np.sqrt(q)).sum()), 1.0)
-        precision = one**-2 + (unit / two) ** 2
-        both = (first / one**2 + raw * unit / two**2) / precision
-        even = likely_counts(both, 1 / precision)
-        return Counts(np.maximum(even, 1e-3), np.maximum(even * unit, 1e-3), raw, two, heavy, q)
-
-    def _noise(self, session: Session, lines: list[Line]) -> float:
-        """The deviation of the noise on the gradients of all steps together, relative to what
-        one user can add.
-        """
-        precision = float(sum(session.plan.noise_multiplier(line) ** -2 for line in lines))
-        factor = 2.0 if session.plan.budget.neighboring == "replace-one" else 1.0
-        return factor / math.sqrt(precision)
-
-    def _iota(self, c: NDArray[Any], noise: float) -> float:
-        """ι by the signal that all steps together can hold over the noise on it, for an average
-        item.
-        """
-        if self.intercept != BY_SIGNAL:
-            return float(self.intercept)
-        return float(np.clip(1.05 - 0.027 * c.mean() / noise, 0.5, 0.9))
-
-    def _update_priors(self, personal: UserEffects, fit: NDArray[Any], deviation: float) -> None:
-        personal.learn_fit(fit, deviation)
-        if not self.attenuation:
-            personal.left = 1.0
-
-    # ------------------------------------------------------------ what the rest buys
-
-    def _factor_stage(
-        self, users: Users, session: Session, state: RatingState, features: NDArray[Any] | None
-    ) -> FactorStage:
-        lines = [Line("bias"), Line(PAIRS), *self._gradients(1)]
-        whole = sum(
-            session.plan.noise_multiplier(name) ** -2 for name in dict.fromkeys(map(str, lines))
-        )
-        return FactorStage(
-            users, session, state, features, self.largest_core, self._rank, self.gate, whole
-        )
-
-    def _pairs_or_biases(
-        self,
-        users: Users,
-        session: Session,
-        names: list[str | Line],
-        state: RatingState,
-        tasting: FactorStage | None,
-        with_fit: bool = True,
-    ) -> None:
-        """Pairs where biases can do without, else (2) again."""
-        personal = state.personal
-        G = personal.largest
-        pairs = tasting is not None and tasting.is_affordable(names)
-        if pairs:
-            assert tasting is not None
-            tasting.prepare_residuals()
-        else:
-            personal.solve(users, np.zeros((users.n_items, 0)), state.biases.now)
-        if with_fit:
-            fitting = users.sum(personal.fit_moments())
-            self._update_priors(
-                personal, session.release("fit", fitting), session.deviation("fit", fitting)
-            )
-        if pairs:
-            assert tasting is not None
-            tasting.release_pairs(names)
-            if tasting.steps is not None:
-                tasting.check_gain(WORTH)
-        else:
-            gradient = users.sum(BiasGradient())
-            sums = session.release_together([(name, gradient) for name in names])
-            for name, g in zip(names, sums, strict=True):
-                state.biases.add(G * g, G * session.deviation(name, gradient), 1.0, personal)
-            state.biases.settle(personal)
-        personal.cut_again()
-
-    def _leftovers(
-        self,
-        users: Users,
-        session: Session,
-        state: RatingState,
-        tasting: FactorStage,
-        steps_taken: int,
-    ) -> None:
-        """What the lines that compare ranks buy where there was nothing to compare."""
-        left: list[str | Line] = [] if tasting.closed else [WORTH]
-        if tasting.steps is None:
-            left += [RANK, LAST]
-        else:
-            if steps_taken < PRUNE_AFTER:
-                tasting.prune(RANK)
-            tasting.final_check(LAST)
-        if left:
-            self._pairs_or_biases(users, session, left, state, None, with_fit=False)
-
-    def _step(
-        self,
-        users: Users,
-        session: Session,
-        names: list[str | Line],
-        state: RatingState,
-        steps: Steps,
-        iota: float,
-    ) -> None:
-        """(4) and (5)."""
-        personal = state.personal
-        line, balance = names
-        rank = steps.V.shape[1]
-        G = personal.largest
-        iota = NEARLY_ALL_BIAS if steps.over else iota
-        personal.solve(users, steps.V, state.biases.now, iota)
-        fitting = users.sum(personal.fit_moments())
-        gram = users.sum(SolutionGram(len(self._columns), rank, longest(rank)))
-        gradient = users.sum(Gradients())
-        fit, packed, g = session.release_together(
-            [("fit", fitting), (balance, gram), (line, gradient)]
-        )
-        self._update_priors(personal, fit, session.deviation("fit", fitting))
-        deviation = session.deviation(line, gradient) * G
-        g = g * G
-        state.biases.add(g[:, 0], deviation, iota, personal)
-        state.biases.settle(personal, moving=True)
-        rho = math.sqrt(1 - iota**2)
-        per_user = rho * longest(rank) / state.crowd.users
-        K = per_user * unpack(packed, rank)[0]
-        unsure = per_user * session.deviation(balance, gram)
-        steps.take(K, unsure, g[:, 1:], deviation, personal, rho)
-        personal.cut_again()
-
-    def _learned(
-        self,
-        state: RatingState,
-        tasting: FactorStage | None,
-        signal: Mapping[str, float],
-        iota: float,
-    ) -> Learned:
-        personal = state.personal
-        bias = state.biases.now
-        steps = None if tasting is None else tasting.steps
-        V = np.zeros((len(bias), 0)) if steps is None else steps.V
-        A = np.hstack([personal.columns(bias), V])
-        counts = state.counts
-        dimensions = 0 if tasting is None else tasting.dimensions
-        details = {
-            "center": state.crowd.center,
-            **personal.values,
-            "own_columns": len(self._columns),
-            "share_rated": state.crowd.per_user / len(bias),
-            "intercept": 1.0 if steps is None else iota,
-            "signal_to_noise": signal,
-            "dimensions": dimensions,
-            "feature_strength": None if tasting is None else tasting.strength,
-            "learned": in_words(dimensions),
-        }
-        return Learned(
-            A.astype(np.float32), bias.astype(np.float32), counts.even / counts.heavy, details
-        )
-
-    # ------------------------------------------------------------ reading out
+    # ------------------------------------------------------------ fold-in
 
     def fold_in_rule(self, learned: Learned) -> FoldIn:
-        """A user's own solve, as in training."""
+        """Solve as in training."""
         assert self.rating_range is not None
         found = learned.details
         lead = math.sqrt(found["ridge"] / found["prior_count"])
@@ -610,5 +331,224 @@ class RatingFactorization(Algorithm):
         )
 
     def item_similarity(self, learned: Learned) -> ItemSimilarity:
-        """By what was learned of taste."""
+        """Compare items by their factors."""
         return ItemSimilarity(learned.details["own_columns"])
+
+
+class State(NamedTuple):
+    """What the releases so far say: made of released numbers alone."""
+
+    prior: UserPrior
+    biases: ItemBiases
+    factors: Factors | None = None
+
+    @property
+    def V(self) -> NDArray[np.float64]:
+        """Item factors, (n_items, r)."""
+        return np.zeros((len(self.biases.now), 0)) if self.factors is None else self.factors.V
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training: the sealed users, the session, and what does not change any more.
+
+    Every method that releases something takes a `State` and returns the next one.
+    """
+
+    algorithm: RatingFactorization
+    users: Users
+    session: Session
+    population: Population
+    counts: Counts
+    features: NDArray[Any] | None
+
+    def start(self) -> State:
+        """Return what is known before any bias is released."""
+        n = self.users.n_items
+        popularity = log_counts(self.counts.even)
+        use = popularity if self.algorithm.popularity else None
+        deviation = DEVIATION * self.algorithm.half
+        F = prior_features(n, self.features, use)
+        return State(
+            self.algorithm._prior(self.population, popularity),
+            ItemBiases(self.counts, F, deviation, np.zeros(n)),
+        )
+
+    def check_signal(self) -> dict[str, float]:
+        """Compare the released counts with the noise that all steps together have."""
+        return check_signal(
+            self.session,
+            self.counts.raw,
+            self.counts.deviation,
+            self._unit_noise(sum(map(self._precision, self._gradients))),
+            None,
+            "their predictions rest on little but what all items share",
+        )
+
+    def release_biases(
+        self, state: State, names: Sequence[str], moments: Sequence[str] = ()
+    ) -> State:
+        """Release (2) by these lines, with moments of the users' own solutions."""
+        prior, biases = state.prior, state.biases
+        A = prior.solve(self.users, state.V, biases.now)
+        made = {PRIOR_MOMENTS: prior.prior_moments(A), RESIDUAL_MOMENTS: prior.residual_moments()}
+        wanted = {name: self.users.sum(made[name]) for name in moments}
+        wanted |= {name: self.users.sum(BiasGradient()) for name in names}
+        found = self._release(wanted)
+        prior = self._update_noise(prior, found)
+        for name in names:
+            g, deviation = found[name]
+            biases = biases.add(state.prior.cut * g, state.prior.cut * deviation)
+        biases = biases.estimate(prior.variance, moving=state.factors is not None)
+        if PRIOR_MOMENTS in found:
+            prior = prior.update_variances(*found[PRIOR_MOMENTS])
+        return State(prior, biases, state.factors)
+
+    def can_afford_pairs(self, state: State) -> bool:
+        """Tell whether biases would lose next to nothing without the line of the pairs."""
+        if not self.algorithm.has_pairs or self.users.n_items <= 2:
+            return False
+        pairs = self._precision(PAIRS)
+        whole = pairs + self._precision("bias") + sum(map(self._precision, self._gradients))
+        variance = state.prior.variance
+        less, all_of_it = (
+            state.biases.expected_error(state.prior.cut * self._unit_noise(precision), variance)
+            for precision in (whole - pairs, whole)
+        )
+        return (less - all_of_it) / (2 * variance) < self.algorithm.gate
+
+    def release_pairs(self, state: State) -> State:
+        """Release (3); factors begin where a dimension stands out of the noise."""
+        n, prior, counts = self.users.n_items, state.prior, self.counts
+        core = most_frequent(counts.even, min(self.algorithm.largest_core, n))
+        self.users.apply(WeighEntries(np.ones(n)))
+        prior.solve(self.users, state.V, state.biases.now)
+        found = self._release({PAIRS: self.users.sum(ResidualPairs(core))})
+        self.users.apply(WeighEntries(counts.importance))
+        G, deviation = (value / math.sqrt(2.0) for value in found[PAIRS])
+        per_user = max(self.population.per_user * counts.share_of(core), 1.0)
+        c = np.maximum(counts.even[core], 0.5)
+        with_pairs = self.population.users * (1 - math.exp(-per_user))
+        seen = whiten(symmetric_of(G, len(core)), deviation, c, with_pairs)
+        if not seen.dimensions:
+            return state
+        scale = self.population.users * max(per_user - 0.5, 0.5) / prior.variance
+        scale /= max(float(c.sum() ** 2 - (c**2).sum()), 1e-9)
+        F = None if self.features is None else standardize(self.features)
+        rank = min(self.algorithm._rank, seen.dimensions + EXTRA_DIMENSIONS)
+        posterior = find_factors(seen, rank, scale, None if F is None else F[core])
+        factors = Factors.from_pairs(core, posterior, F, n, prior.variance)
+        return state._replace(factors=factors)
+
+    def step(self, state: State, step: int) -> State:
+        """Take one step by (4) and (5)."""
+        prior, factors = state.prior, state.factors
+        assert factors is not None
+        G, rank = prior.cut, factors.rank
+        rho = math.sqrt(1 - INTERCEPT**2)
+        prior.solve(self.users, factors.V, state.biases.now, INTERCEPT)
+        line, gram = self.algorithm._step_lines(step)
+        longest = longest_solution(rank)
+        found = self._release(
+            {
+                RESIDUAL_MOMENTS: self.users.sum(prior.residual_moments()),
+                gram: self.users.sum(SolutionGram(prior.n_slopes, rank, longest)),
+                line: self.users.sum(WeightedResidualGradient()),
+            }
+        )
+        prior = self._update_noise(prior, found)
+        g, deviation = (G * value for value in found[line])
+        biases = state.biases.add(g[:, 0], deviation, INTERCEPT)
+        unit = rho * longest / self.population.users
+        packed, K_deviation = found[gram]
+        K = unit * unpack(packed, rank)[0]
+        curvature = (K, unit * K_deviation)
+        factors = factors.take_step(
+            *curvature, g[:, 1:], deviation, rho, self.counts, prior.variance
+        )
+        return State(prior, biases.estimate(prior.variance, moving=True), factors)
+
+    def check_factors(
+        self, state: State, name: str, compare_ranks: bool = False, last: bool = False
+    ) -> State:
+        """Release what users gain by factors, and keep them, smaller ones, earlier ones or none.
+
+        Where there are none, the line releases biases. A rating that a user leaves out has been
+        learned from all the same: at the end, factors seem to gain σ² for each of their numbers by
+        what they have made of the scatter of ratings, and must gain more.
+        """
+        factors = state.factors
+        if factors is None:
+            return self.release_biases(state, [name])
+        ranks = (factors.rank,)
+        if compare_ranks:
+            ranks = ranks_to_compare(factors.rank)
+            factors = factors.rotate(principal_basis(factors.V, self.counts.even))
+        variance = state.prior.variance
+        gains = state.prior.leave_one_out_gains(factors.V, state.biases.now, ranks)
+        unit = math.sqrt(len(ranks)) * variance
+        released, deviation = self._release({name: self.users.sum(gains)})[name]
+        best = choose_rank(ranks, unit * released, unit * deviation)
+        if ranks[best] < factors.rank:
+            factors = factors.rotate(np.eye(factors.rank, ranks[best]))
+        chance = factors.rank * len(factors.core) * variance / self.population.per_user
+        gain = Gain(unit * float(released[best]), unit * deviation)
+        return state._replace(factors=factors.keep(gain, chance if last else 0.0))
+
+    def learned(self, state: State, signal: Mapping[str, float]) -> Learned:
+        """Return the model in the form in which it is saved."""
+        prior, bias, factors = state.prior, state.biases.now, state.factors
+        dimensions = 0 if factors is None else factors.dimensions
+        details = {
+            "center": self.population.center,
+            "noise_variance": prior.variance,
+            "ridge": prior.ridge,
+            "prior_count": prior.prior_count,
+            **{name: prior.variances.get(name, 0.0) for name in SLOPES},
+            "own_columns": prior.n_slopes,
+            "share_rated": self.population.per_user / len(bias),
+            "signal_to_noise": signal,
+            "dimensions": dimensions,
+            "feature_strength": None if factors is None else factors.strength,
+            "learned": describe(dimensions),
+        }
+        A = np.hstack([prior.columns(bias), state.V]).astype(np.float32)
+        counts = self.counts.even / self.counts.weight
+        return Learned(A, bias.astype(np.float32), counts, details)
+
+    def _release(
+        self, wanted: Mapping[str, ReleasableSum]
+    ) -> dict[str, tuple[NDArray[np.float64], float]]:
+        """Release these statistics together; return each with the deviation of its noise."""
+        found = self.session.release_together(list(wanted.items()))
+        return {
+            name: (noisy, self.session.deviation(name, wanted[name]))
+            for name, noisy in zip(wanted, found, strict=True)
+        }
+
+    def _update_noise(self, prior: UserPrior, found: Mapping[str, Any]) -> UserPrior:
+        moments = found.get(RESIDUAL_MOMENTS)
+        return prior if moments is None else prior.update_noise(*moments)
+
+    @property
+    def _gradients(self) -> list[str]:
+        return [f"gradient {step}" for step in range(1, self.algorithm._steps + 1)]
+
+    def _precision(self, name: str) -> float:
+        return self.session.plan.noise_multiplier(name) ** -2
+
+    def _unit_noise(self, precision: float) -> float:
+        """Return the noise of releases with that precision, over what a user can add to a sum."""
+        factor = 2.0 if self.session.plan.budget.neighboring == "replace-one" else 1.0
+        return factor * max(precision, 1e-12) ** -0.5
+
+
+def describe(dimensions: int) -> str:
+    """Say what was learned, for `summary_`."""
+    own = "each user's own level and how far it follows item averages and popularity"
+    if not dimensions:
+        return f"Learned item biases, and {own}; no factor stands out of the noise."
+    return (
+        f"Learned item biases, {own}, and taste in about {dimensions}"
+        f" dimension{'s' if dimensions > 1 else ''}."
+    )

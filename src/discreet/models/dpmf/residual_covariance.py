@@ -25,6 +25,7 @@ from discreet.models.dpmf.pair_factorization import common_basis
 
 BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
 TAKEN_OUT = 3  # eigenvalues at the negative end that may not be noise
+EXTRA_DIMENSIONS = 3  # beside those that stand out of the noise: steps may find them
 OFF = 0.3  # how far the model of the pairs may be off, as a part of the variance of vectors
 ROUNDS = 15  # later ones prune too much
 STRENGTHS = (1e-2, 1e6)  # of features: the least and the most
@@ -44,13 +45,12 @@ class FactorPosterior(NamedTuple):
     strength: float
     dimensions: int
 
-    def precisions(self) -> NDArray[np.float64]:
-        """Of each item of the core, (M, r, r), if besides the model itself is off by `OFF` T.
+    def covariances(self) -> NDArray[np.float64]:
+        """Return those of each item of the core, (M, r, r), if the model itself is off by `OFF` T.
 
-        Raters of different items are not independent where people rate what they like.
+        Raters of different items are not independent where users rate what they like.
         """
-        covariance = np.einsum("ak,jk,bk->jab", self.B, self.C, self.B) + OFF * self.T
-        return np.linalg.inv(covariance)
+        return np.asarray(np.einsum("ak,jk,bk->jab", self.B, self.C, self.B) + OFF * self.T)
 
 
 class Spectrum(NamedTuple):
@@ -72,7 +72,7 @@ class Spectrum(NamedTuple):
         return int((self.values > BEYOND * self.edge).sum())
 
 
-def spectrum(G: NDArray[np.float64], t: float, c: NDArray[np.float64], size: float) -> Spectrum:
+def whiten(G: NDArray[np.float64], t: float, c: NDArray[np.float64], size: float) -> Spectrum:
     """Whitened by h_j = (t + √κ c_j)^−½.
 
     Parameters
@@ -96,7 +96,7 @@ def spectrum(G: NDArray[np.float64], t: float, c: NDArray[np.float64], size: flo
     )
 
 
-def tastes(
+def find_factors(
     found: Spectrum,
     rank: int,
     scale: float,
