@@ -9,6 +9,7 @@ DPMF by default a change is, on the same split with the same seed of the noise.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -59,9 +60,9 @@ def unchanged(prior: UserPrior, *released: Any) -> UserPrior:
     return prior
 
 
-def start_at_random(training: Training, state: State) -> State:
+def start_at_random(training: Training, state: State, names: Sequence[str]) -> State:
     """Begin with random factors and one prior for all items; release biases in place of pairs."""
-    state = training.release_biases(state, [rating.PAIRS])
+    state = training.release_biases(state, names, [rating.RESIDUAL_MOMENTS])
     n = training.users.n_items
     core = most_frequent(training.counts.even, min(training.algorithm.largest_core, n))
     variance = USUAL_TASTE / RANK * state.prior.variance
@@ -69,14 +70,13 @@ def start_at_random(training: Training, state: State) -> State:
     V[core] = np.sqrt(variance) * np.random.default_rng(0).standard_normal((len(core), RANK))
     covariance = variance * np.eye(RANK)
     inside = np.repeat(covariance[None], len(core), axis=0)
-    longest = rating_factors.LONGEST * np.sqrt(state.prior.variance)
-    return state._replace(factors=Factors(V, 0 * V, core, inside, covariance, RANK, longest))
+    factors = Factors(V, 0 * V, core, inside, covariance, RANK, state.prior.variance)
+    return training.check_factors(state._replace(factors=factors), rating.CHECKS[0])
 
 
-def no_step(training: Training, state: State, step: int) -> State:
-    """Stay with the factors of the pairs; the lines of the step release biases."""
-    lines = training.algorithm._step_lines(step)
-    return training.release_biases(state, lines, [rating.RESIDUAL_MOMENTS])
+def no_step(training: Training, state: State, names: Sequence[str]) -> State:
+    """Stay with the factors of the pairs; release biases in place of the step."""
+    return training.release_biases(state, names, [rating.RESIDUAL_MOMENTS])
 
 
 # ------------------------------------------------------------------ what is changed

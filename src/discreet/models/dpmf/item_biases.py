@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.models._empirical_bayes import Noisy
 from discreet.models.dpmf.feature_prior import Sums, estimate
 from discreet.models.dpmf.population import Counts
 
@@ -42,11 +42,11 @@ class ItemBiases:
     variance: float = 0.0
     sums: tuple[tuple[NDArray[np.float64], float], ...] = ()
 
-    def add(self, g: NDArray[Any], deviation: float, gain: float = 1.0) -> ItemBiases:
-        """Return the value with one more release: noisy sums of residuals times `gain`."""
-        gain *= KEPT
-        z = self.counts.weighted * self.now - g / gain
-        return replace(self, sums=(*self.sums, (z, (deviation / gain) ** 2)))
+    def add(self, g: Noisy, gain: float = 1.0) -> ItemBiases:
+        """Return the value with one more release: sums of residuals times `gain`."""
+        g = g.scale(1 / (gain * KEPT))
+        z = self.counts.weighted * self.now - g.value
+        return replace(self, sums=(*self.sums, (z, g.deviation**2)))
 
     def estimate(self, noise_variance: float, moving: bool = False) -> ItemBiases:
         """Return the value with biases by all sums, for σ² as given.

@@ -46,13 +46,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels.grams import symmetric_of
-from discreet.models._empirical_bayes import log_counts
+from discreet.models._empirical_bayes import Noisy, log_counts
 from discreet.models._signal_to_noise import check_signal
 from discreet.models.algorithm import (
     EVERY_ITEM,
@@ -207,7 +208,7 @@ class RatingFactorization(Algorithm):
             Line("counts", share=0.04, shape=(n_items,)),
             Line("reweighted counts", share=0.04, shape=(n_items,)),
             Line(PRIOR_MOMENTS, times=biases, share=0.01, shape=(2, 1 + len(self._slopes))),
-            Line(RESIDUAL_MOMENTS, times=biases + T, share=0.01, shape=(2,)),
+            Line(RESIDUAL_MOMENTS, times=biases + len(self._lines()), share=0.01, shape=(2,)),
             Line("bias", times=biases, share=0.05, shape=(n_items,)),
         ]
         if self.has_pairs:
@@ -218,9 +219,12 @@ class RatingFactorization(Algorithm):
         shape = None if self.has_pairs else (n_items,)
         return lines + [Line("gradient", t, share=rest, shape=shape) for t in range(1, T + 1)]
 
-    def _step_lines(self, step: int) -> list[str]:
-        """Name the lines of a step, which release biases where there are no factors."""
-        return [f"gradient {step}", f"user gram {step}"][: 1 + self.has_pairs]
+    def _lines(self) -> list[list[str]]:
+        """Name the lines that release pairs, a step, or biases: all of one step together."""
+        steps = range(1, self._steps + 1)
+        if not self.has_pairs:
+            return [[f"gradient {step}"] for step in steps]
+        return [[PAIRS], *([f"gradient {step}", f"user gram {step}"] for step in steps)]
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         n = users.n_items
@@ -301,21 +305,15 @@ class RatingFactorization(Algorithm):
         state = training.start()
         for _ in range(self.bias_iterations):
             state = training.release_biases(state, ["bias"], [PRIOR_MOMENTS, RESIDUAL_MOMENTS])
-        if training.can_afford_pairs(state):
-            state = training.release_pairs(state)
-            state = training.check_factors(state, CHECKS[0])
-        elif self.has_pairs:
-            state = training.release_biases(state, [PAIRS, CHECKS[0]])
-        for step in range(1, self._steps + 1):
+        for step, names in enumerate(self._lines()):
             if state.factors is not None and state.factors.moving:
-                state = training.step(state, step)
+                state = training.step(state, names)
+            elif training.can_afford_pairs(state, names):
+                state = training.release_pairs(state, names)
             else:
-                state = training.release_biases(state, self._step_lines(step), [RESIDUAL_MOMENTS])
-            if self.has_pairs and step == min(COMPARE_RANKS_AFTER, self._steps):
-                state = training.check_factors(state, CHECKS[1], compare_ranks=True)
-            progress(step, self._steps, "steps")
-        if self.has_pairs:
-            state = training.check_factors(state, CHECKS[2], last=True)
+                state = training.release_biases(state, names, [RESIDUAL_MOMENTS])
+            progress(step + 1, len(self._lines()), "steps")
+        state = training.finish_checks(state)
         return training.learned(state, signal)
 
     # ------------------------------------------------------------ fold-in
@@ -341,6 +339,7 @@ class State(NamedTuple):
     prior: UserPrior
     biases: ItemBiases
     factors: Factors | None = None
+    pairs: Noisy | None = None
 
     @property
     def V(self) -> NDArray[np.float64]:
@@ -361,6 +360,12 @@ class Training:
     population: Population
     counts: Counts
     features: NDArray[Any] | None
+
+    @cached_property
+    def core(self) -> NDArray[np.int64]:
+        """The most rated items, which have pairs."""
+        most = min(self.algorithm.largest_core, self.users.n_items)
+        return most_frequent(self.counts.even, most)
 
     def start(self) -> State:
         """Return what is known before any bias is released."""
@@ -397,58 +402,67 @@ class Training:
         found = self._release(wanted)
         prior = self._update_noise(prior, found)
         for name in names:
-            g, deviation = found[name]
-            biases = biases.add(state.prior.cut * g, state.prior.cut * deviation)
+            biases = biases.add(found[name].scale(state.prior.cut))
         biases = biases.estimate(prior.variance, moving=state.factors is not None)
         if PRIOR_MOMENTS in found:
-            prior = prior.update_variances(*found[PRIOR_MOMENTS])
-        return State(prior, biases, state.factors)
+            prior = prior.update_variances(found[PRIOR_MOMENTS])
+        return state._replace(prior=prior, biases=biases)
 
-    def can_afford_pairs(self, state: State) -> bool:
-        """Tell whether biases would lose next to nothing without the line of the pairs."""
-        if not self.algorithm.has_pairs or self.users.n_items <= 2:
+    def can_afford_pairs(self, state: State, names: Sequence[str]) -> bool:
+        """Tell whether biases would lose next to nothing without these lines.
+
+        Pairs are released until a dimension stands out, which is followed by the first check.
+        """
+        if CHECKS[0] not in self.session.list_remaining() or len(self.core) <= 2:
             return False
-        pairs = self._precision(PAIRS)
-        whole = pairs + self._precision("bias") + sum(map(self._precision, self._gradients))
-        variance = state.prior.variance
-        less, all_of_it = (
-            state.biases.expected_error(state.prior.cut * self._unit_noise(precision), variance)
-            for precision in (whole - pairs, whole)
+        whole = sum(map(self._precision, ["bias", PAIRS, *self._gradients]))
+        spent = 0.0 if state.pairs is None else (self._unit_noise(1.0) / state.pairs.deviation) ** 2
+        less = whole - spent - sum(map(self._precision, names))
+        error, least = (
+            state.biases.expected_error(
+                state.prior.cut * self._unit_noise(precision), state.prior.variance
+            )
+            for precision in (less, whole)
         )
-        return (less - all_of_it) / (2 * variance) < self.algorithm.gate
+        return (error - least) / (2 * state.prior.variance) < self.algorithm.gate
 
-    def release_pairs(self, state: State) -> State:
+    def release_pairs(self, state: State, names: Sequence[str]) -> State:
         """Release (3); factors begin where a dimension stands out of the noise."""
-        n, prior, counts = self.users.n_items, state.prior, self.counts
-        core = most_frequent(counts.even, min(self.algorithm.largest_core, n))
+        n, counts, M = self.users.n_items, self.counts, len(self.core)
         self.users.apply(WeighEntries(np.ones(n)))
-        prior.solve(self.users, state.V, state.biases.now)
-        found = self._release({PAIRS: self.users.sum(ResidualPairs(core))})
+        state.prior.solve(self.users, state.V, state.biases.now)
+        wanted = {name: self.users.sum(ResidualPairs(self.core)) for name in names}
+        moments = self.users.sum(state.prior.residual_moments())
+        found = self._release({RESIDUAL_MOMENTS: moments, **wanted})
         self.users.apply(WeighEntries(counts.importance))
-        G, deviation = (value / math.sqrt(2.0) for value in found[PAIRS])
-        per_user = max(self.population.per_user * counts.share_of(core), 1.0)
-        c = np.maximum(counts.even[core], 0.5)
+        prior, pairs = self._update_noise(state.prior, found), state.pairs
+        for name in names:
+            pairs = found[name].average(pairs)
+        assert pairs is not None
+        state = state._replace(prior=prior, pairs=pairs)
+        G, deviation = pairs.scale(1 / math.sqrt(2.0))
+        c = np.maximum(counts.even[self.core], 0.5)
+        per_user = max(self.population.per_user * counts.share_of(self.core), 1.0)
         with_pairs = self.population.users * (1 - math.exp(-per_user))
-        seen = whiten(symmetric_of(G, len(core)), deviation, c, with_pairs)
+        seen = whiten(symmetric_of(G, M), deviation, c, with_pairs)
         if not seen.dimensions:
             return state
         scale = self.population.users * max(per_user - 0.5, 0.5) / prior.variance
         scale /= max(float(c.sum() ** 2 - (c**2).sum()), 1e-9)
         F = None if self.features is None else standardize(self.features)
-        rank = min(self.algorithm._rank, seen.dimensions + EXTRA_DIMENSIONS)
-        posterior = find_factors(seen, rank, scale, None if F is None else F[core])
-        factors = Factors.from_pairs(core, posterior, F, n, prior.variance)
-        return state._replace(factors=factors)
+        rank = min(self.algorithm._rank, M, seen.dimensions + EXTRA_DIMENSIONS)
+        posterior = find_factors(seen, rank, scale, None if F is None else F[self.core])
+        factors = Factors.from_pairs(self.core, posterior, F, n, prior.variance)
+        return self.check_factors(state._replace(factors=factors), CHECKS[0])
 
-    def step(self, state: State, step: int) -> State:
-        """Take one step by (4) and (5)."""
+    def step(self, state: State, names: Sequence[str]) -> State:
+        """Take one step by (4) and (5); after the second, compare ranks."""
         prior, factors = state.prior, state.factors
         assert factors is not None
-        G, rank = prior.cut, factors.rank
+        rank, longest = factors.rank, longest_solution(factors.rank)
         rho = math.sqrt(1 - INTERCEPT**2)
         prior.solve(self.users, factors.V, state.biases.now, INTERCEPT)
-        line, gram = self.algorithm._step_lines(step)
-        longest = longest_solution(rank)
+        line, gram = names
         found = self._release(
             {
                 RESIDUAL_MOMENTS: self.users.sum(prior.residual_moments()),
@@ -457,43 +471,49 @@ class Training:
             }
         )
         prior = self._update_noise(prior, found)
-        g, deviation = (G * value for value in found[line])
-        biases = state.biases.add(g[:, 0], deviation, INTERCEPT)
-        unit = rho * longest / self.population.users
-        packed, K_deviation = found[gram]
-        K = unit * unpack(packed, rank)[0]
-        curvature = (K, unit * K_deviation)
-        factors = factors.take_step(
-            *curvature, g[:, 1:], deviation, rho, self.counts, prior.variance
-        )
-        return State(prior, biases.estimate(prior.variance, moving=True), factors)
+        g, (packed, deviation) = found[line].scale(state.prior.cut), found[gram]
+        biases = state.biases.add(Noisy(g.value[:, 0], g.deviation), INTERCEPT)
+        K = Noisy(unpack(packed, rank)[0], deviation).scale(rho * longest / self.population.users)
+        g = Noisy(g.value[:, 1:], g.deviation)
+        factors = factors.take_step(K, g, rho, self.counts, prior.variance)
+        biases = biases.estimate(prior.variance, moving=True)
+        state = state._replace(prior=prior, biases=biases, factors=factors)
+        if len(factors.steps) == COMPARE_RANKS_AFTER:
+            return self.check_factors(state, CHECKS[1], compare_ranks=True)
+        return state
 
     def check_factors(
         self, state: State, name: str, compare_ranks: bool = False, last: bool = False
     ) -> State:
         """Release what users gain by factors, and keep them, smaller ones, earlier ones or none.
 
-        Where there are none, the line releases biases. A rating that a user leaves out has been
-        learned from all the same: at the end, factors seem to gain σ² for each of their numbers by
-        what they have made of the scatter of ratings, and must gain more.
+        A rating that a user leaves out has been learned from all the same: at the end, factors seem
+        to gain σ² for each of their numbers by what they have made of the scatter of ratings, and
+        must gain more.
         """
         factors = state.factors
-        if factors is None:
-            return self.release_biases(state, [name])
-        ranks = (factors.rank,)
+        assert factors is not None
+        ranks: tuple[int, ...] = (factors.rank,)
         if compare_ranks:
             ranks = ranks_to_compare(factors.rank)
             factors = factors.rotate(principal_basis(factors.V, self.counts.even))
-        variance = state.prior.variance
-        gains = state.prior.leave_one_out_gains(factors.V, state.biases.now, ranks)
-        unit = math.sqrt(len(ranks)) * variance
-        released, deviation = self._release({name: self.users.sum(gains)})[name]
-        best = choose_rank(ranks, unit * released, unit * deviation)
+        gains = state.prior.leave_one_out_gains(factors.V, state.biases.now, ranks, factors.unit)
+        released = self._release({name: self.users.sum(gains)})[name]
+        released = released.scale(math.sqrt(len(ranks)) * factors.unit)
+        best = choose_rank(ranks, *released)
         if ranks[best] < factors.rank:
             factors = factors.rotate(np.eye(factors.rank, ranks[best]))
-        chance = factors.rank * len(factors.core) * variance / self.population.per_user
-        gain = Gain(unit * float(released[best]), unit * deviation)
-        return state._replace(factors=factors.keep(gain, chance if last else 0.0))
+        numbers = factors.rank * len(factors.core) if last else 0
+        chance = numbers * state.prior.variance / self.population.per_user
+        gain = Gain(float(released.value[best]), released.deviation)
+        return state._replace(factors=factors.keep(gain, chance))
+
+    def finish_checks(self, state: State) -> State:
+        """Check factors for the last time; lines of checks that were not made release biases."""
+        if state.factors is not None:
+            state = self.check_factors(state, CHECKS[2], last=True)
+        left = [name for name in CHECKS if name in self.session.list_remaining()]
+        return self.release_biases(state, left) if left else state
 
     def learned(self, state: State, signal: Mapping[str, float]) -> Learned:
         """Return the model in the form in which it is saved."""
@@ -516,31 +536,29 @@ class Training:
         counts = self.counts.even / self.counts.weight
         return Learned(A, bias.astype(np.float32), counts, details)
 
-    def _release(
-        self, wanted: Mapping[str, ReleasableSum]
-    ) -> dict[str, tuple[NDArray[np.float64], float]]:
-        """Release these statistics together; return each with the deviation of its noise."""
+    def _release(self, wanted: Mapping[str, ReleasableSum]) -> dict[str, Noisy]:
+        """Release these statistics together."""
         found = self.session.release_together(list(wanted.items()))
         return {
-            name: (noisy, self.session.deviation(name, wanted[name]))
-            for name, noisy in zip(wanted, found, strict=True)
+            name: Noisy(value, self.session.deviation(name, wanted[name]))
+            for name, value in zip(wanted, found, strict=True)
         }
 
-    def _update_noise(self, prior: UserPrior, found: Mapping[str, Any]) -> UserPrior:
+    def _update_noise(self, prior: UserPrior, found: Mapping[str, Noisy]) -> UserPrior:
         moments = found.get(RESIDUAL_MOMENTS)
-        return prior if moments is None else prior.update_noise(*moments)
+        return prior if moments is None else prior.update_noise(moments)
 
     @property
     def _gradients(self) -> list[str]:
         return [f"gradient {step}" for step in range(1, self.algorithm._steps + 1)]
 
     def _precision(self, name: str) -> float:
-        return self.session.plan.noise_multiplier(name) ** -2
+        return float(self.session.plan.noise_multiplier(name) ** -2)
 
     def _unit_noise(self, precision: float) -> float:
         """Return the noise of releases with that precision, over what a user can add to a sum."""
         factor = 2.0 if self.session.plan.budget.neighboring == "replace-one" else 1.0
-        return factor * max(precision, 1e-12) ** -0.5
+        return float(factor * max(precision, 1e-12) ** -0.5)
 
 
 def describe(dimensions: int) -> str:

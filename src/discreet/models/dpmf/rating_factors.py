@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.models._empirical_bayes import Noisy
 from discreet.models.dpmf.item_biases import KEPT
 from discreet.models.dpmf.population import Counts
 from discreet.models.dpmf.residual_covariance import FactorPosterior
@@ -57,8 +58,9 @@ class Factors:
         Prior covariances of the items in the core, and of all others.
     dimensions : int
         How many stand out of the noise of the pairs.
-    longest : float
-        Bound on ‖v_j‖.
+    unit : float
+        σ² before there were factors, in which gains are compared; ‖v_j‖² is at most `LONGEST`² of
+        it.
     strength : float, optional
         Of public features.
     steps : tuple of Step
@@ -74,7 +76,7 @@ class Factors:
     inside: NDArray[np.float64]
     outside: NDArray[np.float64]
     dimensions: int
-    longest: float
+    unit: float
     strength: float | None = None
     steps: tuple[Step, ...] = ()
     moving: bool = True
@@ -94,22 +96,21 @@ class Factors:
         mean = np.zeros((n_items, rank)) if features is None else features @ found.W
         mean[core] = found.mean
         small = 1e-9 * max(float(np.trace(found.T)), 1e-300)
-        longest = LONGEST * math.sqrt(noise_variance)
         return cls(
-            clip_norms(mean, longest),
+            clip_norms(mean, LONGEST * math.sqrt(noise_variance)),
             mean,
             core,
             found.covariances(),
             found.T + small * np.eye(rank),
             found.dimensions,
-            longest,
+            noise_variance,
             None if features is None else found.strength,
         )
 
     @property
     def rank(self) -> int:
         """r."""
-        return self.V.shape[1]
+        return int(self.V.shape[1])
 
     def rotate(self, Q: NDArray[np.float64]) -> Factors:
         """Return the same in the basis Q, which may be shorter: what is outside it is dropped."""
@@ -124,38 +125,27 @@ class Factors:
         )
 
     def take_step(
-        self,
-        K: NDArray[np.float64],
-        K_deviation: float,
-        g: NDArray[np.float64],
-        deviation: float,
-        rho: float,
-        counts: Counts,
-        noise_variance: float,
+        self, K: Noisy, g: Noisy, rho: float, counts: Counts, noise_variance: float
     ) -> Factors:
-        """Return the factors after one step with noisy K and g of (4), for σ² as given.
+        """Return the factors after one step by (5), for σ² as given.
 
         All steps count by their noise, and by how far V has moved since.
         """
         c = KEPT * counts.weighted[:, None]
-        z = c * (self.V @ subtract_own_share(K, rho, K_deviation)) - g
-        steps = (*self.steps, Step(self.V, K, z, deviation))
-        moved = [float(((c * ((self.V - s.V) @ K)) ** 2).mean()) for s in steps]
-        weights = np.array(
-            [
-                1 / (s.deviation**2 + CURVATURE_SPREAD**2 * far)
-                for s, far in zip(steps, moved, strict=True)
-            ]
-        )
-        parts = weights / weights.sum()
+        z = c * (self.V @ subtract_own_share(K, rho)) - g.value
+        steps = (*self.steps, Step(self.V, K.value, z, g.deviation))
+        moved = [float(((c * ((self.V - s.V) @ K.value)) ** 2).mean()) for s in steps]
+        noise = [s.deviation**2 for s in steps] + CURVATURE_SPREAD**2 * np.array(moved)
+        total = float((1 / noise).sum())
+        parts = 1 / noise / total
         Z = sum(part * (s.z @ s.K) for part, s in zip(parts, steps, strict=True))
         M = sum(part * (s.K.T @ s.K) for part, s in zip(parts, steps, strict=True))
         k, Q = np.linalg.eigh(M)
-        k = np.sqrt(np.maximum(k, K_deviation**2))
+        k = np.sqrt(np.maximum(k, K.deviation**2))
         S = c * k
-        precision = S**2 / (1 / weights.sum() + counts.weight * noise_variance * S)
+        precision = S**2 / (1 / total + counts.weight * noise_variance * S)
         V = self._posterior_means(Q, precision, precision * (Z @ Q / k) / S)
-        return replace(self, V=clip_norms(V, self.longest), steps=steps)
+        return replace(self, V=clip_norms(V, LONGEST * math.sqrt(self.unit)), steps=steps)
 
     def _posterior_means(
         self, Q: NDArray[Any], precision: NDArray[Any], pull: NDArray[Any]
@@ -217,21 +207,19 @@ def choose_rank(ranks: tuple[int, ...], gains: NDArray[np.float64], deviation: f
     return best if gains[best] - gains[-1] > Z_IMPROVE * deviation else len(ranks) - 1
 
 
-def subtract_own_share(
-    K: NDArray[np.float64], rho: float, deviation: float = 0.0
-) -> NDArray[np.float64]:
+def subtract_own_share(K: Noisy, rho: float) -> NDArray[np.float64]:
     """Subtract from K what a user's solution owes to the rating that it is compared with, as EM.
 
     û_i is fitted to y_ij too, so that its residual is less by C_i v_j, C_i being the posterior
     covariance of u_i. With E[û ûᵀ] + E[C] = I, and all ‖û_i‖ taken to be their mean ū = tr K/ρ, the
     sums lack D = E[C ρ/‖û‖] = (ρ/ū) I − K. Norms differ, so that this is too much: half of it is
     taken, which was better than none and than all of it. Nothing is taken where tr K cannot be told
-    from its noise (`deviation` of an entry), because it is divided by.
+    from its noise, because it is divided by.
     """
-    k, Q = np.linalg.eigh(K)
+    k, Q = np.linalg.eigh(K.value)
     trace = float(k.sum())
-    if trace <= max(2 * deviation * math.sqrt(len(K)), 1e-9):
-        return K
+    if trace <= max(2 * K.deviation * math.sqrt(len(k)), 1e-9):
+        return K.value
     mean_norm = trace / rho
     return np.asarray((Q * (k - OWN_SHARE * np.maximum(rho / mean_norm - k, 0.0))) @ Q.T)
 

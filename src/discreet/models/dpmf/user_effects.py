@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.models._empirical_bayes import shrunk_ratio
+from discreet.models._empirical_bayes import Noisy, shrunk_ratio
 from discreet.models.dpmf.population import Population
 from discreet.privacy.users.leave_one_out import LeaveOneOutGains
 from discreet.privacy.users.ridge import (
@@ -115,9 +115,13 @@ class UserPrior:
         return FitMoments(4 * self.variance, self.variance / self.ridge, self.prior_count)
 
     def leave_one_out_gains(
-        self, V: NDArray[np.float64], bias: NDArray[np.float64], ranks: tuple[int, ...]
+        self,
+        V: NDArray[np.float64],
+        bias: NDArray[np.float64],
+        ranks: tuple[int, ...],
+        unit: float = 1.0,
     ) -> LeaveOneOutGains:
-        """Return the statistic that compares ranks of V; users with many ratings count for more."""
+        """Return the statistic that compares ranks of V, with squares of ratings over `unit`."""
         return LeaveOneOutGains(
             self._stack(V, bias),
             self.ridge,
@@ -126,25 +130,25 @@ class UserPrior:
             bias,
             self.n_slopes,
             ranks,
-            self.variance,
+            unit,
             max(2 * self.population.per_user, 1.0),
             min(1.0, CHECKED_USERS / self.population.users),
         )
 
-    def update_variances(self, released: NDArray[np.float64], deviation: float) -> UserPrior:
+    def update_variances(self, released: Noisy) -> UserPrior:
         """Return the prior with variances by released `prior_moments`, as far as noise allows."""
         found = dict(self.variances)
-        for name, t, s in zip(self.variances, *released, strict=True):
+        for name, t, s in zip(self.variances, *released.value, strict=True):
             if name not in self.fixed:
-                ratio = shrunk_ratio(MOST * float(t), float(s), MOST * deviation)
+                ratio = shrunk_ratio(MOST * float(t), float(s), MOST * released.deviation)
                 found[name] = float(np.clip(found[name] * ratio, *LIMITS[name]))
         return replace(self, variances=found)
 
-    def update_noise(self, released: NDArray[np.float64], deviation: float) -> UserPrior:
+    def update_noise(self, released: Noisy) -> UserPrior:
         """Return the prior with σ² by the released `residual_moments`, as far as noise allows."""
-        square, free = map(float, released)
+        square, free = map(float, released.value)
         free = min(max(free, 0.0), self.population.users)
-        ratio = shrunk_ratio(4 * square - free, free, math.sqrt(17) * deviation)
+        ratio = shrunk_ratio(4 * square - free, free, math.sqrt(17) * released.deviation)
         return replace(self, variance=self.variance * ratio)
 
     def _stack(self, V: NDArray[np.float64], bias: NDArray[np.float64]) -> NDArray[np.float32]:
