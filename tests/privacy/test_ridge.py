@@ -161,12 +161,12 @@ def test_the_sensitivities_of_moments_are_reached():
             "add-remove", "l2"
         )
 
-    # somebody who has used up nothing of its ratings, fits badly, and is hardly cut
+    # somebody who has used up nothing of its ratings, and fits badly
     fits_badly = solved(
         [dict.fromkeys(range(N_ITEMS), 3.8)], np.zeros((N_ITEMS, 3), np.float32), prior_count=1e9
     )
     length = float(block(fits_badly)["length"][0])
-    assert moved(fits_badly, FitMoments(length**2 / 2, 1.0, 1e9, 2 * length)) == pytest.approx(
+    assert moved(fits_badly, FitMoments(length**2 / 2, 1.0, 1e9)) == pytest.approx(
         1.0, rel=1e-3
     )
     # somebody all of whose coefficients are known well, and far larger than a prior says
