@@ -166,9 +166,7 @@ def test_the_sensitivities_of_moments_are_reached():
         [dict.fromkeys(range(N_ITEMS), 3.8)], np.zeros((N_ITEMS, 3), np.float32), prior_count=1e9
     )
     length = float(block(fits_badly)["length"][0])
-    assert moved(fits_badly, FitMoments(length**2 / 2, 1.0, 1e9)) == pytest.approx(
-        1.0, rel=1e-3
-    )
+    assert moved(fits_badly, FitMoments(length**2 / 2, 1.0, 1e9)) == pytest.approx(1.0, rel=1e-3)
     # somebody all of whose coefficients are known well, and far larger than a prior says
     V = 1e3 * np.random.default_rng(5).normal(size=(N_ITEMS, 3)).astype(np.float32)
     known = V.astype(float) @ np.array([40.0, -50.0, 60.0]) + 5e3

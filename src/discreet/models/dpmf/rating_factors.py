@@ -129,13 +129,15 @@ class Factors:
     ) -> Factors:
         """Return the factors after one step by (5), for σ² as given.
 
-        All steps count by their noise, and by how far V has moved since.
+        All steps count by their noise, and by how far V has been off where they were taken, because
+        the curvature of an item differs from the average.
         """
         c = KEPT * counts.weighted[:, None]
         z = c * (self.V @ subtract_own_share(K, rho)) - g.value
         steps = (*self.steps, Step(self.V, K.value, z, g.deviation))
-        moved = [float(((c * ((self.V - s.V) @ K.value)) ** 2).mean()) for s in steps]
-        noise = [s.deviation**2 for s in steps] + CURVATURE_SPREAD**2 * np.array(moved)
+        off = [float(((c * ((self.V - s.V) @ K.value)) ** 2).mean()) for s in self.steps]
+        off.append(max(float((g.value**2).mean()) - g.deviation**2, 0.0))
+        noise = [s.deviation**2 for s in steps] + CURVATURE_SPREAD**2 * np.array(off)
         total = float((1 / noise).sum())
         parts = 1 / noise / total
         Z = sum(part * (s.z @ s.K) for part, s in zip(parts, steps, strict=True))
