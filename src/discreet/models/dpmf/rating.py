@@ -113,6 +113,7 @@ RESIDUAL_MOMENTS = "residual moments"
 PAIRS = "item pairs (or biases)"
 CHECKS = ("factor check 1", "factor check 2", "factor check 3")
 COMPARE_RANKS_AFTER = 2  # steps: before, gains hardly show
+MIN_RATINGS_IN_CORE = 6.0  # of an average user: with fewer, pairs cost more than factors gain
 INTERCEPT = 0.6  # ι: the part of a step's norm that goes to biases
 DEVIATION = 0.4  # of ratings and of biases, a priori, over half of the rating range
 
@@ -413,7 +414,8 @@ class Training:
 
         Pairs are released until a dimension stands out, which is followed by the first check.
         """
-        if CHECKS[0] not in self.session.list_remaining() or len(self.core) <= 2:
+        per_user = self.population.per_user * self.counts.share_of(self.core)
+        if CHECKS[0] not in self.session.list_remaining() or per_user < MIN_RATINGS_IN_CORE:
             return False
         whole = sum(map(self._precision, ["bias", PAIRS, *self._gradients]))
         spent = 0.0 if state.pairs is None else (self._unit_noise(1.0) / state.pairs.deviation) ** 2
