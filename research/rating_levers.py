@@ -21,9 +21,14 @@ import numpy as np
 from discreet.data.splits import Split, random_ratings
 from discreet.models.algorithm import most_frequent
 from discreet.models.dpals import DPALS
-from discreet.models.dpmf import feature_prior, rating, rating_factors, residual_covariance
-from discreet.models.dpmf.rating import State, Training
+from discreet.models.dpmf import (
+    feature_prior,
+    rating_factors,
+    rating_training,
+    residual_covariance,
+)
 from discreet.models.dpmf.rating_factors import Factors
+from discreet.models.dpmf.rating_training import CHECKS, RESIDUAL_MOMENTS, State, Training
 from discreet.models.dpmf.user_effects import UserPrior
 from research.beyond import genres_and_years, score, split_of
 from research.entry import Record, Settings
@@ -62,7 +67,7 @@ def unchanged(prior: UserPrior, *released: Any) -> UserPrior:
 
 def start_at_random(training: Training, state: State, names: Sequence[str]) -> State:
     """Begin with random factors and one prior for all items; release biases in place of pairs."""
-    state = training.release_biases(state, names, [rating.RESIDUAL_MOMENTS])
+    state = training.release_biases(state, names, [RESIDUAL_MOMENTS])
     n = training.users.n_items
     core = most_frequent(training.counts.even, min(training.algorithm.largest_core, n))
     variance = USUAL_TASTE / RANK * state.prior.variance
@@ -71,12 +76,12 @@ def start_at_random(training: Training, state: State, names: Sequence[str]) -> S
     covariance = variance * np.eye(RANK)
     inside = np.repeat(covariance[None], len(core), axis=0)
     factors = Factors(V, 0 * V, core, inside, covariance, RANK, state.prior.variance)
-    return training.check_factors(state._replace(factors=factors), rating.CHECKS[0])
+    return training.check_factors(state._replace(factors=factors), CHECKS[0])
 
 
 def no_step(training: Training, state: State, names: Sequence[str]) -> State:
     """Stay with the factors of the pairs; release biases in place of the step."""
-    return training.release_biases(state, names, [rating.RESIDUAL_MOMENTS])
+    return training.release_biases(state, names, [RESIDUAL_MOMENTS])
 
 
 # ------------------------------------------------------------------ what is changed
@@ -99,7 +104,7 @@ class Change:
 NEVER_GIVEN_UP = ((rating_factors, "Z_DROP", math.inf),)
 NOT_COMPARED = ((rating_factors, "Z_IMPROVE", math.inf),)
 NEVER_BACK = ((rating_factors, "Z_REVERT", math.inf),)
-RANK_8 = ((rating, "EXTRA_DIMENSIONS", 8), *NOT_COMPARED)
+RANK_8 = ((rating_training, "EXTRA_DIMENSIONS", 8), *NOT_COMPARED)
 AS_THEY_ARE = (
     (feature_prior, "STRENGTHS", (feature_prior.POPULARITY,)),
     (residual_covariance, "STRENGTHS", (3.0, 3.0)),

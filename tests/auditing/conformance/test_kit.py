@@ -12,7 +12,7 @@ from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.kernels import threads
 from discreet.models.dpals import DPALS
-from discreet.models.dpmf import DPMF, rating
+from discreet.models.dpmf import DPMF, rating, rating_training
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.noise import sources as noise
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise
@@ -321,7 +321,8 @@ def test_vectors_that_are_not_cut_are_found(monkeypatch):
 
 def test_solutions_that_are_not_cut_are_found(monkeypatch):
     """What users' own coefficients say of each other is cut by itself."""
-    monkeypatch.setattr(rating, "longest_solution", lambda rank: 1e-3)
+    for module in (rating, rating_training):
+        monkeypatch.setattr(module, "longest_solution", lambda rank: 1e-3)
     original = ridge.SolutionGram.reach
     monkeypatch.setattr(
         ridge.SolutionGram, "reach", lambda self, public: replace(original(self, public), l2=0.9)
