@@ -20,6 +20,7 @@ from discreet.models.dpmf.residual_covariance import FactorPosterior
 
 CURVATURE_SPREAD = 0.5  # how far from the average an item's curvature is taken to be
 OWN_SHARE = 0.5  # of D: see `subtract_own_share`
+NOISE_EDGE = 2.0  # eigenvalues of noise alone reach 2 √r deviations: no steps along these
 LONGEST = 1.5  # bound on ‖v_j‖ over σ before factors: no item differs by more from the others
 Z_IMPROVE = 3.0  # deviations of its noise from which on a smaller rank is better
 Z_DROP = 0.5  # likewise, from which on factors lose
@@ -145,7 +146,8 @@ class Factors:
         k, Q = np.linalg.eigh(M)
         k = np.sqrt(np.maximum(k, K.deviation**2))
         S = c * k
-        precision = S**2 / (1 / total + counts.weight * noise_variance * S)
+        known = np.maximum(1 - NOISE_EDGE**2 * self.rank * K.deviation**2 / k**2, 0.0)
+        precision = known * S**2 / (1 / total + counts.weight * noise_variance * S)
         V = self._posterior_means(Q, precision, precision * (Z @ Q / k) / S)
         return replace(self, V=clip_norms(V, LONGEST * math.sqrt(self.unit)), steps=steps)
 

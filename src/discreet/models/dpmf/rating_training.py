@@ -288,7 +288,7 @@ def describe(dimensions: int) -> str:
     """Say what was learned, for `summary_`."""
     own = "each user's own level and how far it follows item averages and popularity"
     if not dimensions:
-        return f"Learned item biases, and {own}; no factor stands out of the noise."
+        return f"Learned item biases, and {own}; no taste stands out of the noise."
     return (
         f"Learned item biases, {own}, and taste in about {dimensions}"
         f" dimension{'s' if dimensions > 1 else ''}."
