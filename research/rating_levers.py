@@ -101,6 +101,7 @@ class Change:
     beside: str = "DPMF by default"
 
 
+HOWEVER_FEW = ((rating_training, "MIN_RATINGS_IN_CORE", 0.0),)
 NEVER_GIVEN_UP = ((rating_factors, "Z_DROP", math.inf),)
 NOT_COMPARED = ((rating_factors, "Z_IMPROVE", math.inf),)
 NEVER_BACK = ((rating_factors, "Z_REVERT", math.inf),)
@@ -120,10 +121,11 @@ LEVERS: dict[str, Change] = {
     ),
     "no popularity as a prior": Change(dict(popularity=False)),
     "pairs whatever they cost": Change(dict(gate=1e9)),
+    "pairs however few ratings": Change(parts=HOWEVER_FEW),
     "factors never given up": Change(parts=NEVER_GIVEN_UP),
     "steps never taken back": Change(parts=NEVER_BACK),
     "vectors not bounded": Change(parts=((rating_factors, "LONGEST", math.inf),)),
-    "no gate at all": Change(dict(gate=1e9), parts=NEVER_GIVEN_UP + NEVER_BACK),
+    "no gate at all": Change(dict(gate=1e9), parts=HOWEVER_FEW + NEVER_GIVEN_UP + NEVER_BACK),
     "biases alone": Change(dict(largest_core=0)),
     "pairs alone": Change(parts=((Training, "step", no_step),)),
     "steps alone": Change(
