@@ -26,7 +26,7 @@ from discreet.errors import BudgetExceeded
 from discreet.evaluation.evaluator import evaluate
 from discreet.models.base import Recommender
 from discreet.models.dpmf import DPMF
-from discreet.models.dpmf.rating import CHECKS, PAIRS
+from discreet.models.dpmf.rating_training import CHECKS, PAIRS
 from research.families import FAMILIES, SCALES, made
 
 Scale = tuple[float, float]
