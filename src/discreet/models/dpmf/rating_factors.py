@@ -20,7 +20,7 @@ from discreet.models.dpmf.residual_covariance import FactorPosterior
 
 CURVATURE_SPREAD = 0.5  # how far from the average an item's curvature is taken to be
 OWN_SHARE = 0.5  # of D: see `subtract_own_share`
-NOISE_EDGE = 2.0  # eigenvalues of noise alone reach 2 √r deviations: no steps along these
+NOISE_EDGE = 1.0  # times √r deviations, which eigenvalues of noise alone reach: no steps there
 LONGEST = 1.5  # bound on ‖v_j‖ over σ before factors: no item differs by more from the others
 Z_IMPROVE = 3.0  # deviations of its noise from which on a smaller rank is better
 Z_DROP = 0.5  # likewise, from which on factors lose
