@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from discreet.errors import BudgetExceeded
 from discreet.models._empirical_bayes import likely_counts
 from discreet.privacy.release.session import Session
-from discreet.privacy.users.gradient_steps import Size, WeighEntries, WeightCounts
+from discreet.privacy.statistics.gradients import Size, WeightCounts
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import WeighEntries
 
 
 class Population(NamedTuple):

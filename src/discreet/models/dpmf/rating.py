@@ -82,18 +82,18 @@ from discreet.models.parameters import (
     check_that,
 )
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.gradient_steps import (
+from discreet.privacy.statistics.gradients import (
     BiasGradient,
     Size,
-    WeighEntries,
     WeightCounts,
     WeightedResidualGradient,
 )
-from discreet.privacy.users.ridge import ResidualPairs, SolutionGram
+from discreet.privacy.statistics.user_effects import ResidualPairs, SolutionGram
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import WeighEntries
 
 ESTIMATED = "estimated"
 
@@ -182,25 +182,29 @@ class RatingFactorization(Algorithm):
             items=EVERY_ITEM, rating=self.half, center=middle(self.rating_range), norm=1.0
         )
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         T, biases = self.n_steps, self.bias_iterations
         lines = [
-            Line("size", share=0.03, shape=(3,)),
-            Line("counts", share=0.04, shape=(n_items,)),
-            Line("reweighted counts", share=0.04, shape=(n_items,)),
-            Line(PRIOR_MOMENTS, times=biases, share=0.01, shape=(2, 1 + len(self._slopes))),
-            Line(
-                RESIDUAL_MOMENTS, times=biases + len(self.lines_by_step()), share=0.01, shape=(2,)
+            Release("size", share=0.03, shape=(3,)),
+            Release("counts", share=0.04, shape=(n_items,)),
+            Release("reweighted counts", share=0.04, shape=(n_items,)),
+            Release(PRIOR_MOMENTS, count=biases, share=0.01, shape=(2, 1 + len(self._slopes))),
+            Release(
+                RESIDUAL_MOMENTS, count=biases + len(self.lines_by_step()), share=0.01, shape=(2,)
             ),
-            Line("bias", times=biases, share=0.05, shape=(n_items,)),
+            Release("bias", count=biases, share=0.05, shape=(n_items,)),
         ]
         if self.has_pairs:
-            lines.append(Line(PAIRS, share=0.15, shape=None))
-            lines += [Line(name, share=0.01, shape=None) for name in CHECKS]
-            lines += [Line("user gram", t, share=0.01 / T, shape=None) for t in range(1, T + 1)]
+            lines.append(Release(PAIRS, share=0.15, shape=None))
+            lines += [Release(name, share=0.01, shape=None) for name in CHECKS]
+            lines += [
+                Release("user gram", step=t, share=0.01 / T, shape=None) for t in range(1, T + 1)
+            ]
         rest = (1 - sum(line.share for line in lines)) / T
         shape = None if self.has_pairs else (n_items,)
-        return lines + [Line("gradient", t, share=rest, shape=shape) for t in range(1, T + 1)]
+        return lines + [
+            Release("gradient", step=t, share=rest, shape=shape) for t in range(1, T + 1)
+        ]
 
     def lines_by_step(self) -> list[list[str]]:
         """Name the lines that release pairs, a step, or biases: all of one step together."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels.grams import symmetric_of
 from discreet.models._empirical_bayes import Noisy, log_counts
 from discreet.models._signal_to_noise import check_signal
 from discreet.models.algorithm import Learned, most_frequent
@@ -33,14 +32,10 @@ from discreet.models.dpmf.rating_factors import (
 from discreet.models.dpmf.residual_covariance import EXTRA_DIMENSIONS, find_factors, whiten
 from discreet.models.dpmf.user_effects import SLOPES, UserPrior
 from discreet.privacy.release.session import ReleasableSum, Session
-from discreet.privacy.statistics.sums import unpack
-from discreet.privacy.users.gradient_steps import (
-    BiasGradient,
-    WeighEntries,
-    WeightedResidualGradient,
-)
-from discreet.privacy.users.ridge import ResidualPairs, SolutionGram
+from discreet.privacy.statistics.gradients import BiasGradient, WeightedResidualGradient
+from discreet.privacy.statistics.user_effects import ResidualPairs, SolutionGram
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import WeighEntries
 
 if TYPE_CHECKING:
     from discreet.models.dpmf.rating import RatingFactorization
@@ -154,7 +149,8 @@ class Training:
         n, counts, M = self.users.n_items, self.counts, len(self.core)
         self.users.apply(WeighEntries(np.ones(n)))
         state.prior.solve(self.users, state.V, state.biases.now)
-        wanted = {name: self.users.sum(ResidualPairs(self.core)) for name in names}
+        products = ResidualPairs(self.core)
+        wanted = {name: self.users.sum(products) for name in names}
         moments = self.users.sum(state.prior.residual_moments())
         found = self._release({RESIDUAL_MOMENTS: moments, **wanted})
         self.users.apply(WeighEntries(counts.importance))
@@ -163,11 +159,11 @@ class Training:
             pairs = found[name].average(pairs)
         assert pairs is not None
         state = state._replace(prior=prior, pairs=pairs)
-        G, deviation = pairs.scale(1 / math.sqrt(2.0))
         c = np.maximum(counts.even[self.core], 0.5)
         per_user = max(self.population.per_user * counts.share_of(self.core), 1.0)
         with_pairs = self.population.users * (1 - math.exp(-per_user))
-        seen = whiten(symmetric_of(G, M), deviation, c, with_pairs)
+        deviation = products.entry_deviation(pairs.deviation)
+        seen = whiten(products.unpack(pairs.value), deviation, c, with_pairs)
         if not seen.dimensions:
             return state
         scale = self.population.users * max(per_user - 0.5, 0.5) / prior.variance
@@ -186,17 +182,20 @@ class Training:
         rho = math.sqrt(1 - INTERCEPT**2)
         prior.solve(self.users, factors.V, state.biases.now, INTERCEPT)
         line, gram = names
+        products = self.users.sum(SolutionGram(prior.n_slopes, rank, longest))
         found = self._release(
             {
                 RESIDUAL_MOMENTS: self.users.sum(prior.residual_moments()),
-                gram: self.users.sum(SolutionGram(prior.n_slopes, rank, longest)),
+                gram: products,
                 line: self.users.sum(WeightedResidualGradient()),
             }
         )
         prior = self._update_noise(prior, found)
         g, (packed, deviation) = found[line].scale(state.prior.cut), found[gram]
         biases = state.biases.add(Noisy(g.value[:, 0], g.deviation), INTERCEPT)
-        K = Noisy(unpack(packed, rank)[0], deviation).scale(rho * longest / self.population.users)
+        K = Noisy(products.unpack(packed)[0], deviation).scale(
+            rho * longest / self.population.users
+        )
         g = Noisy(g.value[:, 1:], g.deviation)
         factors = factors.take_step(K, g, rho, self.counts, prior.variance)
         biases = biases.estimate(prior.variance, moving=True)

@@ -2,7 +2,7 @@
 
 Where users have subtracted their own level and slopes from their ratings, residuals of two items
 covary as far as their factors do: E[e_j e_k] = v_j · v_k for users with u ~ N(0, I). Every user
-adds the same norm (`discreet.privacy.users.ridge.ResidualPairs`). So with c_j = Σ_i 1/√n_i over the
+adds the same norm (`statistics.user_effects.ResidualPairs`). So with c_j = Σ_i 1/√n_i over the
 raters of item j, as if raters of different items were independent, ω = Σ_i √(n_i (n_i − 1)) / (σ²
 ((Σ c)² − Σ c²)), and κ = ñ/((Σ c)² − Σ c²) for sampling:
 

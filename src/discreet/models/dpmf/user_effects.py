@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 
 from discreet.models._empirical_bayes import Noisy, shrunk_ratio
 from discreet.models.dpmf.population import Population
-from discreet.privacy.users.leave_one_out import LeaveOneOutGains
-from discreet.privacy.users.ridge import (
+from discreet.privacy.statistics.user_effects import (
     MOST,
-    ComputeOwnResiduals,
     FitMoments,
+    LeaveOneOutGains,
     PriorMoments,
-    SolveUserEffects,
 )
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import ComputeResiduals, Solve
 
 FIRST = {"slope": 0.05, "taste": 0.01, "level": 1 / 3}  # variances before any release
 #: What noise may make of these at most, so that no effect vanishes or dominates.
@@ -100,9 +99,19 @@ class UserPrior:
     ) -> NDArray[np.float32]:
         """Let every user solve and compute its residuals; return the columns, factors last."""
         A = self._stack(V, bias)
-        solve = (A, self.ridge, self.population.center, self.prior_count, bias, self.n_slopes)
-        users.apply(SolveUserEffects(*solve, intercept))
-        users.apply(ComputeOwnResiduals(A, self.cut, bias))
+        users.apply(
+            Solve(
+                A,
+                self.ridge,
+                bias=bias,
+                intercept=intercept,
+                center=self.population.center,
+                prior_count=self.prior_count,
+                first=self.n_slopes,
+                stretch=True,
+            )
+        )
+        users.apply(ComputeResiduals(A, self.cut, bias, relative=True))
         return A
 
     def prior_moments(self, A: NDArray[np.float32]) -> PriorMoments:
