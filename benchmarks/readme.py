@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "docs" / "results.md"
+RESULTS = ROOT / "docs" / "results"
 BENCHMARKS = ROOT / "docs" / "benchmarks.md"
 PICTURE = ROOT / "docs" / "pictures" / "quality.svg"
 PANELS = {
@@ -25,12 +25,8 @@ COLORS = {"private": "#00796b", "open": "#37474f", "popular": "#a1887f"}
 
 
 def rows(page: Path, entry: str, metric: str) -> dict[tuple[str, str], dict[float, float]]:
-    """{(data, model): {ε: score}} of one table of an entry of the results page."""
-    text = (
-        page.read_text(encoding="utf-8")
-        .partition(f"<!-- entry {entry} -->")[2]
-        .partition("<!-- /entry -->")[0]
-    )
+    """{(data, model): {ε: score}} of one table of an entry's page."""
+    text = (page / f"{entry}.md").read_text(encoding="utf-8")
     table = text.partition(f"**{metric}**")[2] if f"**{metric}**" in text else text
     lines = [line for line in table.splitlines() if line.startswith("|")]
     epsilons = [float(found) for found in re.findall(r"epsilon = ([\d.]+)", lines[0])]

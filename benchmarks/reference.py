@@ -1,4 +1,4 @@
-"""The scores of docs/results.md, written by ``make results``: references without privacy, and DPMF
+"""The scores of docs/results/reference.md, written by ``make results``: references without privacy, and DPMF
 with it.
 
 Real data come from ``../shared/data`` (or ``DISCREET_DATA``); the twins are generated. Every number
@@ -22,11 +22,14 @@ import numpy as np
 import discreet
 from discreet.data.splits import Split, k_fold, random_ratings, strong_generalization
 from discreet.models.base import Recommender
-from research import pages
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("DISCREET_DATA", ROOT.parent / "shared" / "data"))
-HEAD = """# Measured results
+HEAD = """---
+orphan: true
+---
+
+# Reference scores
 
 Written by `make results`; do not edit. Seconds are of a shared machine and only indicate size."""
 Maker = Callable[[], Recommender]
@@ -239,7 +242,7 @@ def write_readme(results: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results.md")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "reference.md")
     parser.add_argument("--only", choices=["real", "twins", "private"])
     options = parser.parse_args()
     makers = {"real": real, "twins": twins, "private": private}
@@ -257,10 +260,7 @@ def main() -> int:
     text = [HEAD, ""]
     for name in makers:
         text += [f"<!-- {name} -->", *parts.get(name, []), f"<!-- /{name} -->", ""]
-    reproduced = pages.kept(options.out)  # what `discreet reproduce docs` wrote stays
-    options.out.write_text(
-        "\n".join(text).rstrip() + f"\n\n{reproduced}".rstrip() + "\n", encoding="utf-8"
-    )
+    options.out.write_text("\n".join(text).rstrip() + "\n", encoding="utf-8")
     if "private" in parts:
         write_readme(options.out)
     print(f"written to {options.out}")
