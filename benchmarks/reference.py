@@ -144,7 +144,7 @@ def twins() -> Rows:
     }
     known = dict(zip(makers, ("1.057", "0.943", "0.976", "0.863", "0.779"), strict=False))
     rows = table(
-        "Twin of MovieLens 10M",
+        "MovieLens 10M, simulated",
         "80/10/10 at random over ratings, seed 0, test RMSE; the reference is the value the twin"
         " was calibrated to.",
         [a],
@@ -172,7 +172,7 @@ def twins() -> Rows:
         ),
     }
     rows += table(
-        "Twin of MovieLens 20M",
+        "MovieLens 20M, simulated",
         "Strong generalization: 10,000 test users never seen in training, 80/20 fold-in,"
         " recall@20.",
         [b],
@@ -181,7 +181,7 @@ def twins() -> Rows:
         dict(zip(makers, ("0.167", "0.361"), strict=True)),
         **{implicit: {"prepare": lambda r: r.filter(items=top)}},
     )
-    return ["## Without privacy: simulated twins", "", *rows]
+    return ["## Without privacy: simulated data", "", *rows]
 
 
 def private() -> Rows:
@@ -192,7 +192,7 @@ def private() -> Rows:
     )
     cases = {
         "MovieLens 1M": (small, (0.9, 0.1), (1.0, 5.0)),
-        "Twin of MovieLens 10M": (discreet.load_dataset("twin-ml10m"), (0.8, 0.1, 0.1), (0.5, 5.0)),
+        "MovieLens 10M, simulated": (discreet.load_dataset("twin-ml10m"), (0.8, 0.1, 0.1), (0.5, 5.0)),
         "cinema": (discreet.load_dataset("cinema"), (0.9, 0.1), (0.5, 5.0)),
     }
     for title, (ratings, fractions, scale) in cases.items():
