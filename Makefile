@@ -64,7 +64,7 @@ browser: .venv/.dev
 	@$(PY) tests/support/chromium.py
 
 docs: .venv/.dev
-	@$(PY) -m sphinx -q -W --keep-going -n -b html docs site
+	@$(PY) -m sphinx -q -W --keep-going -b html docs site
 	@echo "The site is in site/index.html"
 
 # the notebooks, run in fresh kernels and stored with what they said

@@ -31,22 +31,12 @@ autodoc_default_options = {"show-inheritance": False}
 napoleon_google_docstring = False
 default_role = "code"  # docstrings mark names with single backticks
 
-html_theme = "pydata_sphinx_theme"
+html_theme = "furo"
 html_title = "discreet"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
-html_theme_options = {
-    "navigation_with_keys": False,
-    "show_prev_next": True,
-    "secondary_sidebar_items": ["page-toc"],
-    "navbar_end": ["theme-switcher"],
-    "footer_start": ["copyright"],
-    "footer_end": [],
-    "show_nav_level": 2,
-    "header_links_before_dropdown": 8,
-}
 
 # MathJax as one local file, from the package that carries it
 _carrier = importlib.util.find_spec("sphinx-mathjax-offline")
