@@ -50,7 +50,7 @@ def table_1(settings: Settings, sources: Sources) -> Record:
         papers.gaussian_classic(variance, 5.0, math.log10(1.25e5)) if kind == "gaussian" else right
     )
     exact = of_variance(kind, variance).epsilon(5.0, 1e-5)
-    return {"as printed": printed, "corrected": right, "exact at 1e-5": exact}
+    return {"as printed": printed, "natural logarithm": right, "exact at 1e-5": exact}
 
 
 def of_variance(kind: str, variance: float) -> Mechanism:
