@@ -188,9 +188,12 @@ class ModelOptions:
     def ready(self) -> Any:
         """The model, with everything about it checked that can be without data."""
         model = self.make()
-        model.check()
         if hasattr(model, "plan"):
-            model.plan(1)  # a budget that cannot be kept
+            # So many items that no number of factors is too large; also finds budgets that
+            # cannot be kept.
+            model.plan(1 << 20)
+        else:
+            model.check()
         return model
 
     @property
