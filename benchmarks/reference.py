@@ -1,5 +1,4 @@
-"""The scores of docs/results/reference.md, written by ``make results``: references without privacy, and DPMF
-with it.
+"""Write docs/results/reference.md (``make results``): references without privacy, and DPMF.
 
 Real data come from ``../shared/data`` (or ``DISCREET_DATA``); the twins are generated. Every number
 is a mean over the seeds or folds said beside it, with the standard deviation over them.
@@ -192,7 +191,11 @@ def private() -> Rows:
     )
     cases = {
         "MovieLens 1M": (small, (0.9, 0.1), (1.0, 5.0)),
-        "MovieLens 10M, simulated": (discreet.load_dataset("twin-ml10m"), (0.8, 0.1, 0.1), (0.5, 5.0)),
+        "MovieLens 10M, simulated": (
+            discreet.load_dataset("twin-ml10m"),
+            (0.8, 0.1, 0.1),
+            (0.5, 5.0),
+        ),
         "cinema": (discreet.load_dataset("cinema"), (0.9, 0.1), (0.5, 5.0)),
     }
     for title, (ratings, fractions, scale) in cases.items():

@@ -63,7 +63,7 @@ def reproduce(
     to: Annotated[
         str,
         typer.Option(
-            help="With docs, the folder to write the finished entries to; with changes, the new one."
+            help="With docs, the folder to write finished entries to; with changes, the new one."
         ),
     ] = "docs/results",
 ) -> None:

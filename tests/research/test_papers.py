@@ -46,7 +46,9 @@ def test_erratum_01_rho_is_the_sum_over_both_releases():
 def test_erratum_03_centering_moves_the_sum_by_k_not_by_its_root():
     """Honestly priced, line 4 of the composition has its noise multiplier divided by √k."""
     c = papers.DPALS_TABLE_4[6]
-    assert accounting.epsilon(c.events_with_centering(), c.delta) > 1.1 * accounting.epsilon(c.events(), c.delta)
+    assert accounting.epsilon(c.events_with_centering(), c.delta) > 1.1 * accounting.epsilon(
+        c.events(), c.delta
+    )
 
 
 def test_erratum_07_both_count_releases_are_charged():
@@ -92,7 +94,7 @@ def test_erratum_13_the_gaussian_column_used_the_decimal_logarithm():
 
 
 def test_erratum_14_the_private_start_is_charged_for_k():
-    """At the σ of Theorem 1 a start with noise σΓ_M² has ρ = k²/2σ², k/T times that of all steps."""
+    """At the σ of Theorem 1 a start with noise σΓ_M² has ρ = k²/2σ²: k/T times that of the steps."""
     k, steps, epsilon, delta = 50, 2, 1.0, 1e-5
     sigma = math.sqrt(2 * k * steps * (epsilon + math.log(1 / delta))) / epsilon
     start = [accounting.Event("gaussian", sigma / k, 1)]

@@ -131,8 +131,8 @@ WHERE = {
 UNEXPLAINED = "UNEXPLAINED"
 #: Of faults that are in no training, so that there is nothing to run.
 ELSEWHERE = ("about accounts, which no single training shows; a test",)
-#: Why no level refutes some: these are caught by the tests that docs/planted-faults.md names, or are
-#: no loss of privacy.
+#: Why no level refutes some: these are caught by the tests that docs/planted-faults.md names, or
+#: are no loss of privacy.
 EXPLAINED = {
     "the weight budget is not normalized": "no model uses this step; tests of the statistic",
     "a weight budget ignores the number of items": (
