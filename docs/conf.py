@@ -27,7 +27,6 @@ suppress_warnings = ["mystnb.unknown_mime_type"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say types and units
 autodoc_mock_imports = ["lenskit"]  # brings torch, and is in no extra of ours
-autodoc_default_options = {"show-inheritance": False}
 napoleon_google_docstring = False
 default_role = "code"  # docstrings mark names with single backticks
 

@@ -65,8 +65,8 @@ def draw(kind: str, users: int, seed: int) -> dict[str, float]:
 
     def recall(model: Any) -> float:
         fitted = model.fit(split.train, progress=False)
-        relevant = {"relevant": 4} if kind == "films" else {}
-        return float(evaluate(fitted, split, ["recall@20"], **relevant)["recall@20"])
+        relevant = 4.0 if kind == "films" else None
+        return float(evaluate(fitted, split, ["recall@20"], relevant=relevant)["recall@20"])
 
     found = {"popularity": recall(Popularity())}
     for epsilon in (*EPSILONS, NO_NOISE):
@@ -120,7 +120,7 @@ def enough(means: np.ndarray, part: float) -> float | None:
 
 def tables(found: dict[str, list[dict[str, float]]]) -> str:
     """Return both tables as Markdown: the ε that is enough, and recall by ε."""
-    columns = ["popularity", *(f"ε = {epsilon:g}" for epsilon in EPSILONS), "no noise"]
+    columns = ["popularity", *(f"ε = {epsilon:g}" for epsilon in EPSILONS), "no noise", "s.e."]
     rows = [["data", "users", *columns], ["---"] * (2 + len(columns))]
     which = [
         ["data", "users", *(f"ε for {100 * part:.0f} % of the gain" for part in ENOUGH)],
@@ -129,8 +129,8 @@ def tables(found: dict[str, list[dict[str, float]]]) -> str:
     for kind, sizes in USERS.items():
         for users in sizes:
             means, errors = recalls(found[f"{kind} {users}"])
-            cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(means, errors, strict=True)]
-            rows.append([kind, f"{users:,}", *cells])
+            cells = [f"{mean:.3f}" for mean in means]
+            rows.append([kind, f"{users:,}", *cells, f"{errors.max():.3f}"])
             which.append([kind, f"{users:,}", *(_enough(means, part) for part in ENOUGH)])
     return "\n\n".join(
         "\n".join("| " + " | ".join(row) + " |" for row in table) for table in (which, rows)

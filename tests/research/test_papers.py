@@ -94,7 +94,7 @@ def test_erratum_13_the_gaussian_column_used_the_decimal_logarithm():
 
 
 def test_erratum_14_the_private_start_is_charged_for_k():
-    """At the σ of Theorem 1 a start with noise σΓ_M² has ρ = k²/2σ²: k/T times that of the steps."""
+    """At the σ of Theorem 1 a start with noise σΓ_M² has ρ = k²/2σ², k/T times that of all T."""
     k, steps, epsilon, delta = 50, 2, 1.0, 1e-5
     sigma = math.sqrt(2 * k * steps * (epsilon + math.log(1 / delta))) / epsilon
     start = [accounting.Event("gaussian", sigma / k, 1)]
