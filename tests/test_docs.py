@@ -16,7 +16,7 @@ MOST_IN_A_CELL = 40
 
 
 def prose(page: Path) -> str:
-    """Return the text of a page without front matter, code, tables, headings and link targets."""
+    """Return the text of a page without front matter, code, headings and link targets."""
     text = page.read_text(encoding="utf-8")
     text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
     text = re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
@@ -24,12 +24,12 @@ def prose(page: Path) -> str:
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     text = re.sub(r"`[^`]*`", "`code`", text)
-    lines = [line for line in text.splitlines() if not line.startswith(("|", "#", "$$"))]
-    return "\n".join(lines)
+    return "\n".join(line for line in text.splitlines() if not line.startswith(("#", "$$")))
 
 
 def sentences(text: str) -> list[str]:
-    """Split prose into sentences: at full stops, and at paragraphs and list items."""
+    """Split prose without tables into sentences: at full stops, paragraphs and list items."""
+    text = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
     blocks = re.split(r"\n\s*\n|\n\s*(?:[-*>]|\d+\.) ", text)
     return [
         " ".join(part.split())
