@@ -1,4 +1,4 @@
-"""From the DPALS paper's algorithm to DPMF, one lever after the other, and beyond (docs/beyond.md).
+"""From the DPALS paper's algorithm to DPMF, one lever after the other, and beyond (docs/dpmf.md).
 
 Of `run`, every row has all levers of the rows above it, up to where the algorithm changes;
 `features` compares priors for the item factors, `floor` what DPMF must not be worse than, `unseen`

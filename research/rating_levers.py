@@ -1,4 +1,4 @@
-"""DPMF for ratings with one lever changed, on data that no lever was chosen on (docs/beyond.md).
+"""DPMF for ratings with one lever changed, on data that no lever was chosen on (docs/dpmf.md).
 
 Most levers are parameters of the algorithm. The others are parts of it that nobody but this
 comparison wants to change: a constant, or a method. They are exchanged while a

@@ -1,4 +1,4 @@
-"""Planted faults are refuted by the levels that docs/verification.md says; all of them by
+"""Planted faults are refuted by the levels that docs/audits.md says; all of them by
 audit_tables.py.
 """
 
