@@ -154,7 +154,7 @@ def test_scores_are_one_release_with_a_ledger(measured):
 
 def test_without_epsilon_the_output_says_that_it_is_a_look(measured):
     model, split = measured
-    assert "a look at their data that no ε pays for" in str(discreet.evaluate(model, split))
+    assert "not covered by the model's ε" in str(discreet.evaluate(model, split))
 
 
 def test_a_split_over_everybody_is_a_caution(measured):
@@ -162,7 +162,7 @@ def test_a_split_over_everybody_is_a_caution(measured):
     split = random_ratings(make_cinema(seed=3, scale=0.015), seed=1)
     found = discreet.evaluate(model, split, "recall@20", epsilon=1.0, relevant=4)
     assert found.privacy.status == "private with cautions"
-    assert "over all people together" in str(found.privacy)
+    assert "over all users together" in str(found.privacy)
 
 
 def test_an_account_pays(measured, tmp_path):

@@ -58,8 +58,8 @@ class Opposite:
     """Two users of opposite signs in everything that has a sign, with few items in common.
 
     The first item has a rating far above the range for one user and far below it for the other, so
-    that it holds nearly all of their residuals, with opposite signs. Other ratings have a level near
-    each user's mean, so that their residuals are small. Items in common differ from this level by
+    that it holds nearly all of their residuals, with opposite signs. Other ratings are near each
+    user's mean, so that their residuals are small. Items in common differ from this level by
     the same amount in both, so that their products with the first item have opposite signs. Every
     other item belongs to one of the two users, which maximizes the difference of counts.
 
@@ -171,7 +171,9 @@ def worst_cases(n_items: int, low: float, high: float) -> Iterator[Canary]:
     yield Canary("a few items, far above the range", every[:6], FAR * ones[:6])
     yield Canary("every second item, close to zero", every[::2], ones[::2] / FAR)
     yield Canary("no item at all", every[:0], ones[:0])
-    yield Canary("ratings that are not finite", every, np.where(every % 3, np.nan, np.inf), odd=True)
+    yield Canary(
+        "ratings that are not finite", every, np.where(every % 3, np.nan, np.inf), odd=True
+    )
     far = middle + FAR * random_signs
     yield Canary("every item twice", np.repeat(every, 2), np.repeat(far, 2), odd=True)
     yield Canary("the same user in two rows", every, far, copies=2, odd=True)

@@ -79,7 +79,7 @@ class Correlation:
         self._keep_largest(names, products, variances)
 
     def find_correlation(self, error: float) -> str | None:
-        """Describe the largest correlation, if chance explains it with probability below `error`."""
+        """Describe the largest correlation, if its p-value over all tests is below `error`."""
         for known in self.pooled.values():
             self._keep_largest(known.names, known.products, known.variances)
         size, text = self.largest

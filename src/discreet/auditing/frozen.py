@@ -1,4 +1,4 @@
-"""A context that freezes clocks, process ids and seeded generators: noise must not depend on them."""
+"""Freeze clocks, process ids and seeded generators, on which noise must not depend."""
 
 from __future__ import annotations
 

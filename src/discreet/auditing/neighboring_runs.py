@@ -38,7 +38,7 @@ N_ITEMS = 60
 #: Numbers of users to try in turn: a small ε needs more of them to learn anything.
 CROWDS = (40, 160, 640, 2560, 10240, 40960)
 RANGE = (1.0, 5.0)
-#: Rounding of the comparison: sums are exact, and contributions are clipped 2⁻²⁰ below their bounds.
+#: Rounding of the comparison: sums are exact, contributions are clipped 2⁻²⁰ below their bounds.
 SLACK = 1e-9
 SEED = 58_204_713
 

@@ -61,7 +61,7 @@ BLIND_TO = (
     "a standard deviation that is off by less than a few percent, noise that is missing in a few"
     " entries only, and a weak generator that passes statistical tests"
 )
-#: Most grid units in a standard deviation of noise (`sources.grid_for`): a finer grid hides nothing.
+#: Most grid units in a standard deviation (`sources.grid_for`): a finer grid hides nothing.
 FINEST = 2.0**37
 #: Probability of refuting a correct model, small enough for audits in continuous integration.
 ERROR = 1e-6
@@ -147,8 +147,8 @@ def audit_noise(
         )
     refuted = bool(findings)
     note = (
-        f"over {len(draws.scores)} trainings the standard deviation of ℓ is {scatter:.3f} μ (at most"
-        f" {most:.3f}; 1 was charged)"
+        f"over {len(draws.scores)} trainings the standard deviation of ℓ is {scatter:.3f} μ"
+        f" (at most {most:.3f}; 1 was charged)"
         if enough
         else "nothing could be measured"
     )
@@ -293,9 +293,7 @@ def _check_frozen_clock(worlds: NeighboringRuns) -> list[str]:
     if len(seen) < 2:
         return ["too few trainings could be compared with a frozen clock"]
     same = [np.array_equal(a, b) for a, b in zip(*seen, strict=False) if min(a.size, b.size) >= 8]
-    repeated = (
-        "the noise depends on the clock or the process id: with both frozen it repeats"
-    )
+    repeated = "the noise depends on the clock or the process id: with both frozen it repeats"
     return [repeated] if any(same) else []
 
 
@@ -327,7 +325,7 @@ def _standardize(record: RecordedRelease) -> NDArray[np.float64]:
 
 
 def _scatter(scores: Sequence[float], error: float) -> tuple[float, float]:
-    """Return the standard deviation of the scores, and an upper confidence bound on the true one."""
+    """Return the sample standard deviation, and an upper confidence bound on the true one."""
     free = len(scores) - 1
     deviation = float(np.std(scores, ddof=1))
     return deviation, deviation * math.sqrt(free / stats.chi2.ppf(error, free))
@@ -355,7 +353,10 @@ def _refutations(draws: Draws, scatter: float, most: float, error: float) -> lis
             )
     if len(set(draws.noises)) < len(draws.noises):
         findings.append("two trainings drew the same noise")
-    if len(set(draws.batches)) < len(draws.batches) and _equal_batches_probability(draws) < error / 5:
+    if (
+        len(set(draws.batches)) < len(draws.batches)
+        and _equal_batches_probability(draws) < error / 5
+    ):
         findings.append("two trainings drew the same batches")
     correlated = draws.correlation.find_correlation(error / 5)
     if correlated is not None:

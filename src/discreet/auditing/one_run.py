@@ -32,8 +32,8 @@ from discreet.models.private import PrivateRecommender
 from discreet.privacy.release.budget_store import Account
 
 SEES = (
-    "any gross fault, wherever it is: in proofs, in code, in the noise, in what is saved in addition"
-    " to the factors"
+    "any gross fault, wherever it is: in proofs, in code, in the noise, or in what is saved besides"
+    " the factors"
 )
 BLIND_TO = (
     "losses too small to show in one training: a bound well below the claim is normal, and no"

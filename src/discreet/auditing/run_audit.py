@@ -70,7 +70,7 @@ def audit(
     seed : int, optional
         Seed of the search and of the random choice of canaries. Noise is never seeded.
     account : Account, optional
-        Account of the users in `ratings` (`discreet.BudgetStore`), to which the training is charged.
+        Account of the users in `ratings` (`discreet.BudgetStore`); the training is charged to it.
     progress : function, bool or None
         As for `fit`.
     **parameters

@@ -235,8 +235,8 @@ def _faults_of_price(tuning: Tuning) -> list[str]:
     if found <= stated.delta:
         return []
     return [
-        f"δ = {stated.delta:g} is stated at ε = {stated.epsilon:.4g}, but the best of several normal"
-        f" scores loses δ = {found:.3g}"
+        f"δ = {stated.delta:g} is stated at ε = {stated.epsilon:.4g}, but the best of several"
+        f" normal scores loses δ = {found:.3g}"
     ]
 
 
@@ -319,7 +319,7 @@ def _compare(worlds: NeighboringRuns, do: Do, first: Seen) -> Compared:
 
 
 def _find_uncharged(watch: Recorder) -> list[str]:
-    outside = watch.looks - watch.through_the_door + watch.stray
+    outside = watch.looks - watch.in_release + watch.stray
     return [f"{outside} sums were computed outside Session.release"] if outside else []
 
 
@@ -336,9 +336,7 @@ def _faults_of_noise(watch: Recorder) -> list[str]:
         )
         if stats.chi2.cdf(float((z**2).sum()), z.size) < ERROR:
             size = math.sqrt(float((z**2).mean()))
-            findings.append(
-                f"the noise of {record.name!r} has {size:.4g} of the charged size"
-            )
+            findings.append(f"the noise of {record.name!r} has {size:.4g} of the charged size")
         if not is_on_grid(record):
             findings.append(
                 f"the values released as {record.name!r} are not on a grid: their low bits reveal"

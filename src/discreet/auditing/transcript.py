@@ -186,7 +186,7 @@ def _search(
     seed: int,
     progress: Progress | None,
 ) -> None:
-    """Mutate the best canaries; every third time, start from the one that moves some release most."""
+    """Mutate the best canary; every third time, the one that moves a random release most."""
     rng = np.random.default_rng(seed)
     for at in range(search):
         start = max(
@@ -216,7 +216,7 @@ def _check_first_run(run: Run) -> list[str]:
     """Check ledger, noise and statement of the training that all others replay."""
     watch, stated = run.watch, run.model.privacy_
     findings = []
-    outside = watch.looks - watch.through_the_door + watch.stray
+    outside = watch.looks - watch.in_release + watch.stray
     if outside:
         findings.append(
             f"{outside} sums were computed outside Session.release, without being charged"
@@ -246,9 +246,7 @@ def _check_first_run(run: Run) -> list[str]:
         priced = deviation_from_price(entry)
         used = record.parts[0].mechanism.standard_deviation
         if used < priced * (1 - SLACK):
-            findings.append(
-                f"release {entry.name!r} has {used / priced:.3g} of the charged noise"
-            )
+            findings.append(f"release {entry.name!r} has {used / priced:.3g} of the charged noise")
     with quiet():
         cost = stated.ledger.price().epsilon
     if stated.epsilon < cost * (1 - SLACK):
