@@ -194,7 +194,7 @@ def test_errors_of_measuring_say_nothing(measured):
 def test_what_cannot_be_priced_is_refused(measured):
     model, split = measured
     for options, message in (
-        ({"metrics": "coverage@20", "epsilon": 1.0}, "belongs to no single person"),
+        ({"metrics": "coverage@20", "epsilon": 1.0}, "is no sum over users"),
         ({"metrics": "rmse", "epsilon": 1.0, "most_ratings": 0}, "most_ratings"),
         ({"metrics": "rmse", "epsilon": 1.0, "confidence": 1.0}, "confidence"),
         ({"metrics": "rmse", "epsilon": -1.0}, "epsilon"),

@@ -157,7 +157,7 @@ def evaluate(
     confidence : float
         With `epsilon`: confidence level of the intervals.
     progress : function, bool or None
-        As for `fit`. Never called with `epsilon`: the number of ranked users is an exact statistic.
+        As for `fit`. Not called with `epsilon`: the number of ranked users is an exact statistic.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def evaluate(
     holdout = _part(split, part)
     if getattr(model, "item_ids_", None) is None:
         raise NotFittedError(
-            f"This {type(model).__name__} is not fitted. Call fit(split.train) before evaluating it."
+            f"This {type(model).__name__} is not fitted. Call fit(split.train) first."
         )
     target = holdout.target
     counts = np.bincount(split.train.indices, minlength=target.n_items)
@@ -244,7 +244,7 @@ def _evaluate_privately(
     """Release the scores with noise; every decision in this function is public."""
     if getattr(model, "item_ids_", None) is None:
         raise NotFittedError(
-            f"This {type(model).__name__} is not fitted. Call fit(split.train) before evaluating it."
+            f"This {type(model).__name__} is not fitted. Call fit(split.train) first."
         )
     usual = [name for name in DEFAULTS[model.goal] if parse(name).kind != "coverage"]
     wanted = _parse_all(usual if metrics is None else metrics, model.goal)
