@@ -31,7 +31,7 @@ from discreet.models.parameters import (
     check_number,
     check_positive,
     check_that,
-    require_fraction,
+    check_fraction,
 )
 from discreet.privacy.release.session import Session
 from discreet.privacy.statistics.bounds import Bounds
@@ -95,7 +95,7 @@ class ClippedDescent(Algorithm):
         ):
             check_positive(name, getattr(self, name))
         check_number("prior_count", self.prior_count)
-        require_fraction("item_fraction", self.item_fraction)
+        check_fraction("item_fraction", self.item_fraction)
         check_that(
             self.intercept < 1, f"intercept is {self.intercept!r} of the norm, but must be below 1"
         )

@@ -54,8 +54,8 @@ from discreet.models.parameters import (
     check_number,
     check_positive,
     check_that,
-    require_fraction,
-    require_growth,
+    check_fraction,
+    check_growth,
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import gdp
@@ -266,7 +266,7 @@ class NoisySolve(Algorithm):
             check_bool(name, getattr(self, name))
         if self.regularization != BY_SIGNAL:
             check_number("regularization", self.regularization)
-        require_fraction("item_fraction", self.item_fraction)
+        check_fraction("item_fraction", self.item_fraction)
         check_choice("sampling", self.sampling, "rarest", "uniform")
         check_choice("weighting", self.weighting, "rating", "row")
         check_choice("initialization", self.initialization, "random", "spectral")
@@ -275,7 +275,7 @@ class NoisySolve(Algorithm):
             self.iota < self.user_norm,
             f"intercept is {self.intercept!r} of the norm, but must be below 1",
         )
-        require_growth(self.growth, self.steps)
+        check_growth(self.growth, self.steps)
         check_int("stages", self.stages)
         check_that(
             self.stages <= min(self.steps, self.rank_of_factors),

@@ -364,7 +364,7 @@ class ProjectedGradient(Algorithm):
             return n * self.ratings_per_item / self.ratings_per_user, self.ratings_per_user
         known, m, _ = session.release("size", users.sum(Size(self.half)))
         m = max(float(m), 1.0)
-        session.judge_delta(m)
+        session.warn_if_delta_large(m)
         return m, min(max(float(known) / m, 1.0 / n), 1.0) * n
 
     def _start(

@@ -52,7 +52,7 @@ from discreet.models.parameters import (
     check_number,
     check_positive,
     check_that,
-    require_fraction,
+    check_fraction,
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget
@@ -133,7 +133,7 @@ class CovarianceSVD(Algorithm):
             check_number(name, getattr(found, name))
         check_that(found.density <= 1, f"density is {found.density!r}, but must be at most 1")
         check_bool("weighted", found.weighted)
-        require_fraction("item_fraction", found.item_fraction)
+        check_fraction("item_fraction", found.item_fraction)
         check_choice("centering", found.centering, "user", "items")
         return found
 

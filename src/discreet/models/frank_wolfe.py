@@ -52,7 +52,7 @@ from discreet.models.parameters import (
     check_number,
     check_positive,
     check_that,
-    require_fraction,
+    check_fraction,
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget
@@ -148,7 +148,7 @@ class FrankWolfe(Algorithm):
             check_positive(name, getattr(self, name))
         check_choice("steps", self.steps, "constant", "decreasing")
         check_choice("folding", self.folding, "least-squares", "steps")
-        require_fraction("item_fraction", self.item_fraction)
+        check_fraction("item_fraction", self.item_fraction)
         check_centering(self.centering, "user")
         most = max(n_items, MOST_STEPS)
         check_that(
@@ -231,7 +231,7 @@ class FrankWolfe(Algorithm):
         if self.nuclear_norm:
             return float(self.nuclear_norm)
         n = max(float(session.release("crowd", users.sum(UserCount()))[0]), 1.0)
-        session.judge_delta(n)
+        session.warn_if_delta_large(n)
         assert self.spread is not None
         return self.spread * math.sqrt(n * m)
 

@@ -73,7 +73,7 @@ def check_positive(name: str, value: Any) -> None:
     check_that(value > 0, f"{name} is {value!r}, but must be above 0")
 
 
-def require_fraction(name: str, value: Any) -> None:
+def check_fraction(name: str, value: Any) -> None:
     """Raise a `ConfigError` unless the value is a number above 0 and at most 1."""
     check_number(name, value)
     check_that(0 < value <= 1, f"{name} is {value!r}, but must be above 0 and at most 1")
@@ -90,7 +90,7 @@ def check_range(name: str, value: Any) -> None:
     check_that(low < high, f"{name} is ({low:g}, {high:g}), but must go from low to high")
 
 
-def require_growth(growth: float, iterations: int) -> None:
+def check_growth(growth: float, iterations: int) -> None:
     """Raise a `ConfigError` unless a budget can grow so from iteration to iteration, and every
     one has a part of it.
     """

@@ -87,7 +87,7 @@ from discreet.models.parameters import (
     check_number,
     check_positive,
     check_that,
-    require_growth,
+    check_growth,
 )
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Release
@@ -217,7 +217,7 @@ class RatingFactorization(Algorithm):
                     f"{name} is {value!r}, but must be above 0",
                 )
         check_that(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
-        require_growth(self.growth, self._steps)
+        check_growth(self.growth, self._steps)
         if self.intercept != BY_SIGNAL:
             check_number("intercept", self.intercept)
             inside = 1e-3 <= float(self.intercept) < 1
@@ -413,7 +413,7 @@ class RatingFactorization(Algorithm):
                 " says how much)"
             )
         m = max(float(m), 1.0)
-        session.judge_delta(m)
+        session.warn_if_delta_large(m)
         noise = deviation / m
         trust = 1 / (1 + 4 * noise**2)  # means differ by half of it
         center = float(np.clip(mean / m, -1, 1) * self.half) * trust

@@ -147,13 +147,13 @@ class Session:
         statistics = [statistic for _, statistic in wanted]
         if self.ledger.noise == "secure" and len(entries) > 1:
             # its kernels are slow to import
-            from discreet.privacy.statistics.sums import look_together
+            from discreet.privacy.statistics.sums import compute_together
 
             grids = [
                 self._grid(one, _noise_of(entry))
                 for one, entry in zip(statistics, entries, strict=True)
             ]
-            look_together(KEY, list(zip(statistics, grids, strict=True)))
+            compute_together(KEY, list(zip(statistics, grids, strict=True)))
         return [Prepared(self, entry, one) for entry, one in zip(entries, statistics, strict=True)]
 
     def release_blocks(
@@ -192,7 +192,7 @@ class Session:
             logger.warning("taken from the data, not from a public source: %s: %s", name, text)
         self.ledger.assume(name, text, inferred)
 
-    def judge_delta(self, people: float) -> None:
+    def warn_if_delta_large(self, people: float) -> None:
         """Warn of a δ above one over the number of people, as it was released, and write both
         down.
         """

@@ -111,7 +111,7 @@ class Sum(Sealed[Compute]):
 
 
 @guard("some statistics")
-def look_together(key: Key, asked: Sequence[tuple[Any, float | None]]) -> None:
+def compute_together(key: Key, asked: Sequence[tuple[Any, float | None]]) -> None:
     """Let engines compute these statistics, each on its grid, in one pass over their people; then
     they are known.
 
