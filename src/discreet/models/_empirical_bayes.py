@@ -1,10 +1,8 @@
-"""What released numbers were before the noise: estimates by the noise that is known (empirical
-Bayes).
+"""Empirical Bayes estimates of released numbers, from the known distribution of the noise.
 
 Counts are not negative, and most catalogs have few popular items and many rare ones. How many of
-each there are is read off all noisy counts together, as a mixture over sizes (Kiefer and Wolfowitz,
-1956; Robbins, 1956), and then each count is drawn toward what is likely: released numbers in,
-numbers out, nothing of anybody's.
+each there are is estimated from all noisy counts together, as a mixture over sizes (Kiefer and
+Wolfowitz, 1956; Robbins, 1956), and each count is shrunk toward it. All of this is post-processing.
 """
 
 from __future__ import annotations
@@ -12,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-SIZES = 60  # of the mixture
-ROUNDS = 60
+SIZES = 60  # components of the mixture: enough that neighbors overlap over six decades
+ROUNDS = 60  # of expectation maximization, by then converged to a fraction of the noise
 WIDTH = 0.12  # of a size, relative to it, so that exact counts stay as they are
 
 
 def likely_counts(noisy: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Posterior means of counts c ≥ 0 from c + N(0, variance), each with its own variance.
+    """Return posterior means of counts c ≥ 0 from c + N(0, variance), each with its own variance.
 
     Parameters
     ----------
@@ -43,9 +41,9 @@ def likely_counts(noisy: NDArray[np.float64], variance: NDArray[np.float64]) -> 
 
 
 def shrunk_ratio(total: float, weight: float, deviation: float, spread: float = 0.5) -> float:
-    """1 + x from total = weight · x + N(0, deviation²) with x ~ N(0, spread²), between ¼ and 4.
+    """Estimate 1 + x from total = weight · x + N(0, deviation²), x ~ N(0, spread²), in [¼, 4].
 
-    Where noise drowns the total, that is 1.
+    Where the noise is far above the total, that is 1.
     """
     weight = max(weight, 0.0)
     x = weight * total * spread**2 / max(weight**2 * spread**2 + deviation**2, 1e-300)
@@ -53,6 +51,6 @@ def shrunk_ratio(total: float, weight: float, deviation: float, spread: float = 
 
 
 def log_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of counts with mean 0 over ratings."""
+    """Return logarithms of counts with mean 0 over ratings."""
     x = np.log(np.maximum(counts, 0.1))
     return np.asarray(x - np.average(x, weights=counts))

@@ -1,7 +1,7 @@
 """Sums over users that own their sensitivity, all of them in one registry that the tests walk.
 
 `base` defines a statistic and has the registry; `sums` has the table of sensitivities;
-`integer_sums` adds whole numbers exactly. The other modules are the statistics, each with its proof.
+`integer_sums` adds whole numbers exactly. The other modules have the statistics with their proofs.
 """
 
 __all__ = [

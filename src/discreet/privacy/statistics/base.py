@@ -189,7 +189,7 @@ class SensitivityBounds:
 
 
 class Statistic(ABC):
-    """A sum over users with a known sensitivity; subclasses are frozen dataclasses of public values."""
+    """A sum over users with a known sensitivity, as a frozen dataclass of public values."""
 
     what: str = "a statistic"
     #: Whether off-diagonal entries of packed triangles get 1/√2 of the noise (erratum 5).

@@ -156,7 +156,7 @@ class FitMoments(OfResiduals):
 @register("solution Gram matrix")
 @dataclass(frozen=True)
 class SolutionGram(Statistic):
-    """Σ_i min(‖û_i‖/L, 1) ũ_i ũ_iᵀ, ũ_i = û_i/‖û_i‖, over r coefficients from `first` on, packed."""
+    """Σ_i min(‖û_i‖/L, 1) ũ_i ũ_iᵀ, ũ_i = û_i/‖û_i‖, r coefficients from `first` on, packed."""
 
     first: int
     rank: int
@@ -188,7 +188,7 @@ class SolutionGram(Statistic):
 @register("residual pairs")
 @dataclass(frozen=True)
 class ResidualPairs(OfResiduals):
-    """Σ_i √2 x_ij x_ik/q_i over pairs j < k of these items, as a strict upper triangle of norm 1."""
+    """Σ_i √2 x_ij x_ik/q_i over pairs j < k of these items, a strict upper triangle of norm 1."""
 
     items: NDArray[np.int64]
 

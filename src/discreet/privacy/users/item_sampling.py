@@ -77,10 +77,10 @@ def pick(
 def sample(
     indptr: NDArray[Any], items: NDArray[Any], keys: NDArray[np.uint64], fraction: float, draw: int
 ) -> NDArray[np.bool_]:
-    """Mark a random sample of each row, each entry with probability `fraction`; `draw` as in `pick`."""
+    """Sample entries of each row with probability `fraction`; `draw` as in `pick`."""
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    lot = _mix(keys[row] + (items.astype(np.uint64) + np.uint64(1 + (draw << 32))) * _GOLDEN)
-    sampled: NDArray[np.bool_] = lot.astype(np.float64) < fraction * 2.0**64
+    uniform = _mix(keys[row] + (items.astype(np.uint64) + np.uint64(1 + (draw << 32))) * _GOLDEN)
+    sampled: NDArray[np.bool_] = uniform.astype(np.float64) < fraction * 2.0**64
     return sampled
 
 
@@ -166,7 +166,7 @@ def _pick(
     longest = 0
     for i in range(start, stop):
         longest = max(longest, indptr[i + 1] - indptr[i])
-    places, lots = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
+    places, ties = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
     for i in range(start, stop):
         first, end = indptr[i], indptr[i + 1]
         if end - first <= k:
@@ -184,16 +184,16 @@ def _pick(
                 number = (
                     np.uint64(items[first + at]) + np.uint64(1) + (np.uint64(draw) << np.uint64(32))
                 )
-                lots[equal] = _mix_one(keys[i] + number * _GOLDEN)
+                ties[equal] = _mix_one(keys[i] + number * _GOLDEN)
                 equal += 1
-        limit = np.partition(lots[:equal], k - below - 1)[k - below - 1]
+        limit = np.partition(ties[:equal], k - below - 1)[k - below - 1]
         left = k - below
         seen = 0
         for at in range(n):
             if places[at] < last:
                 picked[first + at] = True
             elif places[at] == last:
-                if lots[seen] < limit:
+                if ties[seen] < limit:
                     picked[first + at] = True
                     left -= 1
                 seen += 1
@@ -201,7 +201,7 @@ def _pick(
         # entries with equal tie-breakers are indistinguishable: take the first ones, up to k
         for at in range(n):
             if places[at] == last:
-                if lots[seen] == limit and left > 0:
+                if ties[seen] == limit and left > 0:
                     picked[first + at] = True
                     left -= 1
                 seen += 1
