@@ -26,11 +26,11 @@ from discreet.models.algorithm import (
 from discreet.models.fold_in import FoldIn
 from discreet.models.parameters import (
     MOST_STEPS,
+    check_fraction,
     check_int,
     check_number,
     check_positive,
     check_that,
-    check_fraction,
 )
 from discreet.privacy.release.session import Session
 from discreet.privacy.statistics.bounds import Bounds

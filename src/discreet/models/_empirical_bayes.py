@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-SIZES = 60  # components of the mixture: enough that neighbors overlap over six decades
-ROUNDS = 60  # of expectation maximization, by then converged to a fraction of the noise
+SIZES = 60  # components of the mixture
+ROUNDS = 60
 WIDTH = 0.12  # of a size, relative to it, so that exact counts stay as they are
 
 

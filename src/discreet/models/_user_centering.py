@@ -26,7 +26,7 @@ def own_mean_bounds(
     prior_count: float,
     user_norm: float = 1.0,
 ) -> Bounds:
-    """Return bounds: a third of the range for ratings relative to a user's mean, half for others."""
+    """Return bounds: a third of the range relative to a user's own mean, else half of it."""
     if centering != "user":
         center = float(centering)
         return Bounds(

@@ -54,7 +54,7 @@ from discreet.progress import Progress, ShowProgress, no_progress, progress_bar
 logger = logging.getLogger("discreet")
 
 INTERCEPT = 2.0  # s² / σ
-FARTHEST = 4  # steps by √2 from (3): a factor 4 covered all validation sets
+FARTHEST = 4  # steps by √2 from (3)
 MOST_TO_TRY = 500_000  # ratings in the search, so that it takes seconds
 FEW_TO_TRY = 30_000  # below, the search is fast: three parts are left out in turn, and no sweeps
 FEWEST_TO_TRY = 1_000  # below, the choice would be random

@@ -45,7 +45,7 @@ from discreet.progress import Progress, ShowProgress, progress_bar
 logger = logging.getLogger("discreet")
 
 Unknown = Literal["error", "skip"]
-BLOCK = 1 << 16  # users folded in at a time, so that their vectors stay below 100 MB
+BLOCK = 1 << 16  # users folded in at a time, so that few vectors are in memory
 
 
 class Recommender(Estimator, ABC):

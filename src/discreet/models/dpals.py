@@ -49,12 +49,12 @@ from discreet.models.parameters import (
     MOST_SWEEPS,
     check_bool,
     check_choice,
+    check_fraction,
+    check_growth,
     check_int,
     check_number,
     check_positive,
     check_that,
-    check_fraction,
-    check_growth,
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import gdp

@@ -59,7 +59,7 @@ from discreet.privacy.statistics.gradients import Size, WeightedResidualGradient
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import Choose, ComputeResiduals, GradientStep, StartFrom
 
-SIZE_SHARE = 0.02  # of μ², for the numbers of users and ratings: two scalars need little
+SIZE_SHARE = 0.02  # of μ², for the numbers of users and ratings
 
 
 @dataclass(frozen=True, repr=False)

@@ -47,11 +47,11 @@ from discreet.models.fold_in import FoldIn, LeastSquaresFoldIn, ProjectionFoldIn
 from discreet.models.parameters import (
     check_bool,
     check_choice,
+    check_fraction,
     check_int,
     check_number,
     check_positive,
     check_that,
-    check_fraction,
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget

@@ -48,11 +48,11 @@ from discreet.models.algorithm import (
 from discreet.models.fold_in import FoldIn, FrankWolfeFoldIn
 from discreet.models.parameters import (
     check_choice,
+    check_fraction,
     check_int,
     check_number,
     check_positive,
     check_that,
-    check_fraction,
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget
@@ -67,7 +67,7 @@ from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import Choose, FrankWolfeStep, Restrict, SubtractBaseline
 
-MOST_STEPS = 1000  # the noise of more is far above any signal; more only with as many items
+MOST_STEPS = 1000  # allowed on any catalog; more only where there are as many items
 
 
 @dataclass(frozen=True, repr=False)

@@ -83,11 +83,11 @@ from discreet.models.fold_in import FoldIn, ItemSimilarity, LeastSquaresFoldIn
 from discreet.models.parameters import (
     MOST_SWEEPS,
     check_bool,
+    check_growth,
     check_int,
     check_number,
     check_positive,
     check_that,
-    check_growth,
 )
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Release

@@ -381,7 +381,7 @@ def _batches(events: Sequence[Event]) -> bool:
     return any(event.rate < 1 and event.count for event in events)
 
 
-# cached: every session prices its plan again, which takes seconds
+# cached: every session prices its plan again, which takes a noticeable time
 @lru_cache(maxsize=4096)
 def _batch_epsilon(events: tuple[Event, ...], delta: float) -> float:
     """Compute ε of Poisson batches and the other releases composed with them."""

@@ -27,7 +27,7 @@ SMALLEST = 1e-12
 LARGEST = 1e12
 SHAVE = 1 - 2.0**-20  # float32 rounds by at most 2⁻²⁴, and a norm adds up a few such errors
 _MOST_ROWS = 2**31  # rows are numbered by int32
-_PIECE = 1 << 20  # entries checked at a time, so that temporary arrays stay in cache
+_PIECE = 1 << 20  # entries checked at a time, so that temporary arrays stay small
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ from discreet.privacy.statistics.bounds import SHAVE, check_bound
 from discreet.privacy.statistics.gradients import OfResiduals
 from discreet.privacy.statistics.pairs import sort_by_item
 
-MOST = 3.0  # cut of t: bounds the sensitivity, and only very active users exceed it
+MOST = 3.0  # cut of t, which bounds the sensitivity
 # separates this sampling from other choices by the same key
 MIX = np.uint64(0x9E3779B97F4A7C15)
 

@@ -85,9 +85,7 @@ class Recenter(UserStep):
 
     def check(self, public: Public) -> Public:
         if public.bounds.rating is None:
-            raise ConfigError(
-                "implicit feedback has no ratings to center: pass Bounds(rating=...)"
-            )
+            raise ConfigError("implicit feedback has no ratings to center: pass Bounds(rating=...)")
         public_number("center", self.center)
         return replace(public, contributes=False)
 
