@@ -78,6 +78,6 @@ def check_replaced(folder: Path, replace: bool) -> None:
     """Raise a `ConfigError` for replacing a private model without `replace`."""
     if not replace and folder.is_dir() and consistently(folder, list_ledgers):
         raise ConfigError(
-            f"{folder} holds a private model. Choose a new folder, or pass replace=True, which keeps"
-            " its ledger."
+            f"{folder} holds a private model. Choose a new folder, or pass replace=True, which"
+            " keeps its ledger."
         )

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Shape = int | tuple[int, ...]
-#: Limits of Huber's α: beyond them it equals Laplace or Gaussian noise to all digits, and drawing it
-#: would take too long.
+#: Limits of Huber's α: beyond them it equals Laplace or Gaussian noise to all digits, and drawing
+#: it would take too long.
 SMALLEST_ALPHA = 1e-6
 LARGEST_ALPHA = 40.0
 _SQRT_2PI = math.sqrt(2 * math.pi)
