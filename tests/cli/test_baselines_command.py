@@ -88,7 +88,7 @@ def test_svd_by_projection_is_an_option_away(run, ratings, tmp_path):
             ["--iterations", 5],
             "has no parameter 'iterations': its number of steps is 'factors'",
         ),
-        ("dpfrankwolfe", ["--factors", 100_000], "factors is 100,000, but each is a step"),
+        ("dpfrankwolfe", ["--factors", 100_000], "factors is 100,000, but must be at most"),
         (
             "dpsvd",
             ["--iterations", 5],

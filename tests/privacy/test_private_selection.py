@@ -254,7 +254,7 @@ def test_what_has_no_formula_is_refused():
         Event("gaussian", 5.0, rate=0.1, law="geometric", runs=10)
     with pytest.raises(PrivacyError, match="no price in μ"):
         cost([Event("gaussian", 5.0, law="geometric", runs=10)])
-    with pytest.raises(ConfigError, match="no second opinion"):
+    with pytest.raises(ConfigError, match="no independent accountant"):
         accounting.independent_epsilon([Event("gaussian", 5.0, law="geometric", runs=10)], 1e-6)
 
 
