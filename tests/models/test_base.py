@@ -310,9 +310,7 @@ def test_similar_items_by_cosine(als):
 def test_an_item_without_factors_is_similar_to_none_and_says_so():
     ratings = some_ratings().with_items([*ITEMS, "unrated"])
     model = MODELS["implicit"]().fit(ratings)
-    with pytest.raises(
-        ConfigError, match="no factors were learned for 'unrated'"
-    ):
+    with pytest.raises(ConfigError, match="no factors were learned for 'unrated'"):
         model.similar_items("unrated")
 
 

@@ -111,9 +111,7 @@ def test_frank_wolfe_reads_out_new_users_from_what_was_released(ratings):
 
 
 def test_frank_wolfe_with_more_steps_than_anybody_waits_for_is_refused(ratings):
-    with pytest.raises(
-        ConfigError, match="factors is 100,000, but must be at most 1,000 for"
-    ):
+    with pytest.raises(ConfigError, match="factors is 100,000, but must be at most 1,000 for"):
         discreet.DPFrankWolfe(100_000, epsilon=1.0).fit(ratings)
 
 

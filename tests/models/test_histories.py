@@ -134,14 +134,14 @@ def test_ids_of_any_kind(make):
             np.zeros(23),
             r"an array \(23,\) of float64 is not a history. Pass a list of item ids, a mapping",
         ),
-        (np.array([20.0, 40.0]), r"an array \(2,\) of float64 is no history"),
+        (np.array([20.0, 40.0]), r"an array \(2,\) of float64 is not a history"),
         (
             pd.DataFrame({"a": [1]}),
             r"needs a column item_id, and may have one for the rating. Its columns are \['a'\]",
         ),
         (
             pd.DataFrame(COLUMNS | {"user": [1, 2]}),
-            "a history of one user is needed, and 2 were given",
+            "the history of one user is needed, but there are 2 users",
         ),
         (
             sparse.csr_array((2, 4)),
@@ -149,7 +149,7 @@ def test_ids_of_any_kind(make):
         ),
         (
             Ratings.from_arrays([1, 2], [10, 10]),
-            "a history of one user is needed, and 2 were given",
+            "the history of one user is needed, but there are 2 users",
         ),
         (sparse.csr_array((1, 5)), "5 columns for the 4 items of the model"),
     ],

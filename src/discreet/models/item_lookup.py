@@ -42,7 +42,7 @@ class ItemLookup:
             raise DataError(
                 f"{len(same)} items have the title {text!r}. Use an id: {' or '.join(same[:4])}."
             )
-        raise DataError(f"unknown item {text!r}{self._near(text)}")
+        raise DataError(f"the model does not know the item {text!r}{self._near(text)}")
 
     def knows(self, text: str) -> bool:
         return self._find(text) >= 0

@@ -443,7 +443,7 @@ def test_nothing_but_a_model_is_replaced(what, old, new, tmp_path):
     message = (
         "is a file"
         if what == "file"
-        else r"holds more than a saved model, such as '.*': choose a new folder"
+        else r"holds more than a saved model, such as '.*'. Choose a new folder"
     )
     with pytest.raises(ConfigError, match=message):
         new.save(target)
@@ -558,7 +558,7 @@ def test_no_model_there(tmp_path):
     for name, what in (
         ("nothing", "does not exist"),
         ("file", "is not a folder"),
-        ("folder", "holds no model.json"),
+        ("folder", "has no model.json"),
     ):
         with pytest.raises(DataError, match=f"{name} {what}. Pass a folder that save.* wrote"):
             discreet.load(tmp_path / name)

@@ -130,7 +130,7 @@ def reshare(lines: Iterable[Release], shares: Mapping[str, float]) -> list[Relea
     names = list(dict.fromkeys(line.name for line in lines))
     for name, part in shares.items():
         if name not in names:
-            raise ConfigError(f"shares has {name!r}, but the releases are {', '.join(names)}")
+            raise ConfigError(f"shares names {name!r}, but the releases are {', '.join(names)}")
         if isinstance(part, bool) or not isinstance(part, Real) or not 0 < float(part) < math.inf:
             raise ConfigError(
                 f"shares has {part!r} for {name!r}, but every release needs a positive part"
