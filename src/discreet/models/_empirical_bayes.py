@@ -1,18 +1,38 @@
-"""Empirical Bayes estimates of released numbers, from the known distribution of the noise.
+"""Estimates of what released numbers were before the noise, whose deviation is known.
 
 Counts are not negative, and most catalogs have few popular items and many rare ones. How many of
-each there are is estimated from all noisy counts together, as a mixture over sizes (Kiefer and
-Wolfowitz, 1956; Robbins, 1956), and each count is shrunk toward it. All of this is post-processing.
+each there are is read off all noisy counts together, as a mixture over sizes (Kiefer and Wolfowitz,
+1956; Robbins, 1956), and then each count is shrunk toward what is likely.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-SIZES = 60  # components of the mixture
+SIZES = 60  # of the mixture
 ROUNDS = 60
 WIDTH = 0.12  # of a size, relative to it, so that exact counts stay as they are
+
+
+class Noisy(NamedTuple):
+    """A released array, and the deviation of the noise on its entries."""
+
+    value: NDArray[np.float64]
+    deviation: float
+
+    def scale(self, factor: float) -> Noisy:
+        """Return both times a public number."""
+        return Noisy(factor * self.value, abs(factor) * self.deviation)
+
+    def average(self, other: Noisy | None) -> Noisy:
+        """Return the mean of two releases of the same array, each counted by its noise."""
+        if other is None:
+            return self
+        a, b = self.deviation**-2, other.deviation**-2
+        return Noisy((a * self.value + b * other.value) / (a + b), (a + b) ** -0.5)
 
 
 def likely_counts(noisy: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -41,13 +61,13 @@ def likely_counts(noisy: NDArray[np.float64], variance: NDArray[np.float64]) -> 
 
 
 def shrunk_ratio(total: float, weight: float, deviation: float, spread: float = 0.5) -> float:
-    """Estimate 1 + x from total = weight · x + N(0, deviation²), x ~ N(0, spread²), in [¼, 4].
+    """Estimate 1 + x from total = weight · x + N(0, deviation²) with x ~ N(0, spread²).
 
-    Where the noise is far above the total, that is 1.
+    It is near 1 where the noise is larger than the total, and between 1/16 and 4 everywhere.
     """
     weight = max(weight, 0.0)
     x = weight * total * spread**2 / max(weight**2 * spread**2 + deviation**2, 1e-300)
-    return float(np.clip(1 + x, 0.25, 4.0))
+    return float(np.clip(1 + x, 1 / 16, 4.0))
 
 
 def log_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Check the signal-to-noise ratio of items from released counts."""
+"""Check the signal-to-noise ratio of released counts."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ def check_signal(
     remedy: str | None,
     half_lost: str,
 ) -> dict[str, float]:
-    """Return quantiles over the items of the largest possible signal-to-noise ratio.
+    """Return quantiles over the items of the largest possible signal over the noise.
 
     Parameters
     ----------
     counts : released, (n_items,)
     counting : deviation of the noise on a count
     noise : deviation of the noise on an item's sum, relative to what one rating can add
-    remedy : what to do where the ratio is too low; None where the caller handles it
-    half_lost : what happens to the items with more noise than signal, for a warning
+    remedy : what to do where too little can be learned; None where the caller goes on all the same
+    half_lost : what happens to the items where noise is above signal, for a warning
 
     Raises
     ------
     BudgetExceeded
-        The average item has less signal than a tenth of the noise. Earlier releases stay charged.
+        The average item holds less signal than a tenth of the noise. What was released by then has
+        been charged.
     """
     levels = [*np.quantile(counts / noise, [0.1, 0.5, 0.9]), counts.mean() / noise]
     signal = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))
@@ -46,14 +47,15 @@ def check_signal(
     unsure = 2 * counting / math.sqrt(len(counts)) / noise
     if remedy is not None and signal["average"] < max(
         LEAST, unsure
-    ):  # the average, because the noise of single counts is too large
+    ):  # the average, because single counts drown in their own noise first
         raise BudgetExceeded(
-            f"ε = {session.plan.budget.epsilon:g} is too small for so few users: the noise on an"
-            f" item's sum exceeds its signal (signal-to-noise by quantile of items, {shown})."
-            f" Please {remedy}. The counts that this follows from stay charged, see privacy_."
+            f"ε = {session.plan.budget.epsilon:g} is too little for so few people: the noise on an"
+            " item's sum drowns all that the sum can be (signal over noise by quantile of items,"
+            f" {shown}); {remedy} (the counts that this is read from have been paid for: privacy_"
+            " says how much)"
         )
     if signal["50 %"] < 1:
         logger.warning(
-            "half of the items have less signal than noise at best (%s): %s", shown, half_lost
+            "half of the items hold less signal than noise at best (%s): %s", shown, half_lost
         )
     return signal

@@ -132,7 +132,7 @@ def test_ids_that_cannot_be_saved_are_named(tmp_path):
         some_ratings(item_ids=[datetime.date(2000, 1, 1 + j) for j in range(12)])
     )
     with pytest.raises(
-        ConfigError, match="item ids of type date cannot be saved. Use integers, text, tuples"
+        ConfigError, match=r"item ids of type date cannot be saved. Use integers, text, tuples"
     ):
         model.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
