@@ -168,7 +168,7 @@ def test_a_budget_that_cannot_support_the_request_is_refused_in_a_sentence(ratin
     for model, advice in (
         (
             discreet.DPMF(8, goal="rating", **same),
-            r"raise epsilon \(what was released has been paid for",
+            r"epsilon \(what was released has been charged",
         ),
         (discreet.DPALS(8, **same), "raise epsilon or lower factors"),
     ):
