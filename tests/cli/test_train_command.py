@@ -54,8 +54,8 @@ def test_a_private_model_is_replaced_only_with_replace(train, run, private, tmp_
         assert refused.out == ""
         assert (
             refused.err
-            == f"discreet: {tmp_path / 'm'} holds a private model: choose a new folder, or say"
-            " --replace, which keeps its ledger beside the new one\n"
+            == f"discreet: {tmp_path / 'm'} holds a private model. Choose a new folder, or pass"
+            " --replace, which keeps its ledger.\n"
         )
     assert (tmp_path / "m" / "ledger.json").read_bytes() == ledger
     assert train("--epsilon", 30, "--replace").code == 0

@@ -268,7 +268,7 @@ class PairRanking(Algorithm):
         size = max(
             float(session.release("size", users.sum(UserCount(active=True)))[0]), least_size(counts)
         )
-        session.judge_delta(size)
+        session.warn_if_delta_large(size)
         core = self._core(counts)
         pairs = users.copy_after(Restrict(core)).sum(PairSums(self._levels))
         signal = Signal.from_counts(
