@@ -388,7 +388,7 @@ CASES: list[Case] = [
     ("similar without factors", saved("similar", "12", model="popular"), "no item factors"),
     # --- options that would do nothing
     ("seeds of a saved model", saved("evaluate", "--seeds", 3, *ASKED), "--seeds is for training"),
-    ("seed of a saved model", saved("evaluate", "--seed", 0, *ASKED), "--seed is for training"),
+    ("seed of a saved model", saved("evaluate", "--random-state", 0, *ASKED), "--random-state is for training"),
     (
         "threshold of a saved model",
         saved("evaluate", "--binarize", 4, *ASKED),

@@ -44,7 +44,7 @@ def half_a_pair(tmp_path):
 def test_half_a_surrogate_pair_in_a_title_is_exported_as_a_replacement(
     run, half_a_pair, tmp_path, kind
 ):
-    left = run("export", kind, half_a_pair, tmp_path / "out")
+    left = run("export", kind, half_a_pair, "--out", tmp_path / "out")
     assert left.code == 0, left.err
     if kind == "--vectors":
         assert (

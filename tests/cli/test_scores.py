@@ -57,7 +57,7 @@ def test_a_model_is_trained_and_measured_and_an_account_pays(run, private, tmp_p
 def test_exact_scores_are_called_a_look(run, shelf):
     call = ("evaluate", shelf / "ratings.csv", "--model", "als", "--factors", 2, "--iterations", 2)
     assert "a look at people's ratings" in run(*call).out
-    assert "no ε pays" in json.loads(run(*call, "--json").out)["look"]
+    assert "not covered by" in json.loads(run(*call, "--json").out)["caution"]
 
 
 @pytest.mark.parametrize(

@@ -169,9 +169,7 @@ class DataOptions(ColumnOptions):
     ] = None
     binarize: Annotated[
         float | None,
-        _option(
-            "Keep ratings of at least this, each as 1.", metavar="RATING", panel=_CHOOSING
-        ),
+        _option("Keep ratings of at least this, each as 1.", metavar="RATING", panel=_CHOOSING),
     ] = None
     min_user_ratings: Annotated[
         int, _option("Drop users with fewer ratings.", min=0, metavar="N", panel=_CHOOSING)

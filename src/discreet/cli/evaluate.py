@@ -144,9 +144,10 @@ def evaluate(
             raise ConfigError(
                 "--skip-unknown is for a saved model: a model trained here knows all items"
             )
-        # one seed for splits and initial factors; a baseline has no parameter random_state
         first_seed = choice.random_state or 0
-        choice = replace(choice, random_state=None)
+        # --random-state seeds the splits as well, so that models without one accept it
+        if choice.model and "random_state" not in find_model(choice.model).parameter_names():
+            choice = replace(choice, random_state=None)
         blank = choice.ready()
         goal = blank.goal
         protocol.check()
@@ -269,7 +270,7 @@ def _makers(
     """Return makers of the model and the baselines; Bias is left out if all ratings are equal."""
 
     def make(seed: int) -> Any:
-        return choice.make(random_state=seed)
+        return replace(choice, random_state=None).make(random_state=seed)
 
     makers: dict[str, Callable[[int], Any]] = {type(make(0)).__name__: make}
     same = ratings.values.min() == ratings.values.max()

@@ -111,7 +111,7 @@ class Output:
         print("discreet:", printable(text), file=sys.stderr)
 
     def rows(self, text: str) -> None:
-        """Print lines exactly as they are for a program, without control characters on a terminal."""
+        """Print lines unchanged for a program, but without control characters on a terminal."""
         if not self.json:
             print(printable(text) if sys.stdout.isatty() else text, end="")
 

@@ -1,4 +1,4 @@
-"""``discreet evaluate --score-epsilon``: release scores with noise, so that they may be published."""
+"""``discreet evaluate --score-epsilon``: release scores with noise."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class PrivateScoreOptions:
         if account is not None:
             left = account.balance
             out.say(
-                f"Account {self.account}: μ² = {left.left:.4g} of {left.limit:.4g} is left;"
+                f"Account {self.account}: μ² = {left.left:.4g} of {left.limit:.4g} is left."
                 f" {room(left)}"
             )
         return {"scores": found.to_dict()} | (

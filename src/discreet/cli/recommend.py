@@ -97,9 +97,7 @@ def recommend(
         from discreet.models.storage.save_load import load
 
         if history or history_file:
-            raise ConfigError(
-                "--users is for many users: leave out --history and --history-file"
-            )
+            raise ConfigError("--users is for many users: leave out --history and --history-file")
         if exclude:
             raise ConfigError("--exclude is for the history of one user: leave it out with --users")
         return _many(load(folder), users, layout, n, include_seen, skip_unknown, to, raw_csv, out)
@@ -229,9 +227,7 @@ def show(out: Output, rows: list[dict[str, Any]], what: str) -> None:
 def _check_file(to: str) -> None:
     file = Path(to)
     if _kind(to) not in FORMATS:
-        raise ConfigError(
-            f"{to!r} has no known file name ending: use one of {', '.join(FORMATS)}"
-        )
+        raise ConfigError(f"{to!r} has no known file name ending: use one of {', '.join(FORMATS)}")
     if file.is_dir():
         raise ConfigError(f"{to} is a folder: name a file in it")
     if not file.absolute().parent.is_dir():

@@ -53,9 +53,7 @@ def report(
     ] = None,
     skip_unknown: Annotated[
         bool,
-        typer.Option(
-            "--skip-unknown", help="Drop ratings of items unknown to the model."
-        ),
+        typer.Option("--skip-unknown", help="Drop ratings of items unknown to the model."),
     ] = False,
     history: Annotated[
         list[str] | None,

@@ -19,7 +19,8 @@ MIN_TOKEN = 8  # shorter tokens can be guessed by trial
 @command(
     "discreet serve model/",
     "discreet serve films=model/ books=other/ --port 9000",
-    "DISCREET_TOKEN=$(openssl rand -hex 16) discreet serve model/ --host 0.0.0.0 --workers 4",
+    "export DISCREET_TOKEN=$(openssl rand -hex 16); discreet serve model/ --host 0.0.0.0"
+    " --workers 4",
 )
 def serve(
     folders: Annotated[
@@ -32,9 +33,7 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Address to listen on. Default: this machine only.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535)
-    ] = 8000,
+    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535)] = 8000,
     token: Annotated[
         str | None,
         typer.Option(

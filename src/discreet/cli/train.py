@@ -127,7 +127,7 @@ def train(
         if budget is not None:
             left = budget.balance
             out.say(
-                f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left; {room(left)}"
+                f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left. {room(left)}"
             )
         if remedies:
             out.say(f"To have no such caution, give {' and '.join(remedies)}.", style="bold yellow")

@@ -176,7 +176,7 @@ def tune(
     if budget is not None:
         left = budget.balance
         out.say(
-            f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left; {room(left)}"
+            f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left. {room(left)}"
         )
         result["account"] = left.to_dict()
     out.next_steps(examples(to, found.model))
