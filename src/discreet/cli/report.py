@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     "discreet report model/ --data ratings.csv --out report.html",
     "discreet report model/ --data train.csv --test test.csv",
     'discreet report model/ --history "December Island=5"',
-    "discreet report model/ --sign-off --account budget.sqlite:customers --audit audit.json"
-    " --conformance --out sign-off.html",
+    "discreet report model/ --sign-off --account budget.sqlite:customers --audit audit.json --out"
+    " sign-off.html",
 )
 def report(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],

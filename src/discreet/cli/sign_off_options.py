@@ -9,7 +9,7 @@ import typer
 
 from discreet.cli.budget_accounts import account_at
 from discreet.cli.output import Output
-from discreet.errors import ConfigError, PrivacyError
+from discreet.errors import ConfigError, NotInstalled, PrivacyError
 
 _PANEL = "Sign-off page"
 
@@ -46,7 +46,8 @@ class SignOffOptions:
     conformance: Annotated[
         bool,
         _option(
-            "Run the conformance checks of private models, on generated data (some seconds).",
+            "Run the conformance checks of private models, on generated data (some seconds); needs"
+            " the extra discreet[accounting].",
             "--conformance",
         ),
     ] = False
@@ -105,6 +106,7 @@ class SignOffOptions:
 
 def _check_conformance(model: Any) -> Any:
     """Check the conformance of a new model with the same parameters."""
+
     from discreet.testing import ConformanceError, check_private_model
 
     fresh = type(model)(**(model.get_params() | {"noise": "secure", "random_state": None}))
@@ -112,3 +114,8 @@ def _check_conformance(model: Any) -> Any:
         return check_private_model(fresh)
     except ConformanceError as error:
         return error.report
+    except NotInstalled:
+        raise ConfigError(
+            "--conformance needs Google's dp-accounting: pip install 'discreet[accounting]', or"
+            " leave out --conformance"
+        ) from None
