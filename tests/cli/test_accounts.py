@@ -167,10 +167,10 @@ def test_a_damaged_store_is_one_sentence(run, private, people, tmp_path):
         (("budget", "show", "{people}", "--out", "x"), "--out has no meaning"),
         (("budget", "show", "{people}", "--folder", "x"), "--folder has no meaning"),
         (("budget", "verify", "{people}", "--folder", "missing"), "does not exist"),
-        (("budget", "show"), "say which store"),
+        (("budget", "show"), "no store is given"),
         (("budget", "show", "nowhere.sqlite"), "does not exist"),
         (("budget", "show", "{people}:nobody"), "no account 'nobody'"),
-        (("budget", "open", "{people}", "--epsilon", 1), "whose account"),
+        (("budget", "open", "{people}", "--epsilon", 1), "the account has no name"),
         (("budget", "open", "{people}:x"), "give --epsilon"),
         (("budget", "open", "{people}:customers", "--epsilon", 1), "ever reset"),
         (
@@ -179,7 +179,7 @@ def test_a_damaged_store_is_one_sentence(run, private, people, tmp_path):
         ),
         (("budget", "log", "{people}", "--note", "x"), "--note has no meaning"),
         (("budget", "verify", "{people}:customers"), "whole file"),
-        (("budget", "model/", "{people}"), "a store goes with one of"),
+        (("budget", "model/", "{people}"), "a STORE needs one of"),
         (
             ("train", "cinema", "--not-private", "--out", "m", "--account", "{people}:customers"),
             "--account is for private models",

@@ -304,7 +304,7 @@ CASES: list[Case] = [
     ),
     ("relevance not finite", good_file("--relevant", "inf", command="evaluate"), "finite"),
     ("saved model without data", saved("evaluate"), "--known"),
-    ("saved model and split", saved("evaluate", "--split", "90/10"), "trained already"),
+    ("saved model and split", saved("evaluate", "--split", "90/10"), "already trained"),
     (
         "unknown items in the target",
         saved(
@@ -354,7 +354,7 @@ CASES: list[Case] = [
     ),
     ("model from the future", damaged(from_the_future), "newer"),
     ("no history", saved("recommend"), "--history"),
-    ("empty history", saved("recommend", "--history", " , "), "names no item"),
+    ("empty history", saved("recommend", "--history", " , "), "has no item"),
     ("unknown item", saved("recommend", "--history", "999"), "'999'"),
     (
         "misspelled title",
@@ -388,7 +388,11 @@ CASES: list[Case] = [
     ("similar without factors", saved("similar", "12", model="popular"), "no item factors"),
     # --- options that would do nothing
     ("seeds of a saved model", saved("evaluate", "--seeds", 3, *ASKED), "--seeds is for training"),
-    ("seed of a saved model", saved("evaluate", "--random-state", 0, *ASKED), "--random-state is for training"),
+    (
+        "seed of a saved model",
+        saved("evaluate", "--random-state", 0, *ASKED),
+        "--random-state is for training",
+    ),
     (
         "threshold of a saved model",
         saved("evaluate", "--binarize", 4, *ASKED),
@@ -452,7 +456,7 @@ CASES: list[Case] = [
     (
         "ratings without ratings",
         good_file("--goal", "ranking", "--metrics", "rmse", command="evaluate"),
-        "implicit feedback predicts none",
+        "--goal ranking predicts none",
     ),
     (
         "columns of a typed history",

@@ -124,7 +124,7 @@ def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private,
     ("options", "said"),
     [
         ({"blocks": 4}, "--blocks goes with --engine blocks or --engine spark"),
-        ({"engine": "blocks", "master": "local[2]"}, "--master goes with --engine spark"),
+        ({"engine": "blocks", "master": "local[2]"}, "--master needs --engine spark"),
         (
             {"engine": "blocks", "epsilon": None, "rating-range": None, "not-private": True},
             "--engine blocks is for private models: give --epsilon",
@@ -144,7 +144,7 @@ def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private,
         ),
         (
             {"engine": "blocks", "keep": "{private}"},
-            "is there already: give another folder, or train from the blocks",
+            "already exists: name a new folder, or train from the blocks",
         ),
     ],
 )
@@ -170,7 +170,7 @@ def test_sources_that_blocks_cannot_be_written_from(train, private, tmp_path):
         (tmp_path / "none.csv", "does not exist"),
         (empty, "a folder without files of ratings"),
         (broken, "has a line without a user, an item or a finite rating"),
-        ("-", "- is standard input: write it to a file first"),
+        ("-", "cannot read standard input: write it to a file first"),
     ):
         refused = train("m", source, engine="blocks")
         assert (refused.code, refused.out) == (2, "")

@@ -106,4 +106,4 @@ def test_raw_csv_is_refused_where_no_csv_is_written(run, half_a_pair, tmp_path):
     for to in ([], ["-o", tmp_path / "lists.json"]):
         left = run("recommend", half_a_pair, "--history", "1", "--raw-csv", *to)
         assert left.code == 2
-        assert "--raw-csv is for lists as .csv or .tsv" in left.err
+        assert "--raw-csv is for lists written as .csv or .tsv" in left.err
