@@ -422,7 +422,7 @@ CASES: list[Case] = [
     (
         "fold-in of another split",
         good_file("--fold-in", 0.5, command="evaluate"),
-        "--fold-in goes with --split users",
+        "--fold-in needs --split users",
     ),
     (
         "fold-in of all",

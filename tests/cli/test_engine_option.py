@@ -123,7 +123,7 @@ def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private,
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"blocks": 4}, "--blocks goes with --engine blocks or --engine spark"),
+        ({"blocks": 4}, "--blocks needs --engine blocks or --engine spark"),
         ({"engine": "blocks", "master": "local[2]"}, "--master needs --engine spark"),
         (
             {"engine": "blocks", "epsilon": None, "rating-range": None, "not-private": True},
@@ -132,7 +132,7 @@ def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private,
         ({"engine": "blocks", "blocks": 0}, "--blocks is 0, but must be from 1 to 65,536"),
         (
             {"engine": "blocks", "min-rating": 3},
-            "--min-rating goes with --engine memory, and this is --engine blocks",
+            "--min-rating needs --engine memory, and this is --engine blocks",
         ),
         (
             {"engine": "blocks", "noise": "seeded", "random-state": 1},

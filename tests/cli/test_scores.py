@@ -63,8 +63,8 @@ def test_exact_scores_are_called_a_look(run, shelf):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--score-delta", "1e-6"), "--score-delta goes with --score-epsilon"),
-        (("--account", "people.sqlite:x"), "--account goes with --score-epsilon"),
+        (("--score-delta", "1e-6"), "--score-delta needs --score-epsilon"),
+        (("--account", "people.sqlite:x"), "--account needs --score-epsilon"),
         (("--score-epsilon", 1, "--seeds", 3), "covers one set of scores"),
         (("--score-epsilon", 1, "--slices"), "covers one set of scores"),
         (("--score-epsilon", 0), "positive finite number"),

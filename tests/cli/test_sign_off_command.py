@@ -44,8 +44,8 @@ def test_an_account_that_did_not_pay_ends_in_an_error(run, private, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--purpose", "x"), "--purpose goes with --sign-off"),
-        (("--conformance",), "--conformance goes with --sign-off"),
+        (("--purpose", "x"), "--purpose needs --sign-off"),
+        (("--conformance",), "--conformance needs --sign-off"),
         (("--sign-off", "--data", "cinema"), "uses no ratings"),
         (("--sign-off", "--audit", "nowhere.json"), "nowhere.json"),
         (("--sign-off", "--account", "nowhere.sqlite:x"), "does not exist"),

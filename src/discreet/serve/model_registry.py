@@ -1,7 +1,7 @@
 """Models of a service by name, with reloading of replaced folders.
 
-A replaced folder is loaded while the old model continues to serve requests, which then switch to the
-new model. A folder that cannot be read has no effect.
+A replaced folder is loaded while the old model continues to serve requests, which then switch to
+the new model. A folder that cannot be read has no effect.
 """
 
 from __future__ import annotations
