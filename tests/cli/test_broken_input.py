@@ -239,7 +239,7 @@ CASES: list[Case] = [
     ("setting of the wrong kind", good_file("--set", "user_exponent=high"), "must be a number"),
     ("setting given twice", good_file("--factors", 3, "--set", "factors=4"), "twice"),
     ("setting not allowed", good_file("--set", "dtype=float16"), "float32"),
-    ("negative seed", good_file("--random-state", -1), "at least 0"),
+    ("negative seed", good_file("--random-state", -1), "greater than or equal to 0"),
     (
         "parameter of another model",
         good_file("--model", "popularity", "--factors", 3),
@@ -269,7 +269,7 @@ CASES: list[Case] = [
     (
         "too many arguments",
         bare("train", "--not-private", "cinema", "other", "--out", "m"),
-        "2 files were given: several are read with",
+        "reads one file, and 2 were given",
     ),
     # --- evaluate
     ("unknown metric", good_file("--metrics", "rsme", command="evaluate"), "did you mean 'rmse'"),
