@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +15,7 @@ from discreet.cli.data_options import hold_back_warnings
 from discreet.cli.evaluate import show as show_scores
 from discreet.cli.export import write_web
 from discreet.cli.output import Output
-from discreet.cli.train import check_out, describe_model
+from discreet.cli.train import check_out, describe_model, show_statement
 from discreet.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
@@ -129,10 +127,7 @@ def _show_quality(found: Comparison, model: Any, out: Output) -> None:
 
 def _show_guarantee(model: Any, out: Output) -> None:
     _heading("3. Privacy guarantee for each user, covering the whole model", out)
-    text = str(replace(model.privacy_, learned=""))
-    out.say(
-        textwrap.fill(text, WIDTH, initial_indent="   ", subsequent_indent="   "), style="green"
-    )
+    show_statement(model.privacy_, out, indent="   ")
 
 
 def _show_list(
