@@ -18,7 +18,6 @@ from discreet.cli.output import Output
 from discreet.errors import ConfigError, DataError
 
 _PANEL = "Data larger than memory"
-# each block is an open file while blocks are written, and a task of Spark
 MOST_BLOCKS = 1 << 16
 USUAL_BLOCKS = 64
 _TABLES = {".parquet": "parquet", ".pq": "parquet", ".orc": "orc", ".json": "json"}

@@ -103,8 +103,8 @@ def tune(
 
     Each training draws its hyperparameters from --try and is scored on held-out ratings, with
     noise. The number of trainings is random and secret, and only the best model is released. The
-    total cost is about 1.5 times that of one training, however many there are. The candidates
-    tried, their scores and the progress are not shown. Do not publish the running time, which
+    total cost is about 1.5 times that of one training, not the sum of all. The candidates tried,
+    their scores and the progress are not shown. Do not publish the running time, which
     depends on the secret number.
     """
     from discreet.evaluation.tuning import COMPOSED, Tuning

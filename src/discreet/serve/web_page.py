@@ -27,7 +27,7 @@ from discreet.models.scorer import Scorer
 from discreet.privacy.release.statement import WEAK
 from discreet.version import __version__
 
-MOST_ITEMS = 200_000  # about 25 MB with 64 factors: more is too large for a web page
+MOST_ITEMS = 200_000  # about 34 MB at rank 64, without titles
 #: Large arrays, which may be rounded.
 HALVES = ("factors", "gain")
 # not allowed in HTML: control characters, halves of surrogate pairs, noncharacters
