@@ -250,8 +250,6 @@ def test_normalized_ids_are_an_option_of_files(run, tmp_path):
     one = run(*train, "--out", tmp_path / "b", "--normalize-ids")
     assert [json.loads(done.out)["users"] for done in (plain, one)] == [3, 2]
     files = ("--not-private", "--out", tmp_path / "c", "--normalize-ids")
-    assert "is for files of your own" in run("train", "cinema", *files).err
+    assert "is for files, not for named data sets" in run("train", "cinema", *files).err
     blocks = ("--epsilon", 1, "--engine", "blocks", "--out", tmp_path / "d", "--normalize-ids")
-    assert (
-        "--normalize-ids goes with --engine memory" in run("train", tmp_path / "r.csv", *blocks).err
-    )
+    assert "--normalize-ids needs --engine memory" in run("train", tmp_path / "r.csv", *blocks).err

@@ -149,10 +149,7 @@ def test_a_model_without_privacy_is_trained_only_where_that_is_said(run, private
     call = ["train", private / "ratings.csv", *model, "--out", tmp_path / "m"]
     refused = run(*call)
     assert (refused.code, refused.out) == (2, "")
-    assert (
-        "is not private, and nothing says that this is meant: give --epsilon, such as 1"
-        in refused.err
-    )
+    assert "is not private: pass --epsilon, for example --epsilon 1" in refused.err
     assert refused.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
     meant = run(*call, "--not-private")

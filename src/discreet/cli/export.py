@@ -1,6 +1,4 @@
-"""``discreet export``: a saved model as a page for browsers, as vectors for a database, or as
-an MLflow folder.
-"""
+"""``discreet export``: export a model as a web page, as vectors, or as an MLflow folder."""
 
 from __future__ import annotations
 
@@ -18,48 +16,50 @@ if TYPE_CHECKING:
 
 
 @command(
-    "discreet export --web model/ page.html",
-    "discreet export --vectors model/ vectors/",
-    "discreet export --mlflow model/ mlflow-model/",
+    "discreet export model/ --web --out page.html",
+    "discreet export model/ --vectors --out vectors/",
+    "discreet export model/ --mlflow --out mlflow-model/",
 )
 def export(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
     to: Annotated[
         str,
-        typer.Argument(help="The file (--web) or the new folder (others) to write.", metavar="OUT"),
+        typer.Option(
+            "--out", "-o", help="File (--web) or new folder (others) to write.", metavar="PATH"
+        ),
     ],
     out: Output,
     web: Annotated[
         bool,
         typer.Option(
-            "--web", help="One HTML file that recommends in the browser and sends nothing."
+            "--web", help="One HTML file that recommends in the browser, without network access."
         ),
     ] = False,
     vectors: Annotated[
         bool,
         typer.Option(
-            "--vectors", help="Item vectors and the recipe for queries, for a vector database."
+            "--vectors", help="Item vectors for a vector database, and how to compute queries."
         ),
     ] = False,
     mlflow: Annotated[
         bool, typer.Option("--mlflow", help="A folder that MLflow loads as a pyfunc model.")
     ] = False,
     heading: Annotated[
-        str | None, typer.Option(help="Heading of the page.", metavar="TEXT")
+        str | None, typer.Option(help="With --web: heading of the page.", metavar="TEXT")
     ] = None,
 ) -> None:
-    """Hand a model over: to people's own devices, to a vector database, or to MLflow.
+    """Export a model as a web page, as vectors for a database, or as an MLflow model.
 
-    The page holds the item factors and computes a person's own vector on that person's device. Its
-    content policy forbids every connection, so that nothing can leave.
+    The web page holds the item factors and computes a user's factors on the user's device. Its
+    content security policy blocks all network access, so that no history can leave the device.
     """
     wanted = [
         name for name, given in {"web": web, "vectors": vectors, "mlflow": mlflow}.items() if given
     ]
     if len(wanted) != 1:
-        raise ConfigError("say what to export: one of --web, --vectors and --mlflow")
+        raise ConfigError("pass exactly one of --web, --vectors and --mlflow")
     if heading is not None and not web:
-        raise ConfigError("--heading is for --web")
+        raise ConfigError("--heading needs --web")
     from discreet.models.storage.load_scorer import open_model
 
     opened = open_model(folder)
@@ -70,7 +70,7 @@ def export(
 
 
 def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> dict[str, Any]:
-    """Write the page, whole or not at all, and say what it holds."""
+    """Write the page atomically and return facts about it."""
     from discreet.data.atomic_files import atomic_write
     from discreet.serve.web_page import web_page
 
@@ -91,10 +91,10 @@ def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> di
 def _web(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> dict[str, Any]:
     written = write_web(opened, file, heading)
     size = f"{written['bytes'] / 1e6:.1f} MB"
-    out.say(f"Wrote {file} ({size}): open it in a browser, from this disk or from any web server")
+    out.say(f"Wrote {file} ({size}): open it in a browser, from disk or from any web server")
     if not opened.private:
         out.note(
-            "this model was trained without privacy protection: whoever has the page has its item"
+            "this model was trained without privacy protection, and the page contains its item"
             " factors"
         )
     return written
