@@ -190,7 +190,7 @@ def test_people_are_charged_or_left_alone():
     (ledger,) = model.earlier_ledgers_
     assert found.spent["ledger"] == ledger.to_dict()
     assert ledger.price().epsilon == found.spent["epsilon"]
-    assert "people's own ratings" in found.data
+    assert "the given ratings" in found.data
 
 
 def test_an_account_is_charged(tmp_path):

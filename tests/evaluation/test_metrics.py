@@ -319,7 +319,7 @@ def test_parse():
         ("recall@2.5", "cut-off '2.5'"),
         ("recall@20@3", "cut-off '20@3'"),
         ("rmse@10", "rmse has no cut-off"),
-        (20, "named by a string"),
+        (20, "must be a string"),
     ],
 )
 def test_parse_says_what_was_meant(name, says):

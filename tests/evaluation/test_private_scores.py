@@ -198,7 +198,7 @@ def test_what_cannot_be_priced_is_refused(measured):
         ({"metrics": "rmse", "epsilon": 1.0, "most_ratings": 0}, "most_ratings"),
         ({"metrics": "rmse", "epsilon": 1.0, "confidence": 1.0}, "confidence"),
         ({"metrics": "rmse", "epsilon": -1.0}, "epsilon"),
-        ({"metrics": "rmse", "budget": object()}, "give epsilon"),
+        ({"metrics": "rmse", "account": object()}, "Pass epsilon"),
     ):
         with pytest.raises(ConfigError, match=message):
             discreet.evaluate(model, split, **options)
