@@ -70,7 +70,7 @@ TEXT = {
     ),
     "name and number": (
         "user,item,4\nbob,cup,3\n",
-        "the first line has both a known name of a column and a number",
+        "the first line has both a known column name and a number",
     ),
     "two separators": (
         "1,2,3;4\n1,3,3;4\n",
@@ -98,7 +98,7 @@ TEXT = {
     "colons": ("1::2::3\n1::2::x\n", "line 2: the rating 'x' is not a number"),
     "empty": ("", "is empty"),
     "blank": ("\n \n\n", "is empty"),
-    "header only": ("user,item,rating\n", "has a header line and no ratings"),
+    "header only": ("user,item,rating\n", "has a header line but no ratings"),
     "one column": ("user\n1\n", "has only one column when split at any of"),
     "unknown separator": ("user#item\n1#2\n", "has only one column when split at any of"),
     "no user column": (
@@ -110,11 +110,11 @@ TEXT = {
     ),
     "no item column": (
         "user,flm,rating\nx,2,3\n",
-        "recognizably the item: its columns are 'user', 'flm', 'rating'",
+        "recognizable as the item: its columns are 'user', 'flm', 'rating'",
     ),
     "no known column": (
         "a,b,c\nx,y,z\n",
-        "say with user=... which column identifies users, or say header=False",
+        "name the column that identifies users with user=..., or pass header=False",
     ),
     "UTF-16": ("user,item\na,b\n".encode("utf-16"), "is encoded as UTF-16"),
     "UTF-16 without mark": (("user,item\na,b\n" * 9).encode("utf-16-le"), "is encoded as UTF-16"),
@@ -205,10 +205,10 @@ def test_true_is_no_column(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("r.csv.gz", GZ[: len(GZ) // 2], "ends in the middle"),
-        ("r.csv.gz", GZ[:-4], "ends in the middle"),
-        ("r.csv.gz", GZ[:6], "ends in the middle"),
-        ("r.csv.zst", ZST[: len(ZST) // 2], "ends in the middle"),
+        ("r.csv.gz", GZ[: len(GZ) // 2], "is incomplete"),
+        ("r.csv.gz", GZ[:-4], "is incomplete"),
+        ("r.csv.gz", GZ[:6], "is incomplete"),
+        ("r.csv.zst", ZST[: len(ZST) // 2], "is incomplete"),
         ("r.csv.gz", b"user,item\n1,2\n", "is named as gzip and holds no gzip data"),
         ("r.csv.zst", b"user,item\n1,2\n", "is named as zstd and holds no zstd data"),
         ("r.csv.gz", GZ[:-8] + bytes(4) + GZ[-4:], "is damaged"),
@@ -255,7 +255,7 @@ def test_damaged_containers(tmp_path, name, content, expected):
         ({"user": [], "item": []}, "holds no ratings"),
         (
             {"usr": [1], "item": [1]},
-            "say with user=... which column identifies users. Columns: 'usr', 'item'",
+            "name the column that identifies users with user=.... Columns: 'usr', 'item'",
         ),
     ],
     ids=str,
@@ -277,7 +277,7 @@ def test_paths(tmp_path):
     assert f"did you mean {tmp_path / 'ratings.csv'}?" in refused(tmp_path / "rating.csv")
     assert "does not exist: check the path" in refused(tmp_path / "zzzzzz")
     assert "does not exist either" in refused(tmp_path / "none" / "x.csv")
-    with pytest.raises(DataError, match="address on the network"):
+    with pytest.raises(DataError, match="is a network address"):
         Ratings.read("https://example.org/ratings.csv")
     with pytest.raises(DataError, match="a file path is needed, and int was given"):
         Ratings.read(7)
@@ -336,7 +336,7 @@ def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
 def test_a_link_that_leads_nowhere_is_called_that(tmp_path):
     for name, goal in (("loop.csv", "loop.csv"), ("gone.csv", "nowhere.csv")):
         (tmp_path / name).symlink_to(tmp_path / goal)
-        with pytest.raises(DataError, match=f"{name} is a link that leads nowhere"):
+        with pytest.raises(DataError, match=f"{name} is a broken link"):
             Ratings.read(tmp_path / name)
 
 

@@ -125,7 +125,7 @@ def test_other_refusals(tmp_path):
     with pytest.raises(DataError, match="item id is missing"):
         Catalog.from_any([1, None])
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"item_id,title\n" + b"1,a\n" * 9999)[:40])
-    with pytest.raises(DataError, match="ends in the middle"):
+    with pytest.raises(DataError, match="is incomplete"):
         Catalog.from_any(tmp_path / "cut.csv.gz")
 
 
