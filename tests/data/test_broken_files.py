@@ -58,11 +58,11 @@ TEXT = {
     "no item": ("user,item,rating\n1,2,3\n1,,1\n", "line 3: the item id is missing"),
     "NA among integers": (
         "user,item,rating\n1,2,3\n1,NA,1\n",
-        "line 3: the item id is 'NA', which stands for",
+        "line 3: the item id is 'NA', a placeholder for",
     ),
     "null among text": (
         "user,item,rating\na,b,3\nnull,b,1\n",
-        "line 3: the user id is 'null', which stands for",
+        "line 3: the user id is 'null', a placeholder for",
     ),
     "line break in an id": (
         'user,item,rating\na,b,3\n"c\nd",b,1\n',
@@ -74,9 +74,9 @@ TEXT = {
     ),
     "two separators": (
         "1,2,3;4\n1,3,3;4\n",
-        "can be cut at ',' and at ';': pass the right one as separator=",
+        "can be split at ',' and at ';': pass the right one as separator=",
     ),
-    "two user columns": ("user,item,user,rating\n1,2,3,4\n", "has several columns called 'user'"),
+    "two user columns": ("user,item,user,rating\n1,2,3,4\n", "has several columns named 'user'"),
     "timestamp too large": (
         "user,item,rating,time\n1,2,3,1e30\n",
         "line 2: the timestamp is beyond 64 bits",
@@ -104,7 +104,7 @@ TEXT = {
     "no user column": (
         "person_name,item,rating\nx,2,3\n",
         (
-            "identifies users, or say header=False if the first line holds no names. Columns:"
+            "identifies users with user=..., or pass header=False if the first line holds no names. Columns:"
             " 'person_name', 'item'"
         ),
     ),
@@ -178,11 +178,11 @@ def test_line_number_far_down(tmp_path):
         ),
         (
             {"header": False},
-            "line 1: the rating 'rating' is not a number: correct it or drop the line, or say",
+            "line 1: the rating 'rating' is not a number: correct it or drop the line, or pass",
         ),
         (
             {"header": False, "user": "user"},
-            "so there is no column 'user': give its position, such as user=0",
+            "so there is no column 'user': pass its position, such as user=0",
         ),
         ({"header": False, "rating": 7}, "has 3 columns, so the rating cannot be at position 7"),
         ({"header": False, "rating": 1}, "the same position was given for two columns"),
@@ -272,7 +272,7 @@ def test_paths(tmp_path):
     (tmp_path / "ratings.csv").write_text("1,2,3\n", encoding="utf-8")
     assert (
         refused(tmp_path)
-        == f"{tmp_path.name} is a folder: give one of the files inside, such as ratings.csv"
+        == f"{tmp_path.name} is a folder: pass one of the files inside, such as ratings.csv"
     )
     assert f"did you mean {tmp_path / 'ratings.csv'}?" in refused(tmp_path / "rating.csv")
     assert "does not exist: check the path" in refused(tmp_path / "zzzzzz")
