@@ -1,6 +1,6 @@
 """Gaussian, Laplace and Huber mechanisms with their privacy cost, for any statistic.
 
-The public part of `discreet.privacy.accounting.mechanisms`; docs/mechanisms.md compares them.
+The public part of `discreet.privacy.accounting.mechanisms`; docs/noise.md compares them.
 """
 
 from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism
