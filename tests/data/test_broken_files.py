@@ -279,7 +279,7 @@ def test_paths(tmp_path):
     assert "does not exist either" in refused(tmp_path / "none" / "x.csv")
     with pytest.raises(DataError, match="is a network address"):
         Ratings.read("https://example.org/ratings.csv")
-    with pytest.raises(DataError, match="a file path is needed, and int was given"):
+    with pytest.raises(DataError, match="a file path is needed, not int"):
         Ratings.read(7)
 
 

@@ -92,7 +92,7 @@ def test_frames_mappings_and_arrays_say_the_same():
         ),
         (7, "not a int"),
         (pd.DataFrame({"x": [1], "y": [2]}), "has no column of item ids"),
-        (pd.DataFrame({"item_id": [1, 1], "y": [2, 3]}), "has the item 1 twice"),
+        (pd.DataFrame({"item_id": [1, 1], "y": [2, 3]}), "lists the item 1 twice"),
     ],
 )
 def test_what_holds_no_features_is_refused_in_a_sentence(source, message):

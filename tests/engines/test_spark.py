@@ -330,7 +330,7 @@ def test_a_user_column_that_hardly_identifies_users_is_refused(spark):
 def test_what_cannot_be_meant(spark, frame):
     with pytest.raises(ConfigError, match="partitions is 0"):
         discreet.SparkRatings(frame, partitions=0)
-    with pytest.raises(DataError, match="needs a DataFrame of Spark, and a Table was given"):
+    with pytest.raises(DataError, match="needs a DataFrame of Spark, not a Table"):
         discreet.SparkRatings(pa.table({"user": [1]}))
     with pytest.raises(DataError, match="needs a DataFrame of Spark"):
         MODELS["DPALS"]().fit(some_ratings()).recommend_spark(pa.table({"user": [1]}))
