@@ -104,8 +104,8 @@ TEXT = {
     "no user column": (
         "person_name,item,rating\nx,2,3\n",
         (
-            "identifies users with user=..., or pass header=False if the first line holds no names. Columns:"
-            " 'person_name', 'item'"
+            "identifies users with user=..., or pass header=False if the first line holds no names."
+            " Columns: 'person_name', 'item'"
         ),
     ),
     "no item column": (

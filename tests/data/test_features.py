@@ -74,7 +74,7 @@ def test_frames_mappings_and_arrays_say_the_same():
         (np.zeros((2, 4)), r"one row of numbers for each of the 3 items"),
         (np.zeros(3), "one row of numbers"),
         (np.array([["a"], ["b"], ["c"]]), "one row of numbers"),
-        ({9: [1.0]}, "knows none of the 3 items: it has ids such as 9, and the ratings such as 1"),
+        ({9: [1.0]}, "has none of the 3 items: its ids are such as 9"),
         ({}, "empty mapping"),
         ({1: [1.0], 2: [1.0, 2.0]}, "equally many numbers for every item"),
         ({1: "a", 2: "b"}, "holds no features"),

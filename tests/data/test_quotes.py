@@ -35,9 +35,7 @@ def written(path, lines, separator=","):
 )
 def test_rows_between_quotes_are_not_lost(tmp_path, lines, separator):
     path = written(tmp_path / "r.csv", lines, separator)
-    with pytest.raises(
-        DataError, match=r"a quoted field runs through|a quote is not closed"
-    ):
+    with pytest.raises(DataError, match=r"a quoted field runs through|a quote is not closed"):
         Ratings.read(path)
 
 
