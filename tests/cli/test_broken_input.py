@@ -167,7 +167,7 @@ CASES: list[Case] = [
     # gets --duplicates error below
     ("repeated ratings refused", a_file("r.csv", GOOD + "1,1,4\n"), ""),
     (
-        "address on the network",
+        "is a network address",
         bare("train", "--not-private", "https://example.org/r.csv", "--out", "m"),
         "download",
     ),

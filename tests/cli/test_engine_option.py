@@ -168,7 +168,7 @@ def test_sources_that_blocks_cannot_be_written_from(train, private, tmp_path):
     broken.write_text("userId,movieId,rating\n1,10,somebody-called-4711\n")
     for source, said in (
         (tmp_path / "none.csv", "does not exist"),
-        (empty, "a folder without files of ratings"),
+        (empty, "a folder without ratings files"),
         (broken, "has a line without a user, an item or a finite rating"),
         ("-", "cannot read standard input: write it to a file first"),
     ):

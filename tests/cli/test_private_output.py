@@ -157,7 +157,7 @@ def test_training_says_of_any_ratings_that_those_outside_the_range_are_clipped(
         assert "the range of ratings, 1 to 5 (others are clipped to it)" in done.out
 
 
-# ------------------------------------------------------------ which column identifies users
+# ------------------------------------------------------------ the column that identifies users
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_no_user_column_is_suggested_and_wrong_ones_are_refused(run, german, tmp
     reasons = {
         ("--user", "Sterne"): "fewer than 100 distinct values",
         ("--user", "Datum", "--rating", "Sterne"): "holds dates",
-        ("--user", "Kundennummer", "--rating-range", "1,5"): "no column is left for the ratings",
+        ("--user", "Kundennummer", "--rating-range", "1,5"): "there is no rating column",
     }
     for columns, reason in reasons.items():
         for engine in ("memory", "blocks"):

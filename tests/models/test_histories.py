@@ -180,7 +180,7 @@ def test_many_histories():
         (sparse.csr_array((3, 7)), "7 columns for the 4 items of the model$"),
         (np.ones((3, 4)), "be Ratings, a frame or a sparse matrix, not a ndarray"),
         ([{20: 1.0}], "not a list. For a single history, use recommend"),
-        (pd.DataFrame(COLUMNS), "has no column that is recognizably the user"),
+        (pd.DataFrame(COLUMNS), "has no column recognizable as the user"),
     ],
 )
 def test_what_are_no_histories(histories, message):

@@ -155,8 +155,8 @@ def _rating_column(file: Path, separator: str) -> str:
 
 
 def _plain(ratings: Path, items: str) -> ArchiveSource:
-    beside = ratings.with_name(items) if items else None
-    found = str(beside) if beside is not None and beside.is_file() else None
+    sibling = ratings.with_name(items) if items else None
+    found = str(sibling) if sibling is not None and sibling.is_file() else None
     return ArchiveSource(str(ratings), found, tables=ratings.suffix == ".parquet")
 
 
