@@ -13,6 +13,7 @@ import pytest
 import discreet.privacy
 from discreet.privacy.statistics.base import Statistic
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.centered_pairs import CenteredPairSums
 from discreet.privacy.statistics.pairs import LikeCounts, PairSums, UserCount
 from discreet.privacy.statistics.sums import STATISTICS
 from discreet.privacy.statistics.user_values import UserValues
@@ -34,6 +35,7 @@ from support.sealed_helpers import NORMS, RELATIONS, distance, exact, make, quic
 
 N_ITEMS = 5
 V = np.array([[1.0, 0.5], [-0.5, 1.0], [2.0, -1.0], [0.0, 3.0], [1.0, 1.0]])
+POPULARITY = np.array([3.0, 2.0, 2.0, 1.0, 0.0])
 BOUNDS = Bounds(items=3, rating=1.5, center=3.0, norm=0.8)
 ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 2.0, 3: 3.0}]
 EXTREMES = [
@@ -124,6 +126,10 @@ EXAMPLES = {
         "pairs are divided by too little",
     ),
     "pair sums": (lambda rows: solved(rows).sum(PairSums()), "pairs are counted in both triangles"),
+    "centered pair sums": (
+        lambda rows: solved(rows).sum(CenteredPairSums(POPULARITY)),
+        "centered pairs are divided by the root of their norm",
+    ),
     "like counts": (lambda rows: solved(rows).sum(LikeCounts()), "likes are not of norm 1"),
     "active users": (
         lambda rows: solved(rows).sum(UserCount()),

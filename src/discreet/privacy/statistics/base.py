@@ -216,3 +216,11 @@ class Statistic(ABC):
         In real numbers without a grid; with one, in int64 units of it, each contribution rounded
         toward zero.
         """
+
+    def transform(self, compute: Any, public: Public) -> Any:
+        """The released sum as a function (grid, rows), given the one of `partial` over all blocks.
+
+        Most statistics release the sum itself. A public map applied here runs once, after all
+        engines have summed; the subclass proves that its sensitivity holds after the map.
+        """
+        return compute

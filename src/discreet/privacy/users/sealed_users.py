@@ -180,7 +180,7 @@ class Users(Sealed[Partitions]):
         """
         public = self._public
         statistic.check(public)
-        adder = self.open(KEY).adder(statistic, public)
+        adder = statistic.transform(self.open(KEY).adder(statistic, public), public)
         return Sum(
             statistic.shape(public), self._reach(statistic), adder, statistic.symmetric(public)
         )
