@@ -17,6 +17,7 @@ from discreet.privacy.statistics.centered_pairs import CenteredPairSums
 from discreet.privacy.statistics.pairs import LikeCounts, PairSums, UserCount
 from discreet.privacy.statistics.sums import STATISTICS
 from discreet.privacy.statistics.user_values import UserValues
+from discreet.privacy.users.choice_moments import ChoiceMoments, ProfileInputs
 from discreet.privacy.users.gradient_steps import Descent, WeighEntries
 from discreet.privacy.users.leave_one_out import LeaveOneOutGains
 from discreet.privacy.users.poisson_batches import clip_gradient
@@ -77,6 +78,18 @@ def alone(rows):
     return users
 
 
+def choice_moments():
+    """Of two features without factors; the second says much."""
+    none = np.zeros((N_ITEMS, 0), np.float32)
+    starts = np.array([np.arange(N_ITEMS + 1), N_ITEMS + np.arange(N_ITEMS + 1)])
+    values = np.array([0, 0, 1, 1, 1, 2, 3, 2, 3, 3], np.int32)
+    popularity = np.log(POPULARITY + 1)
+    inverse = np.array([2.0, 2.0, 90.0, 90.0])
+    public = (popularity, POPULARITY + 1, none.T, none, none[0], 0.1, starts, values, inverse, 1.0)
+    inputs = ProfileInputs(np.arange(N_ITEMS), *public)
+    return ChoiceMoments(inputs, np.ones(3), np.ones((1, 3)), left_out=3, levels=1)
+
+
 #: By the name in the registry: the statistic of some rows, and a planted fault that is of this
 #: statistic.
 EXAMPLES = {
@@ -129,6 +142,10 @@ EXAMPLES = {
     "centered pair sums": (
         lambda rows: solved(rows).sum(CenteredPairSums(POPULARITY)),
         "centered pairs are divided by the root of their norm",
+    ),
+    "choice moments": (
+        lambda rows: solved(rows).sum(choice_moments()),
+        "choice moments are priced by half of what they are cut to",
     ),
     "like counts": (lambda rows: solved(rows).sum(LikeCounts()), "likes are not of norm 1"),
     "active users": (

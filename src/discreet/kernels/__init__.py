@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from discreet.kernels.gradient import residual_rows
     from discreet.kernels.integer_sums import pack_grams
     from discreet.kernels.least_squares import solve_rows, solve_rows_constant
+    from discreet.kernels.profiles import log_lifts
     from discreet.kernels.psd import project_psd, solve_psd
     from discreet.kernels.threads import set_threads, thread_count
     from discreet.kernels.topk import Panels, top_k
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Panels",
     "allocate_aligned_array",
+    "log_lifts",
     "on_cache_lines",
     "pack_grams",
     "pair_products",
@@ -45,6 +47,7 @@ __all__ = [
 _HOME = {
     "Panels": "topk",
     "allocate_aligned_array": "gather",
+    "log_lifts": "profiles",
     "on_cache_lines": "gather",
     "pack_grams": "integer_sums",
     "pair_products": "dot_products",

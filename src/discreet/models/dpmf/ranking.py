@@ -75,6 +75,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.features import Categories
 from discreet.kernels.threads import blas_threads
 from discreet.models.algorithm import (
     EVERY_ITEM,
@@ -86,7 +87,14 @@ from discreet.models.algorithm import (
 )
 from discreet.models.dpmf.feature_prior import standardize
 from discreet.models.dpmf.pair_factorization import FittedFactors, factorize
-from discreet.models.fold_in import ConstantFoldIn, FoldIn, ItemSimilarity, PosteriorMeanFoldIn
+from discreet.models.dpmf.profile import example_moments, fit_profile, profile_lines, read_profile
+from discreet.models.fold_in import (
+    ConstantFoldIn,
+    FoldIn,
+    ItemSimilarity,
+    PosteriorMeanFoldIn,
+    ProfileFoldIn,
+)
 from discreet.models.parameters import (
     check_bool,
     check_int,
@@ -155,6 +163,9 @@ class PairRanking(Algorithm):
     centered : bool, optional
         Whether pairs are centered on released popularity. Default: where users are added or
         removed; not where they are replaced, which costs 2 with centering and √2 without.
+    profile : bool
+        Whether scores are multiplied by a user's own profile in public features, whose weights
+        take a twentieth of the budget. Set where there are features.
     popularity_discount : float
         β: scores are divided by the released count to this power.
     shares : dict
@@ -174,6 +185,7 @@ class PairRanking(Algorithm):
     counts_share: float | None = None
     gate: float = 3.5
     centered: bool | None = None
+    profile: bool = False
     popularity_discount: float = 0.1
     shares: Mapping[str, float] = field(default_factory=dict)
 
@@ -219,6 +231,7 @@ class PairRanking(Algorithm):
             f"popularity_discount is {self.popularity_discount!r}, but must be at most 1",
         )
         check_bool("centered", self.centered)
+        check_bool("profile", self.profile)
         assert self.counts_share is not None
         check_number("counts_share", self.counts_share, 1e-3)
         check_that(
@@ -253,7 +266,12 @@ class PairRanking(Algorithm):
         assert self.counts_share is not None
         counts = Line("counts", share=self.counts_share, shape=(n_items,))
         size = Line("size", share=0.005, shape=(1,))
-        return [counts, size, *self._rest(n_items, 1 - counts.share - size.share)]
+        weights = self._weights()
+        spent = sum(line.share for line in (counts, size, *weights))
+        return [counts, size, *self._rest(n_items, 1 - spent), *weights]
+
+    def _weights(self) -> list[Line]:
+        return profile_lines() if self.profile else []
 
     def _rest(self, n_items: int, share: float = 1.0) -> list[Line]:
         """What is decided on the way; its shapes are left open."""
@@ -269,7 +287,8 @@ class PairRanking(Algorithm):
         core = users.restrict(np.arange(min(self.largest_core, users.n_items)))
         ones = np.ones(core.n_items)
         rest = {str(line): core.sum(self._pairs(ones)) for line in self._rest(users.n_items)}
-        return {"counts": counts, "size": users.sum(UserCount()), **rest}
+        weights = {str(line): users.sum(example_moments(users.n_items)) for line in self._weights()}
+        return {"counts": counts, "size": users.sum(UserCount()), **rest, **weights}
 
     def _pairs(self, c: NDArray[Any]) -> Statistic:
         """(3), for these counts of the core."""
@@ -298,10 +317,26 @@ class PairRanking(Algorithm):
         users: Users,
         session: Session,
         *,
-        features: NDArray[Any] | None,
+        features: Any,
         seed: int,
         progress: Progress,
     ) -> Learned:
+        X = getattr(features, "X", features)
+        learned, size = self._learn_items(users, session, X, seed, progress)
+        if self.profile:
+            categories = list(getattr(features, "categories", ()))
+            learned = add_profile(self, learned, users, session, self._weights(), categories, size)
+        return learned
+
+    def _learn_items(
+        self,
+        users: Users,
+        session: Session,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress,
+    ) -> tuple[Learned, float]:
+        """(1)–(8), and ñ."""
         lines = self._rest(users.n_items)
         steps = len(lines) + 3
         counting = self._counts(users)
@@ -321,7 +356,7 @@ class PairRanking(Algorithm):
                 counts = counts.with_another(Estimate.release(session, line, counting))
         c = counts.above_noise(core)
         if not bought:
-            return self._popular(counts, signal, without_pairs(signal, self.gate))
+            return self._popular(counts, signal, without_pairs(signal, self.gate)), size
         pairs = liked.sum(self._pairs(c))
         G = release_pairs(session, bought, pairs, len(core))
         progress(steps - 1, steps, "pairs")
@@ -331,10 +366,10 @@ class PairRanking(Algorithm):
             fitted = self.estimate(G, t, c, size, seed, None if F is None else F[core])
         progress(steps, steps, "factors")
         if fitted.heard < MIN_SIGNAL_RATIO and F is None:
-            return self._popular(counts, signal, without_taste(signal))
+            return self._popular(counts, signal, without_taste(signal)), size
         if self.centered:
             fitted = uncenter(fitted, c)
-        return self._personal(counts, core, c, size, fitted, F, signal)
+        return self._personal(counts, core, c, size, fitted, F, signal), size
 
     def _worth_buying(self, lines: list[Line], signal: Signal) -> list[Line]:
         """The lines that release pairs; the others count again."""
@@ -365,6 +400,7 @@ class PairRanking(Algorithm):
         """Nothing but what is liked how much."""
         details = {
             "core": [],
+            "least_count": max(counts.deviation, 0.5),
             "featured": False,
             "dimensions": 0,
             "signal": signal.signal,
@@ -416,7 +452,9 @@ class PairRanking(Algorithm):
     # ------------------------------------------------------------ reading out
 
     def fold_in_rule(self, learned: Learned) -> FoldIn:
-        """E[u | y] of (8)."""
+        """E[u | y] of (8), times the profile where there is one."""
+        if "profile" in learned.details:
+            return profile_fold_in(self, learned)
         if not learned.factors.shape[1]:
             return ConstantFoldIn()
         place, gain, base, prior = gain_of(learned)
@@ -582,6 +620,99 @@ def _gain(learned: Learned) -> _Gain:
     return place, gain.astype(np.float32), base.astype(np.float32), prior.astype(np.float32)
 
 
+# ------------------------------------------------------------------ profiles
+
+
+def add_profile(
+    algorithm: PairRanking,
+    learned: Learned,
+    users: Users,
+    session: Session,
+    lines: list[Line],
+    categories: list[Categories],
+    size: float,
+) -> Learned:
+    """The same with the profile among its details, where its weights stand out of the noise.
+
+    Without categories the lines release counts, which nothing uses: the plan was made before.
+    """
+    levels = algorithm._levels
+    if not categories:
+        for line in lines:
+            session.release(line, users.sum(LikeCounts(levels)))
+        return learned
+    popularity, vectors = popularity_of(learned)
+    profile = fit_profile(
+        session,
+        users,
+        lines,
+        popularity,
+        positive_counts(learned),
+        vectors,
+        categories,
+        size,
+        levels,
+    )
+    if profile is None:
+        return learned
+    names = ", ".join(one.name for one in categories)
+    said = with_profile(str(learned.details["learned"]), names)
+    return replace(learned, details={**learned.details, "profile": profile, "learned": said})
+
+
+def positive_counts(learned: Learned) -> NDArray[np.float64]:
+    assert learned.counts is not None
+    return np.asarray(np.maximum(learned.counts, learned.details["least_count"]))
+
+
+def popularity_of(
+    learned: Learned,
+) -> tuple[NDArray[np.float64], tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
+    """log pop of every item, and factors, gain (items, r) and base of the read-out (8)."""
+    n, r = learned.factors.shape
+    if not r:
+        none = np.zeros((n, 0), np.float32)
+        return np.log(positive_counts(learned)), (none, none, np.zeros(0, np.float32))
+    place, gain, base, prior = gain_of(learned)
+    score = learned.factors.astype(np.float64) @ prior
+    own = np.zeros((n, r), np.float32)
+    own[place >= 0] = gain[place[place >= 0]]
+    least = max(1e-3 * float(np.median(np.maximum(score, 0.0))), 1e-12)
+    return np.log(np.maximum(score, least)), (learned.factors, own, base)
+
+
+def profile_fold_in(algorithm: PairRanking, learned: Learned) -> FoldIn:
+    """The read-out with the profile that is among the details."""
+    n, r = learned.factors.shape
+    popularity, _ = popularity_of(learned)
+    weights, arrays, numbers = read_profile(
+        learned.details["profile"], positive_counts(learned), r > 0
+    )
+    place = np.full(n, -1, np.int32)
+    gain, base, prior = (
+        np.zeros((1, r), np.float32),
+        np.zeros(r, np.float32),
+        np.zeros(r, np.float32),
+    )
+    if r:
+        place, gain, base, prior = gain_of(learned)
+    low, high = algorithm.rating_range if algorithm._levels > 1 else (0.0, 0.0)  # type: ignore[misc]
+    return ProfileFoldIn(
+        None if isinstance(algorithm.like_threshold, str) else algorithm.like_threshold,
+        place,
+        gain,
+        base,
+        prior,
+        levels=algorithm._levels if algorithm._levels > 1 else 0,
+        low=low,
+        high=high,
+        popularity=popularity.astype(np.float32),
+        feature_weights=weights,
+        **numbers,
+        **arrays,
+    )
+
+
 # ------------------------------------------------------------------ in words
 
 
@@ -618,6 +749,14 @@ def with_taste(dimensions: int, signal: Signal) -> str:
             f" out ({why})."
         )
     return f"Personal taste in about {dimensions} dimension{'s' if dimensions > 1 else ''} ({why})."
+
+
+def with_profile(learned: str, names: str) -> str:
+    """The same where scores follow profiles in these features as well."""
+    same = "nothing personal: everybody gets the same list"
+    if same in learned:
+        return learned.replace(same, f"each user's own profile in {names}")
+    return f"{learned[:-1]}, and each user's own profile in {names}."
 
 
 def _times(signal: float) -> str:
