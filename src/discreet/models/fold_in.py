@@ -448,10 +448,10 @@ class ProfileFoldIn(PosteriorMeanFoldIn):
     inverse : float64
     """
 
-    popularity_weight: float = 1.0
+    popularity_weight: float = 0.0
     factor_weight: float = 0.0
-    floor: float = 1.0
-    tau: float = 1.0
+    floor: float = 0.0
+    tau: float = 0.0
     popularity: Array = field(default_factory=lambda: np.zeros(0), metadata=_PROFILE)
     feature_weights: Array = field(default_factory=lambda: np.zeros(0), metadata=_PROFILE)
     starts: Array = field(default_factory=lambda: np.zeros((0, 1), np.int32), metadata=_PROFILE)

@@ -46,14 +46,18 @@ FLOOR = 0.05  # of popularity: the least that a factor model's score counts as
 SHARE = 0.05  # of the budget for the weights
 STEPS = (0.4, 0.6)  # of it for each step
 # deviations of the weights before anything is known: of popularity and factors, and of features
-BASE_SPREAD, FEATURE_SPREAD = 0.5, 0.7
+BASE_SPREAD = 0.5
+FEATURE_SPREAD = 0.7
 REFERENCES = (0.0, 0.3, 0.7, 1.2)  # weights of all features whose best items are choice sets
-# deviations by which a weight must stand out; lifts below 1 are rarely real
-STANDS_OUT, STANDS_OUT_BELOW = 3.0, 4.0
+# a profile is used where a weight of a feature is so many deviations above 0, and so large: with
+# many users, weights of shuffled features are small and beyond chance as well
+STANDS_OUT = 3.0
+LEAST_WEIGHT = 0.2
 CANDIDATES = 2000  # most popular items, which choice sets are made of: more take time
 # choices, over μ below 1: of more users a part takes part, and of fewer each leaves out up to
 # MOST_LEFT_OUT items, so that the time is about the same for all data
-ENOUGH, MOST_LEFT_OUT = 3000, 4
+ENOUGH = 3000
+MOST_LEFT_OUT = 4
 
 
 @dataclass(frozen=True)
@@ -194,7 +198,10 @@ def value_rarity(categories: list[Categories], counts: NDArray[np.float64]) -> N
 
 def stack_categories(categories: list[Categories]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Starts (features, items + 1) and values numbered over all features."""
-    starts, values, before, entries = [], [], 0, 0
+    starts = []
+    values = []
+    before = 0
+    entries = 0
     for one in categories:
         starts.append(one.starts + entries)
         values.append(one.values + before)
@@ -242,7 +249,7 @@ def fit_weights(
         center = w
     deviation = np.sqrt(np.diag(np.linalg.inv(prior)))
     z = w[first:] / deviation[first:]
-    kept = bool((z > STANDS_OUT).any() or (z < -STANDS_OUT_BELOW).any())
+    kept = bool(((z > STANDS_OUT) & (w[first:] > LEAST_WEIGHT)).any())
     return ProfileWeights(w, deviation, kept)
 
 

@@ -689,11 +689,8 @@ def profile_fold_in(algorithm: PairRanking, learned: Learned) -> FoldIn:
         learned.details["profile"], positive_counts(learned), r > 0
     )
     place = np.full(n, -1, np.int32)
-    gain, base, prior = (
-        np.zeros((1, r), np.float32),
-        np.zeros(r, np.float32),
-        np.zeros(r, np.float32),
-    )
+    gain = np.zeros((1, r), np.float32)
+    base = prior = np.zeros(r, np.float32)
     if r:
         place, gain, base, prior = gain_of(learned)
     low, high = algorithm.rating_range if algorithm._levels > 1 else (0.0, 0.0)  # type: ignore[misc]

@@ -46,7 +46,8 @@ from discreet.privacy.statistics.sums import SensitivityBounds, register, triang
 from discreet.privacy.users.leave_one_out import MIX
 
 CLIP = 0.5  # C: gradients of log lifts are about this long
-GRADIENT, CURVATURE = 0.6, 0.4  # shares of the squared norm
+GRADIENT = 0.6  # share of the squared norm
+CURVATURE = 1 - GRADIENT
 
 
 @dataclass(frozen=True)
