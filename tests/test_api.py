@@ -23,7 +23,9 @@ def test_misspelled_keywords_name_the_class_and_the_near_miss(name):
             with pytest.raises((TypeError, ConfigError)) as caught:
                 call(**{wrong: 1})
             answer = (
-                f"did you mean {known[0]!r}?" if wrong != "no_such_thing" else f"it has {known}"
+                f"did you mean {known[0]!r}?"
+                if wrong != "no_such_thing"
+                else f"it has {', '.join(known) or 'none'}"
             )
             assert str(caught.value) == f"{name} has no parameter {wrong!r}: {answer}"
     with pytest.raises(
@@ -55,7 +57,7 @@ def test_signatures_are_shown_as_they_are():
         "import discreet.mechanisms; discreet.mechanisms.Gaussian(1.0)",
         "from discreet import mechanisms; mechanisms.Laplace(1.0)",
         "import discreet; discreet.mechanisms.Huber(alpha=1.5, scale=2.0)",
-        "import discreet; discreet.report.write_report",
+        "import discreet; discreet.write_report",
         "from discreet.report import write_report",
         "import discreet; discreet.errors.ConfigError",
         "from discreet import *; DPALS, report, mechanisms",

@@ -12,8 +12,10 @@ import numpy as np
 import discreet
 from discreet.models.algorithm import Algorithm, Learned
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.contributions import ItemCounts
+from discreet.privacy.users.steps import Choose
 from discreet.testing import check_private_model
 
 
@@ -22,7 +24,7 @@ class NoisyCounts(Algorithm):
     """Each user picks at most `max_items` of its items; their noisy counts are the scores."""
 
     name: ClassVar[str] = "noisy counts"
-    feedback: ClassVar[str] = "implicit"
+    goal: ClassVar[str] = "ranking"
     max_items: int | None = None
 
     def resolve(self, budget, n_items, rating_range):
@@ -32,15 +34,15 @@ class NoisyCounts(Algorithm):
         return Bounds(items=self.max_items)
 
     def releases(self, n_items):
-        return [Line("counts", shape=(n_items,))]
+        return [Release("counts", shape=(n_items,))]
 
     def statistics(self, users):
-        users.choose()
-        return {"counts": users.item_counts()}
+        users.apply(Choose())
+        return {"counts": users.sum(ItemCounts())}
 
     def learn(self, users, session, *, features, seed, progress):
-        users.choose()
-        counts = session.release("counts", users.item_counts())
+        users.apply(Choose())
+        counts = session.release("counts", users.sum(ItemCounts()))
         progress(1, 1, "counting")
         return Learned(np.zeros((users.n_items, 0), np.float32), counts.astype(np.float32), counts)
 
@@ -49,33 +51,18 @@ class NoisyCounts(Algorithm):
 
 
 class PrivatePopularity(PrivateRecommender):
-    """The same list for everybody, privately."""
+    """The same list for all users, privately.
 
-    feedback = "implicit"
+    Parameters
+    ----------
+    max_items : int, optional
+        Through how many items a user contributes. Default 20.
+    """
+
+    goal = "ranking"
     _kinds = (NoisyCounts,)
 
-    def __init__(
-        self,
-        *,
-        epsilon,
-        delta=1e-6,
-        max_items=None,
-        rating_range=None,
-        neighboring="add-remove",
-        accountant="gdp",
-        noise="secure",
-        random_state=None,
-        method=None,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_items = max_items
-        self.rating_range = rating_range
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.noise = noise
-        self.random_state = random_state
-        self.method = method
+    max_items: int | None = None
 
 
 def main():

@@ -13,14 +13,14 @@ from discreet.kernels import reference
 from discreet.kernels.profiles import log_lifts
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.pairs import GradeRatings
-from discreet.privacy.users.choice_moments import (
+from discreet.privacy.statistics.choice_moments import (
     CLIP,
     ChoiceMoments,
     ProfileInputs,
     clip_moments,
 )
 from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import GradeRatings
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, make, quick
 
 N_ITEMS = 6

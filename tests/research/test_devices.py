@@ -10,6 +10,7 @@ from discreet.data.splits import random_ratings
 from discreet.engines import RatingsSource
 from discreet.errors import ConfigError, EngineError
 from discreet.models.dpals import NoisySolve
+from discreet.privacy.users.steps import Choose
 from research.devices import Devices
 from support.engine_helpers import MODELS, same_bits, silenced, trained
 
@@ -48,7 +49,9 @@ def test_bytes_are_those_of_what_is_contributed(ratings, monkeypatch):
         recount=False,
         initial_scale=1.0,
     )
-    model = discreet.DPALS(epsilon=50.0, rating_range=(0.5, 5.0), random_state=1, method=algorithm)
+    model = discreet.DPALS(
+        epsilon=50.0, rating_range=(0.5, 5.0), random_state=1, algorithm=algorithm
+    )
     with Devices(ratings, 1) as devices:
         model.fit(devices)
         sizes = {one.what: np.array(one.up) for one in devices.traffic}
@@ -82,4 +85,4 @@ def test_devices_that_are_gone_are_told_of_in_a_sentence(ratings):
     )
     devices.close()
     with pytest.raises(EngineError, match="the devices have gone"):
-        users.choose()
+        users.apply(Choose())

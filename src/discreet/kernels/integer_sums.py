@@ -15,8 +15,6 @@ rounded (`whole=False`).
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from discreet._numba import njit
@@ -30,32 +28,17 @@ from discreet.kernels.validation import floats, same_length, sparse_rows
 LARGEST = 2.0**53
 
 
-def exact_grams_numpy(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
-) -> np.ndarray:
-    """G as above: the specification of `exact_grams`."""
-    P = np.trunc(c[:, None] * Y[indices])
-    return np.array([P[a:b].T @ P[a:b] for a, b in pairwise(indptr)]).reshape(
-        -1, Y.shape[1], Y.shape[1]
-    )
-
-
-def exact_sums_numpy(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
-) -> np.ndarray:
-    """s as above: the specification of `exact_sums`."""
-    P = np.trunc(c[:, None] * Y[indices])
-    return np.array([P[a:b].sum(axis=0) for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1])
-
-
 def exact_grams(
     indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
 ) -> np.ndarray:
     """Gram matrices (n, r, r) of rounded contributions, whole numbers in float64.
 
     Parameters
-    ---------- indptr, indices : CSR of n rows, int64 and int32; a block of rows may be passed as
-    ``indptr[a : b + 1]`` c : (nnz,) float64 Y : (m, r) float64
+    ----------
+    indptr, indices : CSR of n rows, int64 and int32; a block of rows may be passed as
+        ``indptr[a : b + 1]``
+    c : (nnz,) float64
+    Y : (m, r) float64
     """
     assert c.dtype == Y.dtype == np.float64
     a, b = np.triu_indices(Y.shape[1])

@@ -27,7 +27,7 @@ from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
 from discreet.models.parameters import check_that
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.ledger import Ledger
-from discreet.privacy.release.plan import Line, Plan, reshare
+from discreet.privacy.release.plan import Plan, Release, reshare
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.statistics.bounds import Bounds
@@ -77,10 +77,10 @@ class Algorithm(ABC):
 
     name: ClassVar[str]
     #: What it learns from; algorithms that can do both have a field of this name.
-    feedback: ClassVar[str] = "explicit"
+    goal: ClassVar[str] = "rating"
     #: Whether it draws people by secret coins, which an engine that takes steps again would throw
     #: again.
-    secret_coins: ClassVar[bool] = False
+    secret_sampling: ClassVar[bool] = False
     #: Fields that came after models had been saved, each with the value that stands for what was
     #: done before.
     added_later: ClassVar[Mapping[str, Any]] = {}
@@ -98,7 +98,7 @@ class Algorithm(ABC):
         """What one user may contribute at most."""
 
     @abstractmethod
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         """What will be released on a catalog of that many items."""
 
     @abstractmethod

@@ -27,7 +27,7 @@ only. Other accountants price every batch as if it held everybody.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -37,12 +37,15 @@ from discreet.models._clipped_descent import ClippedDescent
 from discreet.models.algorithm import Learned, Progress, Range
 from discreet.models.parameters import check_bool, check_number, check_positive, check_that
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Budget, Neighboring
+from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.accounting.pricing import LEAST_RATE
-from discreet.privacy.release.plan import Line, Plan
+from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
-from discreet.privacy.users.poisson_batches import clip_gradient, draw_batch
+from discreet.privacy.statistics.contributions import ItemCounts
+from discreet.privacy.statistics.gradients import ClippedGradient
+from discreet.privacy.users.poisson_batches import draw_batch
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import Choose, Restrict
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,7 +69,7 @@ class PoissonDescent(ClippedDescent):
     """
 
     name: ClassVar[str] = "Poisson descent"
-    secret_coins: ClassVar[bool] = True
+    secret_sampling: ClassVar[bool] = True
 
     iterations: int = 40
     batch_rate: float = 0.2
@@ -95,14 +98,16 @@ class PoissonDescent(ClippedDescent):
         )
         return found
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         """Counts have about a twentieth of what gradients cost where all take part in every
         batch.
         """
         shape = (self.n_frequent(n_items), self.factors + 1)
         return [
-            Line("counts", share=0.05, shape=(n_items,)),
-            Line("gradient", times=self.iterations, share=1.0, shape=shape, rate=self.batch_rate),
+            Release("counts", share=0.05, shape=(n_items,)),
+            Release(
+                "gradient", count=self.iterations, share=1.0, shape=shape, rate=self.batch_rate
+            ),
         ]
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
@@ -115,13 +120,13 @@ class PoissonDescent(ClippedDescent):
         return super(PoissonDescent, replace(self, shares=given)).plan(n_items, budget, accountant)
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
-        users.choose()
-        found: dict[str, ReleasableSum] = {"counts": users.item_counts()}
-        few = users.restrict(np.arange(self.n_frequent(users.n_items)))
+        users.apply(Choose())
+        found: dict[str, ReleasableSum] = {"counts": users.sum(ItemCounts())}
+        few = users.copy_after(Restrict(np.arange(self.n_frequent(users.n_items))))
         batch = draw_batch(few, self.batch_rate)
         V = np.zeros((few.n_items, self.factors + 1))
         self.solve_users(batch, V)
-        return found | {"gradient": clip_gradient(batch, V, self.gradient_norm)}
+        return found | {"gradient": batch.sum(ClippedGradient(V, self.gradient_norm))}
 
     def learn(
         self,
@@ -142,7 +147,7 @@ class PoissonDescent(ClippedDescent):
         for t in range(self.iterations):
             batch = draw_batch(users, self.batch_rate, seed=None if secure else (seed, t))
             self.solve_users(batch, V)
-            gradient = clip_gradient(batch, V.astype(np.float32), self.gradient_norm, s)
+            gradient = batch.sum(ClippedGradient(V.astype(np.float32), self.gradient_norm, s))
             g = session.release("gradient", gradient)
             deviation = 0.0 if session.silent else session.deviation("gradient", gradient)
             V = V - self._rates(deviation, counts, s)[:, None] * g
@@ -166,62 +171,28 @@ class PoissonDescent(ClippedDescent):
 class DPSGD(PrivateRecommender):
     """Private stochastic gradient descent (Abadi et al., 2016).
 
+    With ``neighboring="replace-one"``, `batch_rate` must be 1.
+
     Parameters
     ----------
     factors : int, optional
         Default 8.
-    epsilon, delta, neighboring
-        The promise. See docs/privacy.md. With "replace-one", `batch_rate` must be 1.
-    accountant : {"pld", "gdp", "rdp"}
-        Only "pld" counts that batches are random.
     iterations : int, optional
         Steps. Default 40.
     batch_rate : float, optional
-        The probability with which a user is in a batch; 1 takes everybody at every step. Default
-        0.2.
+        The probability with which a user is in a batch (Poisson sampling); with 1, all users are in
+        every batch. Default 0.2.
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that get factors. Default 0.4.
-    rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says
-        so.
-    allow_large_delta : bool
-        Accept a `delta` above 1e-3; the statement says so.
-    noise : {"secure", "seeded"}
-    random_state : int, optional
-    method : PoissonDescent, optional
-        The algorithm with every knob.
+    accountant : {"pld", "gdp", "rdp"}
+        How the privacy cost is computed. Only "pld" takes the sampling into account.
     """
 
-    feedback = "explicit"
+    goal = "rating"
     _kinds = (PoissonDescent,)
 
-    def __init__(
-        self,
-        factors: int | None = None,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        iterations: int | None = None,
-        batch_rate: float | None = None,
-        item_fraction: float | None = None,
-        rating_range: tuple[float, float] | None = None,
-        neighboring: Neighboring = "add-remove",
-        accountant: str = "pld",
-        allow_large_delta: bool = False,
-        noise: Any = "secure",
-        random_state: int | None = None,
-        method: PoissonDescent | None = None,
-    ) -> None:
-        self.factors = factors
-        self.epsilon = epsilon
-        self.delta = delta
-        self.iterations = iterations
-        self.batch_rate = batch_rate
-        self.item_fraction = item_fraction
-        self.rating_range = rating_range
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.allow_large_delta = allow_large_delta
-        self.noise = noise
-        self.random_state = random_state
-        self.method = method
+    factors: int | None = field(default=None, kw_only=False)
+    iterations: int | None = None
+    batch_rate: float | None = None
+    item_fraction: float | None = None
+    accountant: str = "pld"

@@ -28,7 +28,7 @@ either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -38,11 +38,13 @@ from discreet.models._clipped_descent import ClippedDescent
 from discreet.models.algorithm import Learned, Progress, Range
 from discreet.models.parameters import check_number, check_positive, check_that
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Budget, Neighboring
-from discreet.privacy.release.plan import Line
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
-from discreet.privacy.users.poisson_batches import clip_gradient
+from discreet.privacy.statistics.contributions import ItemCounts
+from discreet.privacy.statistics.gradients import ClippedGradient
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import Choose, Restrict
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,27 +83,27 @@ class Langevin(ClippedDescent):
         check_that(found.decay <= 1, f"decay is {found.decay!r}, but must be a number from 0 to 1")
         return found
 
-    def releases(self, n_items: int) -> list[Line]:
-        return [Line("counts", share=0.05, shape=(n_items,)), *self._gradients(n_items)]
+    def releases(self, n_items: int) -> list[Release]:
+        return [Release("counts", share=0.05, shape=(n_items,)), *self._gradients(n_items)]
 
-    def _gradients(self, n_items: int) -> list[Line]:
+    def _gradients(self, n_items: int) -> list[Release]:
         shape = (self.n_frequent(n_items), self.factors + 1)
         # of the budget: the noise is its inverse root
         parts = np.arange(1, self.iterations + 1) ** -self.decay
         parts = parts / parts.sum()
         return [
-            Line("gradient", t + 1, share=0.95 * part, shape=shape)
+            Release("gradient", step=t + 1, share=0.95 * part, shape=shape)
             for t, part in enumerate(parts.tolist())
         ]
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         n_items = users.n_items
-        users.choose()
-        found: dict[str, ReleasableSum] = {"counts": users.item_counts()}
-        users = users.restrict(np.arange(self.n_frequent(n_items)))
+        users.apply(Choose())
+        found: dict[str, ReleasableSum] = {"counts": users.sum(ItemCounts())}
+        users = users.copy_after(Restrict(np.arange(self.n_frequent(n_items))))
         V = np.zeros((users.n_items, self.factors + 1))
         self.solve_users(users, V)
-        gradient = clip_gradient(users, V, self.gradient_norm)
+        gradient = users.sum(ClippedGradient(V, self.gradient_norm))
         return found | {str(line): gradient for line in self._gradients(n_items)}
 
     def learn(
@@ -120,7 +122,7 @@ class Langevin(ClippedDescent):
         first = self.iterations // 2
         for t, line in enumerate(self._gradients(n_items)):
             self.solve_users(users, V)
-            gradient = clip_gradient(users, V.astype(np.float32), self.gradient_norm)
+            gradient = users.sum(ClippedGradient(V.astype(np.float32), self.gradient_norm))
             g = session.release(line, gradient)
             sigma = 0.0 if session.silent else session.deviation(line, gradient)
             h = self._step_length(sigma, t, counts)
@@ -149,51 +151,15 @@ class DPSGLD(PrivateRecommender):
     ----------
     factors : int, optional
         Default 8.
-    epsilon, delta, neighboring, accountant
-        The promise, and how it is priced. See docs/privacy.md.
     iterations : int, optional
         Steps. Default 20.
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that get factors. Default 0.4.
-    rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says
-        so.
-    allow_large_delta : bool
-        Accept a `delta` above 1e-3; the statement says so.
-    noise : {"secure", "seeded"}
-    random_state : int, optional
-    method : Langevin, optional
-        The algorithm with every knob.
     """
 
-    feedback = "explicit"
+    goal = "rating"
     _kinds = (Langevin,)
 
-    def __init__(
-        self,
-        factors: int | None = None,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        iterations: int | None = None,
-        item_fraction: float | None = None,
-        rating_range: tuple[float, float] | None = None,
-        neighboring: Neighboring = "add-remove",
-        accountant: str = "gdp",
-        allow_large_delta: bool = False,
-        noise: Any = "secure",
-        random_state: int | None = None,
-        method: Langevin | None = None,
-    ) -> None:
-        self.factors = factors
-        self.epsilon = epsilon
-        self.delta = delta
-        self.iterations = iterations
-        self.item_fraction = item_fraction
-        self.rating_range = rating_range
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.allow_large_delta = allow_large_delta
-        self.noise = noise
-        self.random_state = random_state
-        self.method = method
+    factors: int | None = field(default=None, kw_only=False)
+    iterations: int | None = None
+    item_fraction: float | None = None

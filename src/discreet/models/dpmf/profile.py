@@ -9,7 +9,7 @@ user's own history, and nothing else. Item j has for a user the log lifts φ_fj 
 where base_j is the score of the factor model and pop_j that of a user without a history; without
 factors there is no w₁. The weights are estimated with a small part of the budget. Users leave out
 items of their own and release the gradient g and the curvature H of a choice model at the current
-weights (`discreet.privacy.users.choice_moments`), with known noise. To second order
+weights (`discreet.privacy.statistics.choice_moments`), with known noise. To second order
 g = H (w* − w) + noise, so with the prior w* ~ N(w⁰, P⁻¹), w⁰ = (1, 1, 0, …, 0), a step is
 
     Σ = s_g² I + H/L,   A = H Σ⁻¹ H,   w ← (A + P)⁻¹ (A w + H Σ⁻¹ g + P w⁰),   P ← A + P        (2)
@@ -29,10 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.features import Categories
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import Session
-from discreet.privacy.statistics.sums import triangle_size
-from discreet.privacy.users.choice_moments import (
+from discreet.privacy.statistics.base import triangle_size
+from discreet.privacy.statistics.choice_moments import (
     CLIP,
     CURVATURE,
     GRADIENT,
@@ -92,7 +92,7 @@ def example_moments(n_items: int) -> ChoiceMoments:
 def fit_profile(
     session: Session,
     users: Users,
-    lines: list[Line],
+    lines: list[Release],
     popularity: NDArray[np.float64],
     counts: NDArray[np.float64],
     vectors: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
@@ -174,10 +174,10 @@ def read_profile(
     return w[first:], dict(arrays), numbers
 
 
-def profile_lines(share: float = SHARE) -> list[Line]:
+def profile_lines(share: float = SHARE) -> list[Release]:
     """The releases behind the weights; their shape follows from whether there are factors."""
     return [
-        Line("feature weights", step, share=share * part, shape=None)
+        Release("feature weights", step=step, share=share * part, shape=None)
         for step, part in enumerate(STEPS, 1)
     ]
 
@@ -213,7 +213,7 @@ def stack_categories(categories: list[Categories]) -> tuple[NDArray[np.int64], N
 def fit_weights(
     session: Session,
     users: Users,
-    lines: list[Line],
+    lines: list[Release],
     inputs: ProfileInputs,
     size: float,
     levels: int,

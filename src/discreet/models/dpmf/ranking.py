@@ -104,21 +104,15 @@ from discreet.models.parameters import (
 )
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.base import Statistic
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.centered_pairs import KAPPA, CenteredPairSums
-from discreet.privacy.statistics.pairs import (
-    LEVELS,
-    GradeRatings,
-    LikeCounts,
-    PairSums,
-    ThresholdRatings,
-    UserCount,
-    unfold_triangle,
-)
+from discreet.privacy.statistics.pairs import LEVELS, LikeCounts, PairSums
+from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import GradeRatings, Restrict, ThresholdRatings
 
 EVERYTHING = "everything"
 # below it, and where pure ε is asked for, a plan has no price; what to say of that is the plan's
@@ -173,7 +167,7 @@ class PairRanking(Algorithm):
     """
 
     name: ClassVar[str] = "pair ranking"
-    feedback: ClassVar[str] = "implicit"
+    goal: ClassVar[str] = "ranking"
 
     factors: int = 64
     rounds: int = 12
@@ -262,33 +256,33 @@ class PairRanking(Algorithm):
             }
         return {"liked": f"that ratings of {self.like_threshold:g} and above count as liked"}
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         assert self.counts_share is not None
-        counts = Line("counts", share=self.counts_share, shape=(n_items,))
-        size = Line("size", share=0.005, shape=(1,))
+        counts = Release("counts", share=self.counts_share, shape=(n_items,))
+        size = Release("size", share=0.005, shape=(1,))
         weights = self._weights()
         spent = sum(line.share for line in (counts, size, *weights))
         return [counts, size, *self._rest(n_items, 1 - spent), *weights]
 
-    def _weights(self) -> list[Line]:
+    def _weights(self) -> list[Release]:
         return profile_lines() if self.profile else []
 
-    def _rest(self, n_items: int, share: float = 1.0) -> list[Line]:
+    def _rest(self, n_items: int, share: float = 1.0) -> list[Release]:
         """What is decided on the way; its shapes are left open."""
         if n_items > SMALL_CATALOG:
-            return [Line("item pairs (or counts)", share=share, shape=None)]
+            return [Release("item pairs (or counts)", share=share, shape=None)]
         return [
-            Line("item pairs 1 (or counts)", share=0.65 * share, shape=None),
-            Line("item pairs 2 (or counts)", share=0.35 * share, shape=None),
+            Release("item pairs 1 (or counts)", share=0.65 * share, shape=None),
+            Release("item pairs 2 (or counts)", share=0.35 * share, shape=None),
         ]
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         counts = self._counts(users)
-        core = users.restrict(np.arange(min(self.largest_core, users.n_items)))
+        core = users.copy_after(Restrict(np.arange(min(self.largest_core, users.n_items))))
         ones = np.ones(core.n_items)
         rest = {str(line): core.sum(self._pairs(ones)) for line in self._rest(users.n_items)}
         weights = {str(line): users.sum(example_moments(users.n_items)) for line in self._weights()}
-        return {"counts": counts, "size": users.sum(UserCount()), **rest, **weights}
+        return {"counts": counts, "size": users.sum(UserCount(active=True)), **rest, **weights}
 
     def _pairs(self, c: NDArray[Any]) -> Statistic:
         """(3), for these counts of the core."""
@@ -341,10 +335,12 @@ class PairRanking(Algorithm):
         steps = len(lines) + 3
         counting = self._counts(users)
         counts = Estimate.release(session, "counts", counting)
-        size = max(float(session.release("size", users.sum(UserCount()))[0]), least_size(counts))
+        size = max(
+            float(session.release("size", users.sum(UserCount(active=True)))[0]), least_size(counts)
+        )
         session.judge_delta(size)
         core = self._core(counts)
-        liked = users.restrict(core)
+        liked = users.copy_after(Restrict(core))
         pairs = liked.sum(self._pairs(counts.above_noise(core)))
         signal = Signal.from_counts(
             counts, core, size, deviation_of_pairs(session, lines, pairs), self.gate
@@ -371,7 +367,7 @@ class PairRanking(Algorithm):
             fitted = uncenter(fitted, c)
         return self._personal(counts, core, c, size, fitted, F, signal), size
 
-    def _worth_buying(self, lines: list[Line], signal: Signal) -> list[Line]:
+    def _worth_buying(self, lines: list[Release], signal: Signal) -> list[Release]:
         """The lines that release pairs; the others count again."""
         if not signal.worth:
             return []
@@ -485,7 +481,7 @@ class Estimate(NamedTuple):
     deviation: float
 
     @classmethod
-    def release(cls, session: Session, line: str | Line, statistic: ReleasableSum) -> Estimate:
+    def release(cls, session: Session, line: str | Release, statistic: ReleasableSum) -> Estimate:
         return cls(
             session.release(line, statistic).astype(np.float64), session.deviation(line, statistic)
         )
@@ -538,21 +534,20 @@ class Signal(NamedTuple):
         return cls(bool(worth), float(signal), top, faint)
 
 
-def deviation_of_pairs(session: Session, lines: list[Line], pairs: ReleasableSum) -> float:
-    """t of (3) where these lines release pairs; they are packed with √2."""
-    return math.sqrt(0.5 / sum(session.deviation(line, pairs) ** -2 for line in lines))
+def deviation_of_pairs(session: Session, lines: list[Release], pairs: ReleasableSum) -> float:
+    """t of (3) where these lines release pairs."""
+    return PairSums.entry_deviation(session.deviation(line, pairs) for line in lines)
 
 
 def release_pairs(
-    session: Session, lines: list[Line], pairs: ReleasableSum, m: int
+    session: Session, lines: list[Release], pairs: ReleasableSum, m: int
 ) -> NDArray[np.float32]:
     """G̃ (m, m) of (3), 0 on the diagonal; several releases are averaged by their noise."""
     G = np.zeros((m, m), np.float32)
     precision = [session.deviation(line, pairs) ** -2 for line in lines]
     for line, weight in zip(lines, precision, strict=True):
         for rows, noisy in session.release_blocks(line, pairs):
-            part = noisy * (weight / sum(precision) / math.sqrt(2.0))
-            unfold_triangle(part.astype(np.float32), rows.start, G, add=True)
+            PairSums.unpack(noisy, rows.start, G, weight / sum(precision))
     return G
 
 
@@ -628,7 +623,7 @@ def add_profile(
     learned: Learned,
     users: Users,
     session: Session,
-    lines: list[Line],
+    lines: list[Release],
     categories: list[Categories],
     size: float,
 ) -> Learned:

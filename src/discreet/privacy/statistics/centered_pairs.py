@@ -55,9 +55,15 @@ from numpy.typing import NDArray
 
 from discreet._numba import njit
 from discreet.errors import ConfigError
-from discreet.privacy.statistics.base import Block, Public, Statistic
+from discreet.privacy.statistics.base import (
+    Block,
+    Public,
+    Rows,
+    SensitivityBounds,
+    Statistic,
+    register,
+)
 from discreet.privacy.statistics.bounds import SHAVE
-from discreet.privacy.statistics.contributions import Rows
 from discreet.privacy.statistics.pairs import (
     LEVELS,
     PairAdder,
@@ -67,7 +73,7 @@ from discreet.privacy.statistics.pairs import (
     sort_by_item,
     unfold_triangle,
 )
-from discreet.privacy.statistics.sums import Compute, SensitivityBounds, register
+from discreet.privacy.statistics.sums import Compute
 
 KAPPA = 45 / 64  # of popularity that is taken out; a dyadic number, so that κ² is exact as well
 BITS = 16  # of P: with more, sums of 2¹⁴ items would not fit into int64

@@ -38,12 +38,19 @@ from discreet._numba import njit
 from discreet.errors import ConfigError
 from discreet.kernels.profiles import add_log_lifts
 from discreet.kernels.threads import cost_cuts, run
-from discreet.privacy.statistics.base import Block, Public, Statistic
+from discreet.privacy.statistics.base import (
+    Block,
+    Public,
+    Rows,
+    SensitivityBounds,
+    Statistic,
+    register,
+    total_of_users,
+    triangle_size,
+)
 from discreet.privacy.statistics.bounds import SHAVE, check_bound
-from discreet.privacy.statistics.contributions import Rows
 from discreet.privacy.statistics.pairs import LEVELS, check_levels, levels_of
-from discreet.privacy.statistics.sums import SensitivityBounds, register, triangle_size
-from discreet.privacy.users.leave_one_out import MIX
+from discreet.privacy.statistics.user_effects import MIX
 
 CLIP = 0.5  # C: gradients of log lifts are about this long
 GRADIENT = 0.6  # share of the squared norm
@@ -157,8 +164,7 @@ class ChoiceMoments(Statistic):
         coin = (block.key * MIX >> np.uint64(11)).astype(np.float64) * 2.0**-53
         takes_part = (coin < self.part) & (block.counts > 1)
         z = clip_moments(self._moments(block, takes_part)) * SHAVE
-        whole = z if grid is None else np.trunc(z / grid).astype(np.int64)
-        return lambda rows: whole.sum(axis=0)[rows]
+        return total_of_users(z, grid)
 
     def _moments(self, block: Block, takes_part: NDArray[np.bool_]) -> NDArray[np.float64]:
         """(g_i, H_i) of every user."""
