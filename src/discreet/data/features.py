@@ -191,6 +191,9 @@ def item_categories(
     if isinstance(source, np.ndarray):
         ids: Sequence[Any] = item_ids.tolist()
         columns = {str(i): column for i, column in enumerate(source.T.tolist())}
+    elif isinstance(source, Features):
+        ids = source.ids.tolist()
+        columns = dict(zip(source.names, source.X.T.tolist(), strict=True))
     elif isinstance(source, Mapping):
         ids = list(source)
         rows = [
