@@ -1,7 +1,7 @@
 """Gaussian, Laplace and Huber noise, each with its price: for any statistic, inside this library or
 elsewhere.
 
-What is public of `discreet.privacy.accounting.mechanisms`; docs/mechanisms.md says which to use
+What is public of `discreet.privacy.accounting.mechanisms`; docs/noise.md says which to use
 when.
 """
 

@@ -125,7 +125,7 @@ def _rating() -> Iterator[NDArray[Any]]:
         Size(2.0),
         WeightCounts(),
         PriorMoments(V, ridge, center, prior_count, 1.0),
-        FitMoments(4.0, 1.0, prior_count, 1.5),
+        FitMoments(4.0, 1.0, prior_count),
         SolutionGram(first, V.shape[1] - first, 1.0),
         ResidualPairs(np.arange(0, m, 2)),
         LeaveOneOutGains(V, ridge, center, prior_count, bias, first, (1, 3), 1.0, 5.0),
