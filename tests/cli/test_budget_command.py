@@ -46,7 +46,7 @@ def test_a_plan_is_shown_as_a_table(run, tmp_path):
     result = run(*PLAN, "--plot", tmp_path / "b.png", "--rating-range", "0.5:5")
     assert result.code == 0, result.err
     for expected in (
-        "pairs or counts",
+        "item pairs (or counts)",
         "noise multiplier",
         "share of budget",
         "ε = 1 at δ = 1e-06",
@@ -141,7 +141,7 @@ def test_a_ledger_is_priced_again(run, private, what, tmp_path):
         "5.0000000",
         "independent",
         " records is unbroken",
-        "pairs or counts",
+        "item pairs 1 (or counts)",
     ):
         assert expected in result.out
     found = json.loads(run("budget", private / what, "--accountant", "pld", "--json").out)

@@ -123,6 +123,7 @@ def test_a_knob_of_a_shell_is_a_field_of_its_algorithm_and_has_no_default_of_its
         "algorithm",
         "goal",
         "item_features",
+        "features",
     }
     own |= {"allow_large_delta"}
     fields = {field.name for value in values for field in dataclasses.fields(value)}

@@ -13,6 +13,8 @@ import pytest
 import discreet.privacy
 from discreet.privacy.statistics.base import STATISTICS, Statistic
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.centered_pairs import CenteredPairSums
+from discreet.privacy.statistics.choice_moments import ChoiceMoments, ProfileInputs
 from discreet.privacy.statistics.contributions import (
     ContributedCovariance,
     GlobalGram,
@@ -53,6 +55,7 @@ from support.sealed_helpers import NORMS, RELATIONS, distance, exact, make, quic
 
 N_ITEMS = 5
 V = np.array([[1.0, 0.5], [-0.5, 1.0], [2.0, -1.0], [0.0, 3.0], [1.0, 1.0]])
+POPULARITY = np.array([3.0, 2.0, 2.0, 1.0, 0.0])
 BOUNDS = Bounds(items=3, rating=1.5, center=3.0, norm=0.8)
 ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 2.0, 3: 3.0}]
 EXTREMES = [
@@ -92,6 +95,18 @@ def alone(rows):
     users.apply(Solve(V, 1e-3, center=0.0, prior_count=1e-3, stretch=True))
     users.apply(ComputeResiduals(V, 0.9, relative=True))
     return users
+
+
+def choice_moments():
+    """Of two features without factors; the second says much."""
+    none = np.zeros((N_ITEMS, 0), np.float32)
+    starts = np.array([np.arange(N_ITEMS + 1), N_ITEMS + np.arange(N_ITEMS + 1)])
+    values = np.array([0, 0, 1, 1, 1, 2, 3, 2, 3, 3], np.int32)
+    popularity = np.log(POPULARITY + 1)
+    inverse = np.array([2.0, 2.0, 90.0, 90.0])
+    public = (popularity, POPULARITY + 1, none.T, none, none[0], 0.1, starts, values, inverse, 1.0)
+    inputs = ProfileInputs(np.arange(N_ITEMS), *public)
+    return ChoiceMoments(inputs, np.ones(3), np.ones((1, 3)), left_out=3, levels=1)
 
 
 #: By the name in the registry: the statistic of some rows, and a planted fault that is of this
@@ -148,6 +163,14 @@ EXAMPLES = {
         "pairs are divided by too little",
     ),
     "pair sums": (lambda rows: solved(rows).sum(PairSums()), "pairs are counted in both triangles"),
+    "centered pair sums": (
+        lambda rows: solved(rows).sum(CenteredPairSums(POPULARITY)),
+        "centered pairs are divided by the root of their norm",
+    ),
+    "choice moments": (
+        lambda rows: solved(rows).sum(choice_moments()),
+        "choice moments are priced by half of what they are cut to",
+    ),
     "like counts": (lambda rows: solved(rows).sum(LikeCounts()), "likes are not of norm 1"),
     "prior moments": (
         lambda rows: alone(rows).sum(PriorMoments(V, 1e-3, 0.0, 1e-3, 1.0)),

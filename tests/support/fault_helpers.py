@@ -38,6 +38,9 @@ WALK_GRID = "test_gradients.py::test_no_grid_makes_a_contribution_larger"
 WALKED = "test_gradients.py::test_the_sensitivities_are_reached"
 PAIRS = "test_pairs.py::test_adversaries_on_the_grid"
 PAIRED = "test_pairs.py::test_every_user_reaches_the_sensitivity_and_does_not_pass_it"
+CENTERED = "test_centered_pairs.py::test_adversaries_on_the_grid"
+CENTERED_REACHED = "test_centered_pairs.py::test_every_user_with_a_pair_reaches_the_sensitivity"
+MOMENTS = "test_choice_moments.py::test_adversaries_on_the_grid"
 REGISTRY = "test_registry.py::test_nobody_moves_a_statistic_further_than_it_says"
 OWN = "test_user_effects.py::test_adversaries_on_the_grid"
 OWN_REACHED = "test_user_effects.py::test_the_sensitivities_are_reached"
@@ -190,6 +193,39 @@ FAULTS = {
         "(block.counts > 0)",
         "2 * (block.counts > 0)",
         (PAIRS,),
+    ),
+    "centered pairs are divided by the root of their norm": Fault(
+        "statistics.centered_pairs:CenteredPairSums.partial",
+        "room / np.maximum(q, 1e-300)",
+        "room / np.sqrt(np.maximum(q, 1e-300))",
+        (CENTERED, CENTERED_REACHED, REGISTRY),
+    ),
+    "centered pairs are priced as if they had no sign": Fault(
+        "statistics.centered_pairs:CenteredPairSums.reach",
+        "1.0, 2.0)",
+        "1.0, 2.0**0.5)",
+        ("test_centered_pairs.py::test_replaced_users_are_nearly_two_apart",),
+    ),
+    "no room is left for rounding after the sum is centered": Fault(
+        "statistics.centered_pairs:CenteredPairSums.partial",
+        "max(1.0 - spare, 0.0)",
+        "1.0",
+        ("test_centered_pairs.py::test_each_user_leaves_room_for_rounding",),
+    ),
+    "gradients of choices are not cut": Fault(
+        "statistics.choice_moments:clip_moments",
+        "np.minimum(1.0, clip / np.maximum(long, 1e-300))",
+        "np.ones(len(long))",
+        ("test_choice_moments.py::test_the_sensitivity_is_reached",),
+    ),
+    "choice moments are priced by half of what they are cut to": Fault(
+        "statistics.choice_moments:ChoiceMoments.reach",
+        "SensitivityBounds(1.0, ",
+        "SensitivityBounds(0.5, ",
+        (MOMENTS, REGISTRY),
+    ),
+    "choice moments are priced as if they had no sign": Fault(
+        "statistics.choice_moments:ChoiceMoments.reach", "1.0, 2.0)", "1.0, 1.0)", (MOMENTS,)
     ),
     "pairs are rounded up": Fault(
         "statistics.pairs:PairSums.partial",

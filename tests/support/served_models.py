@@ -23,6 +23,12 @@ MODELS = {
     "Bias": discreet.Bias,
     "Popularity": discreet.Popularity,
     "DPMF": lambda: discreet.DPMF(6, goal="ranking", **PRIVATE),
+    "DPMF with profiles": lambda: discreet.DPMF(
+        1, goal="ranking", item_features=genres(), **PRIVATE
+    ),
+    "DPMF, profiles alone": lambda: discreet.DPMF.configure(
+        goal="ranking", gate=1e9, item_features=genres(), **PRIVATE
+    ),
     "DPMF, ratings": lambda: discreet.DPMF(6, goal="rating", **PRIVATE),
     "DPMF without factors": lambda: discreet.DPMF.configure(factors=0, goal="rating", **PRIVATE),
     "DPALS": lambda: discreet.DPALS(6, item_fraction=0.5, **PRIVATE),
@@ -43,6 +49,16 @@ MODELS = {
     "DPSGLD": lambda: discreet.DPSGLD(4, item_fraction=0.5, **PRIVATE),
     "DPSGD": lambda: discreet.DPSGD(4, accountant="gdp", item_fraction=0.5, **PRIVATE),
 }
+
+
+def genres() -> dict[str, str]:
+    """What the items are like, by the signs of their two tastes."""
+    rng = np.random.default_rng(0)
+    rng.standard_normal((USERS, 2))
+    items = rng.standard_normal((2, ITEMS))
+    words = np.where(items[0] > 0, "loud", "quiet").tolist()
+    more = np.where(items[1] > 0.5, "|long", np.where(items[1] < -0.5, "|short", "")).tolist()
+    return {f"i{j}": words[j] + more[j] for j in range(ITEMS)}
 
 
 @lru_cache(maxsize=1)

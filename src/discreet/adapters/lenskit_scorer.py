@@ -22,6 +22,7 @@ from pydantic import BaseModel, JsonValue
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.models import MODELS, model_class
+from discreet.models.fold_in import HistoryRows
 
 
 class PrivateScorerConfig(BaseModel):
@@ -74,12 +75,18 @@ class PrivateScorer(Component[ItemList], Trainable):
         asked = RecQuery.create(query)
         scorer = self.model_.scorer()
         at = [scorer.position(item) for item in items.ids().tolist()]
-        u, offset = scorer.vector(*self._history(asked.query_items))
+        history = self._history(asked.query_items)
+        u, offset = scorer.vector(*history)
         where = np.array(at, np.int64)
         known = where >= 0
         scores = np.full(len(where), np.nan, np.float32)
-        V = scorer.fold_in_rule.score_factors(scorer.factors)
-        scores[known] = V[where[known]] @ u + scorer.biases[where[known]] + offset
+        rows = HistoryRows(np.array([0, len(history[0])]), *history)
+        dense = scorer.fold_in_rule.item_scores(rows, u[None], scorer.factors)
+        if dense is None:
+            V = scorer.fold_in_rule.score_factors(scorer.factors)
+            scores[known] = V[where[known]] @ u + scorer.biases[where[known]] + offset
+        else:
+            scores[known] = dense[0, where[known]]
         if scorer.rating_range is not None:
             scores = np.clip(scores, *scorer.rating_range)
         return ItemList(items, scores=scores)

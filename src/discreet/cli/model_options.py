@@ -106,6 +106,14 @@ class ModelOptions:
             metavar="FILE",
         ),
     ] = None
+    features: Annotated[
+        str | None,
+        _option(
+            "For dpmf: columns of the item features that make up a user's own profile, such as"
+            " author,genres. By default all in which items share values.",
+            metavar="NAMES",
+        ),
+    ] = None
     settings: Annotated[
         list[str] | None,
         _option(
@@ -228,11 +236,14 @@ class ModelOptions:
             "regularization",
             "random_state",
             "item_features",
+            "features",
         )
         named = (*model, *_PROMISE)
         given = {name: value for name in named if (value := getattr(self, name)) is not None}
         if "rating_range" in given:
             given["rating_range"] = _range(given["rating_range"])
+        if "features" in given:
+            given["features"] = [one.strip() for one in given["features"].split(",") if one.strip()]
         for setting in self.settings or []:
             name, equals, text = setting.partition("=")
             name = name.strip().replace("-", "_")

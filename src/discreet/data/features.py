@@ -12,6 +12,10 @@ its id, and columns of
 Other text is ignored. A mapping gives numbers, or words, by item id; an array has one row per item
 of the ratings, in their order. Both hold finite numbers: leave an item without known features out
 of the mapping.
+
+For a user's own profile (`item_categories`) the same columns are categories, also those that are
+ignored above: authors, brands, publishers; series and other editions by titles; numbers by
+tenths of the items, and years by decades.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ from discreet.errors import DataError
 
 logger = logging.getLogger("discreet")
 
+MOST_CATEGORIES = 8  # features of a profile: each has a weight that has to be estimated
+SHARED = 0.05  # of the items share a value of a feature that was not asked for, at least
 MOST_WORDS = 50  # distinct words in a column without "|": more are names, not categories
 _NOT_KNOWN = {"", "-", "?", "na", "n/a", "nan", "null", "none", "unknown"}
 _YEAR = re.compile(r"\((\d{4})\)")
@@ -60,8 +66,49 @@ class Features:
     X: NDArray[np.float64]
 
 
-def item_features(source: Any, item_ids: NDArray[Any]) -> NDArray[np.float64]:
-    """Return features (n_items, k) from any form that the module lists; NaN where unknown."""
+class NoNumbers(DataError):
+    """A source without features that are numbers; it may have categories."""
+
+
+@dataclass(frozen=True, eq=False)
+class Categories:
+    """One public feature as categories: item j has ``values[starts[j] : starts[j + 1]]``.
+
+    Parameters
+    ----------
+    name : str
+    names : of the values
+    starts : (n_items + 1,) int64
+    values : int32
+    """
+
+    name: str
+    names: tuple[str, ...]
+    starts: NDArray[np.int64]
+    values: NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class ItemFeatures:
+    """Public features of items: numbers X (n_items, k) for a prior, categories for profiles."""
+
+    X: NDArray[np.float64] | None
+    categories: list[Categories]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Items, and features of both kinds."""
+        numbers = 0 if self.X is None else self.X.shape[1]
+        return (0 if self.X is None else len(self.X), numbers + len(self.categories))
+
+
+def item_features(
+    source: Any, item_ids: NDArray[Any], optional: bool = False
+) -> NDArray[np.float64] | None:
+    """Return features (n_items, k) from any form that the module lists; NaN where unknown.
+
+    With `optional`, None where there are no numbers.
+    """
     if isinstance(source, np.ndarray):
         X = np.asarray(source, np.float64) if source.dtype.kind in "fiub" else np.zeros(0)
         if X.ndim != 2 or len(X) != len(item_ids) or not X.shape[1]:
@@ -70,7 +117,12 @@ def item_features(source: Any, item_ids: NDArray[Any]) -> NDArray[np.float64]:
                 f" have one row of numbers for each of the {len(item_ids):,} items"
             )
         return _finite(X)
-    given = source if isinstance(source, Features) else read_features(source)
+    try:
+        given = source if isinstance(source, Features) else read_features(source)
+    except NoNumbers:
+        if optional:
+            return None
+        raise
     at = IdIndex(given.ids).positions(item_ids, "item id")
     if (at < 0).all():
         raise DataError(
@@ -88,11 +140,20 @@ def item_features(source: Any, item_ids: NDArray[Any]) -> NDArray[np.float64]:
 
 def read_features(source: Any) -> Features:
     """Read features from a file, a frame or a mapping."""
+    if isinstance(source, Mapping):
+        return _from_mapping(source)
+    ids, columns, where = _read_columns(source)
+    found: dict[str, Any] = {}
+    for name, column in columns.items():
+        found |= _column(name, column)
+    return _check_features(_ids(ids), found, where)
+
+
+def _read_columns(source: Any) -> tuple[Sequence[Any], dict[str, Sequence[Any]], str]:
+    """Item ids, other columns by name, and what to call the source."""
     if isinstance(source, (str, os.PathLike)):
         names, columns = _from_file(source)
         where = str(source)
-    elif isinstance(source, Mapping):
-        return _from_mapping(source)
     elif hasattr(type(source), "columns"):
         import narwhals.stable.v1 as nw
 
@@ -120,11 +181,126 @@ def read_features(source: Any) -> Features:
             f"{where} has no column of item ids: its columns are"
             f" {', '.join(map(repr, names[:12]))}; name one of them item_id"
         )
-    found: dict[str, Any] = {}
-    for i, (name, column) in enumerate(zip(names, columns, strict=True)):
-        if i != at:
-            found |= _column(str(name), column)
-    return _check_features(_ids(columns[at]), found, where)
+    others = [i for i in range(len(names)) if i != at]
+    return columns[at], {str(names[i]): columns[i] for i in others}, where
+
+
+def item_categories(
+    source: Any, item_ids: NDArray[Any], features: Sequence[str] | None = None
+) -> list[Categories]:
+    """Features of these items as categories, at most eight.
+
+    Parameters
+    ----------
+    source : as for `item_features`
+    item_ids : (n_items,)
+    features : names of columns, optional
+        Only these. By default all in which enough items share a value.
+    """
+    if isinstance(source, np.ndarray):
+        ids: Sequence[Any] = item_ids.tolist()
+        columns = {str(i): column for i, column in enumerate(source.T.tolist())}
+    elif isinstance(source, Features):
+        ids = source.ids.tolist()
+        columns = dict(zip(source.names, source.X.T.tolist(), strict=True))
+    elif isinstance(source, Mapping):
+        ids = list(source)
+        rows = [
+            [one] if isinstance(one, (str, int, float)) else list(one) for one in source.values()
+        ]
+        if any(isinstance(cell, str) for row in rows for cell in row):
+            columns = {"word": ["|".join(map(str, row)) for row in rows]}
+        else:
+            columns = {str(i): list(c) for i, c in enumerate(zip(*rows, strict=True))}
+    else:
+        ids, columns, _ = _read_columns(source)
+    strange = [name for name in features or () if name not in columns]
+    if strange:
+        raise DataError(
+            f"item_features has no column {strange[0]!r}. Its columns are"
+            f" {', '.join(map(repr, list(columns)[:12]))}."
+        )
+    chosen = columns if features is None else {name: columns[name] for name in features}
+    at = IdIndex(_ids(ids)).positions(item_ids, "item id")
+    found: list[Categories] = []
+    for name, rows_of_values in _as_categories(chosen).items():
+        aligned = [rows_of_values[i] if i >= 0 else () for i in at.tolist()]
+        one = _number_values(name, aligned)
+        shared = np.count_nonzero(np.diff(one.starts)) / max(len(aligned), 1)
+        if len(one.names) > 1 and (features is not None or shared >= SHARED):
+            found.append(one)
+    if len(found) > MOST_CATEGORIES:
+        logger.warning(
+            "item_features: profiles use %s of %s features; name those that matter by features=",
+            MOST_CATEGORIES,
+            len(found),
+        )
+    return found[:MOST_CATEGORIES]
+
+
+def _as_categories(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[tuple[Any, ...]]]:
+    """The values of every item, by feature; columns of 0 and 1 are one feature together."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    flags: dict[str, list[float]] = {}
+    for name, values in columns.items():
+        if any(isinstance(value, (list, tuple, np.ndarray)) for value in values):
+            continue  # embeddings
+        numbers = [_number(value) for value in values]
+        if all(number is not None for number in numbers):
+            x = np.array(numbers, np.float64)
+            known = x[np.isfinite(x)]
+            if len(known) and np.isin(known, (0.0, 1.0)).all():
+                flags[name] = x.tolist()
+            elif len(known):
+                found[name] = _bins(name, x, known)
+            continue
+        texts = ["" if value is None or value != value else str(value) for value in values]
+        if normalize(name) in TITLE_NAMES:
+            found |= _title_categories(name, texts)
+        else:
+            split_texts = [{word.strip().casefold() for word in text.split("|")} for text in texts]
+            found[name] = [tuple(sorted(one - _NOT_KNOWN)) for one in split_texts]
+    if flags:
+        rows = zip(*flags.values(), strict=True)
+        found["flags"] = [
+            tuple(n for n, x in zip(flags, row, strict=True) if x == 1) for row in rows
+        ]
+    return found
+
+
+def _bins(name: str, x: NDArray[np.float64], known: NDArray[np.float64]) -> list[tuple[Any, ...]]:
+    """Decades of years, and tenths of the items by other numbers."""
+    if normalize(name).endswith("year") or 1800 < np.median(known) < 2100:
+        group = np.floor(x / 10)
+        inside = (x > 1000) & (x < 3000)
+    else:
+        group = np.searchsorted(np.unique(np.quantile(known, np.linspace(0.1, 0.9, 9))), x)
+        inside = np.isfinite(x)
+    return [(int(g),) if good else () for g, good in zip(group, inside, strict=True)]
+
+
+def _title_categories(name: str, texts: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
+    """Decades, series and other editions, of titles such as ``Dune (Dune, Book 1)``."""
+    years = [_YEAR.findall(text) for text in texts]
+    plain = [normalize(text.partition("(")[0]) for text in texts]
+    brackets = [normalize(text.partition("(")[2].rstrip(")")) for text in texts]
+    return {
+        f"decade of {name}": [(int(one[-1]) // 10,) if one else () for one in years],
+        f"series in {name}": [
+            (b,) if b and not y else () for b, y in zip(brackets, years, strict=True)
+        ],
+        name: [(one,) if one else () for one in plain],
+    }
+
+
+def _number_values(name: str, rows: Sequence[tuple[Any, ...]]) -> Categories:
+    """Values numbered from 0; those of a single item say nothing and are left out."""
+    held = Counter(value for row in rows for value in row)
+    number = {value: i for i, value in enumerate(sorted(v for v in held if held[v] > 1))}
+    kept = [[number[value] for value in row if value in number] for row in rows]
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in kept])]).astype(np.int64)
+    values = np.array([value for row in kept for value in row], np.int32)
+    return Categories(name, tuple(map(str, number)), starts, values)
 
 
 def _check_features(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> Features:
@@ -132,7 +308,7 @@ def _check_features(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> 
     if repeated is not None:
         raise DataError(f"{where} lists the item {repeated!r} twice: list every item once")
     if not found:
-        raise DataError(
+        raise NoNumbers(
             f"{where} holds no features: it needs columns of numbers, or of words such as"
             " Comedy|War"
         )

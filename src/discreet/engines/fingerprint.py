@@ -22,6 +22,7 @@ from discreet.kernels.simd import VECTOR_BYTES, enabled
 from discreet.kernels.threads import one_thread
 from discreet.privacy.statistics.base import Block, Public, Statistic
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.centered_pairs import CenteredPairSums
 from discreet.privacy.statistics.contributions import ItemCounts, ItemGrams, ItemSums
 from discreet.privacy.statistics.gradients import (
     BiasGradient,
@@ -83,7 +84,9 @@ def _ranking() -> Iterator[NDArray[Any]]:
     """Compute DPMF for ranking: counts of likes, and pairs of liked items."""
     block, public = _after(*_users(Bounds(items=1, rating=4.0)), GradeRatings(1.0, 5.0))
     yield from _sums(block, public, LikeCounts(), UserCount(active=True))
-    yield from _sums(*_after(block, public, Restrict(np.arange(0, public.n_items, 2))), PairSums())
+    core = Restrict(np.arange(0, public.n_items, 2))
+    centered = CenteredPairSums(np.linspace(2.0, 1.0, len(core.items)))
+    yield from _sums(*_after(block, public, core), PairSums(), centered)
 
 
 def _rating() -> Iterator[NDArray[Any]]:
@@ -161,4 +164,6 @@ def _after(block: Block, public: Public, *steps: UserStep) -> tuple[Block, Publi
 def _sums(block: Block, public: Public, *statistics: Statistic) -> Iterator[NDArray[Any]]:
     for statistic in statistics:
         statistic.check(public)
-        yield statistic.partial(block, public, GRID)(slice(0, statistic.shape(public)[0]))
+        rows = slice(0, statistic.shape(public)[0])
+        found = statistic.partial(block, public, GRID)(rows)
+        yield statistic.transform(lambda _, rows, found=found: found[rows], public)(GRID, rows)

@@ -152,6 +152,29 @@ def top_k(
     return items, best
 
 
+def log_lifts(
+    at: np.ndarray,
+    x: np.ndarray,
+    starts: np.ndarray,
+    values: np.ndarray,
+    inverse: np.ndarray,
+    tau: float,
+) -> np.ndarray:
+    """Log lifts of all items by each feature; see `discreet.kernels.profiles`."""
+    found = np.zeros((len(starts), starts.shape[1] - 1))
+    for f, start in enumerate(starts):
+        many = np.diff(start)
+        item = np.repeat(np.arange(len(many)), many)
+        weight = np.zeros(len(many))
+        weight[at] = x / np.maximum(many[at], 1)
+        mine = values[start[0] : start[-1]]
+        own = np.bincount(mine, weight[item], minlength=len(inverse))
+        lift = np.bincount(item, own[mine] * inverse[mine], minlength=len(many))
+        lift = lift / np.maximum(many, 1)
+        found[f] = np.where(many > 0, np.log((lift + tau) / (x.sum() + tau)), 0.0)
+    return found
+
+
 def solve_spd(A: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Solve ``A[i] x = b[i]``, with S and ridge already added: specifies `solve_spd`."""
     return np.linalg.solve(A, b[..., None])[..., 0]

@@ -29,7 +29,7 @@ from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import pair_products, top_k
 from discreet.models.estimator import Estimator
-from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
+from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity, rank_scores
 from discreet.models.histories import (
     Exclusions,
     as_exclusions,
@@ -46,6 +46,7 @@ logger = logging.getLogger("discreet")
 
 Unknown = Literal["error", "skip"]
 BLOCK = 1 << 16  # users folded in at a time, so that few vectors are in memory
+DENSE_BLOCK = 256  # the same where scores of all items are held
 
 
 class Recommender(Estimator, ABC):
@@ -569,15 +570,23 @@ class Recommender(Estimator, ABC):
         check_int("n", n)
         best = np.empty((users, n), np.int32)
         scores = np.empty((users, n), np.float32)
-        for start in range(0, users, BLOCK):
-            stop = min(start + BLOCK, users)
+        fold_in_rule = self.scorer().fold_in_rule
+        block = DENSE_BLOCK if fold_in_rule.kind == "profile" else BLOCK
+        for start in range(0, users, block):
+            stop = min(start + block, users)
             part = indptr[start : stop + 1]
             entries = slice(part[0], part[-1])
             vectors, offsets, V = self.score_vectors(
                 part - part[0], indices[entries], values[entries]
             )
             left_out = (hidden[0][start : stop + 1], hidden[1])
-            best[start:stop], scores[start:stop] = top_k(vectors, V, bias, n, left_out)
+            own = HistoryRows(part - part[0], indices[entries], values[entries])
+            dense = fold_in_rule.item_scores(own, vectors, self.item_factors_)
+            if dense is None:
+                best[start:stop], scores[start:stop] = top_k(vectors, V, bias, n, left_out)
+            else:
+                found_here = rank_scores(dense, n, left_out, np.isneginf(bias))
+                best[start:stop], scores[start:stop] = found_here
             scores[start:stop] += offsets[:, None].astype(np.float32)
             if self.rating_range_ is not None:  # as in `predict`; what is padding stays so
                 found = best[start:stop] >= 0
@@ -597,6 +606,12 @@ class Recommender(Estimator, ABC):
         vectors, offsets, V = self.score_vectors(
             np.append(indptr, indptr[-1]), indices, values
         )  # the last row stands for users without a history
+        own = HistoryRows(np.append(indptr, indptr[-1]), indices, values)
+        fold_in_rule = self.scorer().fold_in_rule
+        if fold_in_rule.kind == "profile":
+            dense = fold_in_rule.item_scores(own, vectors, self.item_factors_)
+            assert dense is not None
+            return np.where(item >= 0, dense[user, item], np.nan).astype(np.float32)
         dots = pair_products(vectors, V, user, item)
         return np.where(item >= 0, dots + offsets[user] + self.item_biases_[item], np.nan).astype(
             np.float32

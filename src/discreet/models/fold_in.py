@@ -1,15 +1,16 @@
 """Read-outs: how a user's own vector follows from that user's history, as a value that can be saved
 and exported.
 
-Every model scores item j as ``offset + u · v_j + b_j``; what differs is how u and the offset come
-from a history. There are eight ways, and each is a frozen value here that holds every number it
-needs:
+Every model without a profile scores item j as ``offset + u · v_j + b_j``; what differs is how u and
+the offset come from a history. There are nine ways, and each is a frozen value here that holds
+every number it needs:
 
     ConstantFoldIn      nothing of the user matters: Popularity, DPMF without a signal
     UserMeanFoldIn      an offset alone, no vector: Bias
     LeastSquaresFoldIn  ridge regression of centered ratings on item factors: DPALS, DPMF (ratings)
     ALSFoldIn           the same with intercepts, and perhaps reweighted (Huber): ALS, IRLS
     PosteriorMeanFoldIn a sum of known vectors, one for each item that is liked: DPMF for ranking
+    ProfileFoldIn       the same, times the user's own profile in public features
     GradientFoldIn      steps of projected gradient descent: DPLMC
     FrankWolfeFoldIn    the user's half of the released Frank–Wolfe steps: DPFrankWolfe by steps
     ProjectionFoldIn    onto the factors, divided by a density: DPSVD by density
@@ -39,6 +40,7 @@ DUAL_RANK = 96  # as discreet.kernels.least_squares.DUAL_RANK, which would load 
 LARGEST = {"steps": 20_000, "inner_iterations": 2_000}
 _ITEMS = {"by": "item"}
 _MATRIX = {"by": "matrix"}
+_PROFILE = {"by": "profile"}
 
 
 class HistoryRows(NamedTuple):
@@ -90,6 +92,15 @@ class FoldIn(ABC):
     def score_factors(self, V: Array) -> Array:
         """The item factors to score with, which may have a coordinate more."""
         return V
+
+    def item_scores(
+        self, rows: HistoryRows, vectors: Array, V: Array, kernels: Any = compiled
+    ) -> Array | None:
+        """Scores (n, m) of all items where they are not ``offset + u · v_j + b_j``, else None.
+
+        `vectors` are those of `score_vectors`.
+        """
+        return None
 
     def exact_in_part(self, r: int) -> bool:
         """Whether a history may be read with the rows of its own items alone, to the same bits."""
@@ -387,6 +398,8 @@ class PosteriorMeanFoldIn(FoldIn):
         place = self.place[rows.indices]
         x = np.where(place >= 0, self._likes(rows.values), 0.0)
         length = np.sqrt(np.bincount(rows.row, x**2, minlength=rows.n))
+        if not V.shape[1]:
+            return np.zeros((rows.n, 0), np.float32), np.zeros(rows.n, np.float32)
         y = kernels.sum_rows(rows.indptr, np.maximum(place, 0), x.astype(np.float32), self.gain)
         U = self.base + y / np.where(length > 0, length, 1)[:, None].astype(np.float32)
         if self.levels:
@@ -412,6 +425,80 @@ class PosteriorMeanFoldIn(FoldIn):
         np.maximum.at(best, rows.row, x)
         liked = self.high if self.like_threshold is None else self.like_threshold
         return np.minimum(best * (self.high - self.low) / max(liked - self.low, 1e-9), 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileFoldIn(PosteriorMeanFoldIn):
+    """Scores w₀ log pop_j + w₁ log max(u · v_j/pop_j, floor) + Σ_f w_f φ_fj.
+
+    u is that of the base class, and φ_f are the log lifts of a user's own profile
+    (`discreet.kernels.profiles`). Scores of all items are computed for one user at a time: no inner
+    product gives them.
+
+    Parameters
+    ----------
+    popularity_weight, factor_weight : float
+        w₀ and w₁, which is 0 where there are no factors.
+    floor, tau : float
+    popularity : (m,) float32
+        log pop_j.
+    feature_weights : (features,) float64
+    starts : (features, m + 1) int32
+    values : int32
+    inverse : float64
+    """
+
+    popularity_weight: float = 0.0
+    factor_weight: float = 0.0
+    floor: float = 0.0
+    tau: float = 0.0
+    popularity: Array = field(default_factory=lambda: np.zeros(0), metadata=_PROFILE)
+    feature_weights: Array = field(default_factory=lambda: np.zeros(0), metadata=_PROFILE)
+    starts: Array = field(default_factory=lambda: np.zeros((0, 1), np.int32), metadata=_PROFILE)
+    values: Array = field(default_factory=lambda: np.zeros(0, np.int32), metadata=_PROFILE)
+    inverse: Array = field(default_factory=lambda: np.zeros(0), metadata=_PROFILE)
+    kind: ClassVar[str] = "profile"
+
+    def item_scores(
+        self, rows: HistoryRows, vectors: Array, V: Array, kernels: Any = compiled
+    ) -> Array:
+        scores = np.empty((rows.n, len(self.popularity)), np.float32)
+        plain = self.popularity_weight * self.popularity.astype(np.float64)
+        for i in range(rows.n):
+            entries = slice(rows.indptr[i], rows.indptr[i + 1])
+            x = self._likes(rows.values[entries])
+            lifts = kernels.log_lifts(
+                rows.indices[entries], x, self.starts, self.values, self.inverse, self.tau
+            )
+            found = plain + self.feature_weights @ lifts
+            if self.factor_weight:
+                ratio = (V @ vectors[i]).astype(np.float64) * np.exp(-self.popularity)
+                found += self.factor_weight * np.log(np.maximum(ratio, self.floor))
+            scores[i] = found
+        return scores
+
+    def check_profile(self, items: int) -> None:
+        """Raise a `DataError` for arrays that compiled code must not see."""
+        starts, values = self.starts, self.values
+        finite = (self.popularity, self.feature_weights, self.inverse)
+        good = (
+            all(one.ndim == 1 and np.isfinite(one).all() for one in finite)
+            and self.popularity.shape == (items,)
+            and starts.dtype == np.int32
+            and starts.shape == (len(self.feature_weights), items + 1)
+            and values.dtype == np.int32
+            and values.ndim == 1
+            and bool((np.diff(starts, axis=1) >= 0).all())
+            and starts.min(initial=0) >= 0
+            and starts.max(initial=0) <= len(values)
+            and values.min(initial=0) >= 0
+            and values.max(initial=-1) < len(self.inverse)
+            and bool((self.inverse > 0).all())
+            and self.tau > 0
+            and self.floor > 0
+        )
+        if not good:
+            raise DataError("the profile of the read-out does not fit its items")
 
 
 @dataclass(frozen=True, eq=False)
@@ -571,6 +658,7 @@ KINDS: dict[str, type[FoldIn]] = {
         LeastSquaresFoldIn,
         ALSFoldIn,
         PosteriorMeanFoldIn,
+        ProfileFoldIn,
         GradientFoldIn,
         FrankWolfeFoldIn,
         ProjectionFoldIn,
@@ -605,6 +693,8 @@ def fold_in_from_dict(
         if isinstance(value, (int, float)) and not abs(value) <= LARGEST.get(name, 1e18):
             raise DataError(f"{name} of the read-out is not finite, or far too large")
     for name, array in arrays.items():
+        if entries[name].metadata["by"] == "profile":
+            continue
         _check_array(name, array, entries[name].metadata["by"] == "item", shape)
     if "place" in arrays and not (
         -1 <= arrays["place"].min() <= arrays["place"].max() < len(arrays["gain"])
@@ -613,7 +703,40 @@ def fold_in_from_dict(
     missing = {
         name: None for name, entry in entries.items() if entry.metadata and name not in arrays
     }
-    return kind(**plain, **missing, **arrays)
+    found = kind(**plain, **missing, **arrays)
+    if isinstance(found, ProfileFoldIn):
+        found.check_profile(shape[0])
+    return found
+
+
+def rank_scores(
+    scores: Array, n: int, hidden: tuple[Array, Array], left_out: Array | None = None
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The best `n` items of each row of scores: positions padded with −1, and scores with −inf.
+
+    Parameters
+    ----------
+    scores : (users, items), overwritten
+    hidden : CSR arrays of the items that each user does not get
+    left_out : (items,) bool, optional
+        Items that no user gets.
+    """
+    users, items = scores.shape
+    for i in range(users):
+        scores[i, hidden[1][hidden[0][i] : hidden[0][i + 1]]] = -np.inf
+    if left_out is not None:
+        scores[:, left_out] = -np.inf
+    most = min(n, items)
+    best = np.full((users, n), -1, np.int32)
+    found = np.full((users, n), -np.inf, np.float32)
+    for i in range(users):
+        least = np.partition(scores[i], items - most)[items - most]
+        some = np.flatnonzero(scores[i] >= least)  # ties by position, as `top_k` has them
+        some = some[np.argsort(-scores[i, some], kind="stable")][:most]
+        some = some[scores[i, some] > -np.inf]
+        best[i, : len(some)] = some
+        found[i, : len(some)] = scores[i, some]
+    return best, found
 
 
 def _check_array(name: str, array: Array, per_item: bool, shape: tuple[int, int]) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from discreet import kernels as compiled
 from discreet.data.ids import canonical, replace_surrogates
 from discreet.errors import ConfigError, DataError
-from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
+from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity, rank_scores
 from discreet.models.parameters import check_history_range, check_int, check_that, in_range
 
 Array = NDArray[Any]
@@ -153,9 +153,13 @@ class Scorer:
         if exclude is not None:
             bias[exclude] = -np.inf
         seen = np.asarray(at, np.int32) if exclude_seen else np.empty(0, np.int32)
-        rows, best = self.kernels.top_k(
-            vector, self._panels, bias, min(n, len(self)), (np.array([0, len(seen)]), seen)
-        )
+        hidden = (np.array([0, len(seen)]), seen)
+        own = HistoryRows(np.array([0, len(at)]), np.asarray(at, np.int32), values)
+        dense = self.fold_in_rule.item_scores(own, vector, self.factors, self.kernels)
+        if dense is None:
+            rows, best = self.kernels.top_k(vector, self._panels, bias, min(n, len(self)), hidden)
+        else:
+            rows, best = rank_scores(dense, min(n, len(self)), hidden, np.isneginf(bias))
         found = rows[0] >= 0
         items = rows[0][found]
         scores = best[0][found]
@@ -177,7 +181,7 @@ class Scorer:
         flat = np.concatenate(own)
         values = np.concatenate([given for _, given, _, _ in questions])
         V, b, fold_in_rule = self.factors, self.biases, self.fold_in_rule
-        rows = HistoryRows(np.concatenate([[0], np.cumsum(lengths)]), flat, values)
+        whole = rows = HistoryRows(np.concatenate([[0], np.cumsum(lengths)]), flat, values)
         if fold_in_rule.exact_in_part(V.shape[1]):
             fold_in_rule = fold_in_rule.of_items(union)
             V = np.ascontiguousarray(V[union])
@@ -192,7 +196,11 @@ class Scorer:
             np.concatenate(left_out),
         )
         longest = min(max(n for _, _, n, _ in questions), len(self))
-        items, scores = self.kernels.top_k(vectors, self._panels, self._biases, longest, seen)
+        dense = self.fold_in_rule.item_scores(whole, vectors, self.factors, self.kernels)
+        if dense is None:
+            items, scores = self.kernels.top_k(vectors, self._panels, self._biases, longest, seen)
+        else:
+            items, scores = rank_scores(dense, longest, seen)
         scores += offsets[:, None].astype(np.float32)
         answers = []
         for row, (_, _, n, _) in enumerate(questions):
@@ -248,6 +256,9 @@ class Scorer:
         vectors, offsets = self.fold_in_rule.score_vectors(
             rows, self.factors, self.biases, self.kernels
         )
+        dense = self.fold_in_rule.item_scores(rows, vectors, self.factors, self.kernels)
+        if dense is not None:
+            return np.asarray(dense[0, item] - dense[1:, item], np.float64)
         v = self.fold_in_rule.score_factors(self.factors)[item].astype(np.float64)
         scores = vectors.astype(np.float64) @ v + offsets
         return np.asarray(scores[0] - scores[1:], np.float64)

@@ -96,6 +96,11 @@ def write_vectors(opened: OpenedModel, folder: Path) -> dict[str, Any]:
             "this model reads histories by code of its own, which no recipe can say: serve it"
             " instead"
         )
+    if scorer.fold_in_rule.kind == "profile":
+        raise ConfigError(
+            "this model multiplies scores by a user's profile in public features, which no inner"
+            " product gives. Serve it, or train it with features=[]."
+        )
     vectors = item_vectors(scorer)
     items, length = vectors.shape
     recipe = {

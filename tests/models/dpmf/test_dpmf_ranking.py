@@ -59,10 +59,15 @@ def reference(X, H, mu, rank, rounds=12):
     t = 1 / (mu * np.sqrt(share)) / np.sqrt(2)
     users = (n > 0).sum()
     c = np.maximum((X / np.sqrt(np.maximum(n, 1))[:, None]).sum(axis=0), 0.5)
-    w = np.where(n > 1, 1 / np.sqrt(np.maximum(n * (n - 1), 1)), 0)
-    G = X.T @ (w[:, None] * X)
-    np.fill_diagonal(G, 0)
     M = len(c)
+    p = np.floor(2**16 * c / np.linalg.norm(c)) / 2**16
+    W = np.eye(M) - 45 / 64 * np.outer(p, p)
+    G = np.zeros((M, M))
+    for x in X:
+        own = W @ (np.outer(x, x) - np.diag(x)) @ W
+        np.fill_diagonal(own, 0)
+        if x.sum() > 1:
+            G += own / np.linalg.norm(own)
     kappa = 0.3 * users / (c.sum() ** 2 - (c**2).sum())
     h = (t + np.sqrt(kappa) * c) ** -0.5
     a = h * c
@@ -86,6 +91,8 @@ def reference(X, H, mu, rank, rounds=12):
         v = np.array([0.5 * v[j] + 0.5 * C[j] @ (right[j] + Ti @ mean) for j in range(M)])
         mean = v.mean(axis=0)
         T = ((v - mean).T @ (v - mean) + C.sum(axis=0)) / M
+    v = np.linalg.inv(np.eye(M) - 45 / 64 * np.outer(c, c) / (c @ c)) @ (c[:, None] * v)
+    v = np.sqrt(0.8) * v / c[:, None]
     Y = c[:, None] * v / np.sqrt(users)
     popular = (v * c[:, None]).sum(axis=0) / c.sum()
     e = popular / np.linalg.norm(popular)
@@ -94,7 +101,7 @@ def reference(X, H, mu, rank, rounds=12):
     y = H / np.sqrt(np.maximum(H.sum(axis=1), 1))[:, None]
     S = Y @ prior @ Y.T + np.diag(c / c.sum())
     u = lean * e + (y - lean * Y @ e) @ np.linalg.solve(S, Y @ prior)
-    return np.where(H.sum(axis=1)[:, None] > 0, u, lean * e) @ Y.T
+    return np.where(H.sum(axis=1)[:, None] > 0, u, lean * e) @ Y.T / c**0.1
 
 
 def test_without_noise_it_is_what_a_dense_computation_gives():
@@ -158,7 +165,7 @@ def test_where_pairs_do_not_pay_it_is_private_popularity_of_the_whole_budget(cap
     together = sum(line["deviation"] ** -2 for line in counting) ** -0.5
     assert together < 1.005 / discreet_mu(0.5)  # as exact as one release with the whole budget
     names = [entry.name for entry in model.privacy_.ledger.entries]
-    assert names == ["counts", "size", "pairs or counts 1", "pairs or counts 2"]
+    assert names == ["counts", "size", "item pairs 1 (or counts)", "item pairs 2 (or counts)"]
     assert {entry.shape for entry in model.privacy_.ledger.entries} == {(N_ITEMS,), (1,)}
 
 
@@ -166,7 +173,7 @@ def test_where_pairs_hold_nothing_but_noise_it_is_popularity_as_well():
     """Everybody is alike, so that pairs are bought, and nothing is heard in them."""
     model = discreet.DPMF(epsilon=5.0, noise="seeded", random_state=0).fit(people(3000, taste=0.0))
     names = {entry.name: entry.shape for entry in model.privacy_.ledger.entries}
-    assert names["pairs or counts 1"] != (N_ITEMS,)
+    assert names["item pairs 1 (or counts)"] != (N_ITEMS,)
     assert model.item_factors_.shape == (N_ITEMS, 0)
     assert "nothing personal" in model.summary_
     assert "hold nothing but that" in model.summary_
@@ -190,8 +197,8 @@ def test_where_few_items_are_all_that_counts_a_part_of_the_rest_counts_again():
     few = people(6000, n_items=30)
     model = discreet.DPMF(epsilon=5.0).fit(few)
     shapes = {entry.name: entry.shape for entry in model.privacy_.ledger.entries}
-    assert shapes["pairs or counts 1"] == (15, 29)
-    assert shapes["pairs or counts 2"] == (30,)
+    assert shapes["item pairs 1 (or counts)"] == (15, 29)
+    assert shapes["item pairs 2 (or counts)"] == (30,)
     many = Ratings.from_indices(
         np.arange(0, 6000 * 20 + 1, 20),
         np.concatenate([np.sort(rng.choice(400, 20, replace=False)) for _ in range(6000)]).astype(
@@ -204,8 +211,8 @@ def test_where_few_items_are_all_that_counts_a_part_of_the_rest_counts_again():
     )
     model = discreet.DPMF(epsilon=20.0).fit(many)
     shapes = {entry.name: entry.shape for entry in model.privacy_.ledger.entries}
-    assert shapes["pairs or counts 1"] == shapes["pairs or counts 2"]
-    assert shapes["pairs or counts 1"][0] > 60
+    assert shapes["item pairs 1 (or counts)"] == shapes["item pairs 2 (or counts)"]
+    assert shapes["item pairs 1 (or counts)"][0] > 60
     assert model.details_["dimensions"] == 0
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import field
+from collections.abc import Sequence
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-from discreet.data.features import item_features
+from discreet.data.features import ItemFeatures, item_categories, item_features
 from discreet.models.algorithm import Algorithm
 from discreet.models.dpmf.ranking import EVERYTHING, PairRanking
 from discreet.models.dpmf.rating import RatingFactorization
@@ -32,6 +33,10 @@ class DPMF(PrivateRecommender):
     item_features : file, frame, mapping or array, optional
         Public features of the items, such as genres or years: a prior for their factors, at no
         privacy cost.
+    features : list of str, optional
+        For ranking: columns of `item_features` that make up a user's own profile ("more by the
+        authors that I have"), a factor on every score. Default: all that items share values of;
+        [] for no profile.
     iterations : int, optional
         For ratings: the number of steps. Each one costs. Default 6, or 3 without factors.
     regularization : float, optional
@@ -41,6 +46,7 @@ class DPMF(PrivateRecommender):
     factors: int | None = field(default=None, kw_only=False)
     goal: Literal["ranking", "rating"] = "ranking"
     item_features: Any = None
+    features: Sequence[str] | None = None
     iterations: int | None = None
     regularization: float | None = None
 
@@ -56,7 +62,16 @@ class DPMF(PrivateRecommender):
                 getattr(self, name) is None,
                 f"{name} is for goal='rating': for ranking, users have nothing to solve",
             )
-        return super().make_algorithm()
+        check_that(
+            self.features is None
+            or (self.goal == "ranking" and not isinstance(self.features, str)),
+            "features is a list of columns of item_features, for goal='ranking'.",
+        )
+        found = super().make_algorithm()
+        if isinstance(found, PairRanking) and self.item_features is not None:
+            wanted = self.features is None or len(self.features) > 0
+            found = replace(found, profile=found.profile or wanted)
+        return found
 
     @property
     def like_threshold_(self) -> float | None:
@@ -106,12 +121,14 @@ class DPMF(PrivateRecommender):
                 inferred=True,
             )
 
-    def _features(self, ratings: Any) -> NDArray[Any] | None:
-        return (
-            None
-            if self.item_features is None
-            else item_features(self.item_features, ratings.item_ids)
-        )
+    def _features(self, ratings: Any) -> Any:
+        if self.item_features is None:
+            return None
+        ids = ratings.item_ids
+        if self.goal == "rating":
+            return item_features(self.item_features, ids)
+        categories = item_categories(self.item_features, ids, self.features)
+        return ItemFeatures(item_features(self.item_features, ids, bool(categories)), categories)
 
     def params_to_save(self) -> dict[str, Any]:
         """Without features, which are input, like ratings; where their file lies says something

@@ -17,8 +17,8 @@ BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of ta
 class FittedFactors(NamedTuple):
     """V (M, r) and W (K, r) of (4), the strength of the features, and what stands out of the noise.
 
-    `heard` is the largest eigenvalue beside popularity's, in units of the largest that noise alone
-    has; `dimensions` is how many are clearly beyond that.
+    `heard` is the largest eigenvalue with the direction of popularity projected out, in units of
+    the largest that noise alone has; `dimensions` is how many are clearly beyond that.
     """
 
     V: NDArray[np.float64]
@@ -88,7 +88,7 @@ def factorize(
             w = W[1:] @ inverse.T
             found = w.size / max(float((w**2).sum() + rank * np.trace(S[1:, 1:])), 1e-12)
             strength[1:] = np.clip(found, 1e-2, 1e6)
-    taste = length[1:] / edge  # the first is popularity
+    taste = eigenvalues_without(length, Q, a[:, 0]) / edge
     return FittedFactors(
         v, W, float(strength[-1]), float(taste.max(initial=0.0)), int((taste > BEYOND).sum())
     )
@@ -113,6 +113,19 @@ def leading_eigenpairs(
         Q = np.linalg.qr(G @ Q + np.float32(edge) * Q)[0]
     values, turn = np.linalg.eigh((Q.T @ (G @ Q)).astype(np.float64))
     return values[::-1][:rank], (Q @ turn[:, ::-1][:, :rank]).astype(np.float64), edge
+
+
+def eigenvalues_without(
+    values: NDArray[Any], Q: NDArray[Any], direction: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Eigenvalues of Q diag(values) Qᵀ with a direction projected out, largest first.
+
+    Popularity need not be the first eigenvector, least of all of centered pairs.
+    """
+    g = Q.T @ (direction / max(float(np.linalg.norm(direction)), 1e-30))
+    root = np.sqrt(np.maximum(values, 0.0))
+    inner = np.diag(root**2) - np.outer(root * g, root * g)
+    return np.asarray(np.linalg.eigvalsh(inner)[::-1][: max(len(values) - 1, 0)])
 
 
 def common_basis(

@@ -218,6 +218,14 @@ class Statistic(ABC):
         toward zero.
         """
 
+    def transform(self, compute: Any, public: Public) -> Any:
+        """The released sum as a function (grid, rows), given the one of `partial` over all blocks.
+
+        Most statistics release the sum itself. A public map applied here runs once, after all
+        engines have summed; the subclass proves that its sensitivity holds after the map.
+        """
+        return compute
+
 
 #: Every statistic by name. Tests walk it, so that none is added without its worst case.
 STATISTICS: dict[str, type[Statistic]] = {}

@@ -197,7 +197,8 @@ class Users(Sealed[Partitions]):
     def sum(self, statistic: Statistic) -> Sum:
         """Return the sum of the statistic over all users: exact integers, added block by block."""
         statistic.check(self._public)
-        return Sum(statistic, self._public, self.open(KEY).adder(statistic, self._public))
+        adder = self.open(KEY).adder(statistic, self._public)
+        return Sum(statistic, self._public, statistic.transform(adder, self._public))
 
     @guard("what users do")
     def close(self) -> None:

@@ -56,6 +56,14 @@ function ownMean(values, center, priorCount) {
   return total / (values.length + priorCount);
 }
 
+// How much an item is liked, from 0 to 1, by its rating.
+function likeOf(p, value) {
+  if (!p.levels) return p.like_threshold === null || value >= p.like_threshold ? 1 : 0;
+  const up = p.levels * Math.min(Math.max((value - p.low) / (p.high - p.low), 0), 1);
+  const whole = Math.floor(up), rest = up - whole;
+  return (rest > 0.5 || (rest === 0.5 && whole % 2) ? whole + 1 : whole) / p.levels;  // halves to even, as numpy
+}
+
 const READ_OUTS = {
   "same"(model) {
     return { u: new Float64Array(model.rank), offset: 0 };
@@ -115,12 +123,7 @@ const READ_OUTS = {
     const sum = new Float64Array(r);
     let squares = 0, best = 0;
     at.forEach((j, e) => {
-      let x = p.like_threshold === null || values[e] >= p.like_threshold ? 1 : 0;
-      if (p.levels) {
-        const up = p.levels * Math.min(Math.max((values[e] - p.low) / (p.high - p.low), 0), 1);
-        const whole = Math.floor(up), rest = up - whole;
-        x = (rest > 0.5 || (rest === 0.5 && whole % 2) ? whole + 1 : whole) / p.levels;  // halves to even, as numpy
-      }
+      const x = likeOf(p, values[e]);
       if (place[j] < 0 || !x) return;
       squares += x * x;
       best = Math.max(best, x);
@@ -131,6 +134,32 @@ const READ_OUTS = {
     const conviction = p.levels ? Math.min(best * (p.high - p.low) / Math.max(liked - p.low, 1e-9), 1) : 1;
     const whole = sum.map((value, k) => base[k] + value / Math.sqrt(squares));
     return { u: whole.map((value, k) => prior[k] + conviction * (value - prior[k])), offset: 0 };
+  },
+
+  "profile"(model, at, values) {
+    const p = model.numbers, own = model.rank ? READ_OUTS["posterior mean"](model, at, values) : { u: [], offset: 0 };
+    const { popularity, feature_weights: weights, starts, values: labels, inverse } = model.arrays;
+    const x = values.map((value) => likeOf(p, value)), width = model.count + 1;
+    const total = x.reduce((a, b) => a + b, 0), share = new Float64Array(inverse.length);
+    own.scores = Float64Array.from(popularity, (value) => p.popularity_weight * value);
+    for (let j = 0; p.factor_weight && j < model.count; j++) {
+      const ratio = dotItem(model, own.u, j) * Math.exp(-popularity[j]);
+      own.scores[j] += p.factor_weight * Math.log(Math.max(ratio, p.floor));
+    }
+    weights.forEach((weight, f) => {
+      const begin = (j) => starts[f * width + j];
+      at.forEach((j, e) => {
+        for (let s = begin(j); s < begin(j + 1); s++) share[labels[s]] += x[e] / (begin(j + 1) - begin(j));
+      });
+      for (let j = 0; j < model.count; j++) {
+        const many = begin(j + 1) - begin(j);
+        let lift = 0;
+        for (let s = begin(j); s < begin(j + 1); s++) lift += share[labels[s]] * inverse[labels[s]];
+        if (many) own.scores[j] += weight * Math.log((lift / many + p.tau) / (total + p.tau));
+      }
+      share.fill(0);
+    });
+    return own;
   },
 
   "descent"(model, at, values) {
@@ -188,6 +217,7 @@ function readOut(model, at, values) {
 }
 
 function scoreOf(model, own, j) {
+  if (own.scores) return own.scores[j];
   const tail = own.tail && !model.arrays.known[j] ? own.tail : 0;
   return own.offset + dotItem(model, own.u, j) + model.biases[j] + tail;
 }
@@ -221,7 +251,7 @@ function whyItem(model, history, item) {
   const without = (left) => {
     const kept = at.filter((j) => j !== left);
     const own = readOut(model, kept, kept.map((j) => history.get(j)));
-    return scoreOf(model, own, item) - model.biases[item];
+    return own.scores ? own.scores[item] : scoreOf(model, own, item) - model.biases[item];
   };
   const whole = without(-1);
   return at.map((j) => [j, whole - without(j)]).sort((a, b) => b[1] - a[1]);

@@ -1,0 +1,107 @@
+"""A user's own profile in public features: lists with and without it (docs/public-features.md).
+
+All users train, on a random 80 % of what they like; the rest is to be found, by lists from the same
+histories. recall@20 divides by all that is to be found. Book-Crossing counts every row as liked,
+of items with ten rows and then users with five.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discreet.data.ratings import Ratings
+from discreet.errors import DataError
+from discreet.models.dpmf import DPMF
+from research.beyond import genres_and_years
+from research.entry import Record, Settings
+from research.ranking import _ratings
+from research.sources import Sources
+
+N = 20
+
+
+def run(settings: Settings, sources: Sources) -> Record:
+    """``data``, ``model``, ``epsilon``, ``scale``, ``seed`` (of the split; noise is secure)."""
+    liked = _liked(settings["data"], settings["scale"], settings["seed"], sources)
+    shown = np.random.default_rng(settings["seed"]).random(liked.n_ratings) < 0.8
+    train = liked.keep(shown).with_items(liked.item_ids, public=True)
+    hidden = liked.keep(~shown).with_items(liked.item_ids, public=True)
+    model = _model(settings, sources).fit(train)
+    return measured(model, train, hidden)
+
+
+def measured(model: DPMF, train: Ratings, hidden: Ratings) -> Record:
+    """Recall over all that is hidden, coverage, and recall by fifths of all choices."""
+    lists, _ = model.recommend_indices(train, N)
+    count = np.bincount(train.indices, minlength=train.n_items)
+    order = np.argsort(-count, kind="stable")
+    fifth = np.empty(train.n_items, np.int64)
+    fifth[order] = np.minimum(5 * np.cumsum(count[order]) // max(count.sum() + 1, 1), 4)
+    rows = hidden.user_index(train.user_ids)
+    recall = []
+    found = np.zeros(5)
+    there = np.zeros(5)
+    for row, items in zip(rows.tolist(), lists, strict=True):
+        if row < 0:
+            continue
+        wanted = hidden.indices[hidden.indptr[row] : hidden.indptr[row + 1]]
+        if len(wanted):
+            hits = wanted[np.isin(wanted, items)]
+            recall.append(len(hits) / len(wanted))
+            found += np.bincount(fifth[hits], minlength=5)
+            there += np.bincount(fifth[wanted], minlength=5)
+    record: Record = {
+        "recall@20": float(np.mean(recall)),
+        "coverage@20": len(np.unique(lists[lists >= 0])) / train.n_items,
+        "true_epsilon": model.privacy_.epsilon,
+        "profile": float("profile" in model.details_),
+    }
+    shares = found / np.maximum(there, 1)
+    return record | {f"quintile {i + 1}": float(share) for i, share in enumerate(shares)}
+
+
+def _model(settings: Settings, sources: Sources) -> DPMF:
+    name = settings["model"]
+    given: dict[str, Any] = {"epsilon": settings["epsilon"], "delta": 1e-6}
+    if name != "DPMF":
+        given["item_features"] = _features(settings["data"], sources, name == "DPMF, shuffled")
+    if name == "DPMF, features as a prior":
+        given["features"] = []
+    return DPMF.configure(goal="ranking", like_threshold="everything", **given)
+
+
+def _liked(name: str, scale: float, seed: int, sources: Sources) -> Ratings:
+    if name == "book-crossing":
+        ratings = Ratings.read(_file(name, "ratings.parquet"))
+        return ratings.filter(min_item_ratings=10).filter(min_user_ratings=5)
+    ratings, threshold, _ = _ratings(name, scale, seed, sources)
+    return ratings if threshold is None else ratings.keep(ratings.values >= threshold)
+
+
+def _features(name: str, sources: Sources, shuffled: bool) -> Any:
+    """The published columns, or those of other items."""
+    if name == "cinema":
+        found = genres_and_years(name, sources)
+        if not shuffled:
+            return found
+        values = list(found.values())
+        order = np.random.default_rng(7).permutation(len(values))
+        return dict(zip(found, [values[i] for i in order], strict=True))
+    from pyarrow import parquet
+
+    frame = parquet.read_table(_file(name, "items.parquet"))
+    if not shuffled:
+        return frame
+    order = np.random.default_rng(7).permutation(frame.num_rows)
+    return frame.take(order).set_column(0, frame.column_names[0], frame.column(0))
+
+
+def _file(name: str, file: str) -> Path:
+    path = Path(os.environ.get("DISCREET_DATA", "."), name, file)
+    if not path.exists():
+        raise DataError(f"{path} is not there. Put it in a folder {name} of DISCREET_DATA.")
+    return path
