@@ -57,7 +57,7 @@ def test_the_wheel_says_what_it_is(built):
     archive = zipfile.ZipFile(built[0])
     text = archive.read(f"{name}/METADATA").decode()
     assert f"Version: {discreet.__version__}\n" in text
-    assert "Requires-Python: <3.14,>=3.11" in text
+    assert "Requires-Python: >=3.11" in text
     assert "License-Expression: Apache-2.0" in text
     assert "# discreet" in text
     assert "discreet = discreet.cli:main" in archive.read(f"{name}/entry_points.txt").decode()

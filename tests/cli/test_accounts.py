@@ -163,7 +163,7 @@ def test_a_damaged_store_is_one_sentence(run, private, people, tmp_path):
     ("args", "said"),
     [
         (("budget", "backup", "{people}"), "Name a new file"),
-        (("budget", "backup", "{people}:customers", "--out", "x"), "whole file"),
+        (("budget", "backup", "{people}:customers", "--out", "x"), "whole store"),
         (("budget", "show", "{people}", "--out", "x"), "--out has no meaning"),
         (("budget", "show", "{people}", "--folder", "x"), "--folder has no meaning"),
         (("budget", "verify", "{people}", "--folder", "missing"), "does not exist"),
@@ -178,7 +178,7 @@ def test_a_damaged_store_is_one_sentence(run, private, people, tmp_path):
             "--factors has no meaning",
         ),
         (("budget", "log", "{people}", "--note", "x"), "--note has no meaning"),
-        (("budget", "verify", "{people}:customers"), "whole file"),
+        (("budget", "verify", "{people}:customers"), "whole store"),
         (("budget", "model/", "{people}"), "a store goes with one of"),
         (
             ("train", "cinema", "--not-private", "--out", "m", "--account", "{people}:customers"),

@@ -30,7 +30,7 @@ REQUIRED = (
     "threadpoolctl",
     "pyarrow",
     "narwhals",
-    "randomgen",
+    "cryptography",
     "safetensors",
     "typer",
     "rich",
@@ -127,8 +127,8 @@ def _warm(out: Output) -> None:
 def _versions() -> dict[str, Any]:
     problems = (
         []
-        if (3, 11) <= sys.version_info[:2] < (3, 14)
-        else [f"Python {platform.python_version()} is not one of 3.11, 3.12 and 3.13"]
+        if sys.version_info >= (3, 11)
+        else [f"Python {platform.python_version()} is older than 3.11"]
     )
     required = {name: _version(name) for name in REQUIRED}
     problems += [

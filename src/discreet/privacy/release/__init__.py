@@ -2,12 +2,15 @@
 that guarantees.
 
 `unsafe` is the one named way round, which makes ε infinite. `budget_store` keeps one budget for all
-trainings on the same users, in a file (`budget_store_file`). Nothing here knows a model.
+trainings on the same users in a checked log (`budget_store_log`), which is in an SQLite file or in
+PostgreSQL. Nothing here knows a model.
 """
 
 __all__ = [
     "budget_store",
-    "budget_store_file",
+    "budget_store_log",
+    "budget_store_postgres",
+    "budget_store_sqlite",
     "hash_chain",
     "ledger",
     "plan",
