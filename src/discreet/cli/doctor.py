@@ -166,7 +166,7 @@ def _processor() -> dict[str, Any]:
         "name": llvm.get_host_cpu_name(),
         "machine": platform.machine(),
         "features": has,
-        "kernels": f"vector, {8 * simd.VECTOR_BYTES} bits" if simd.enabled() else "plain",
+        "kernels": simd.describe(),
         "cores": available_cores(),
         "threads": thread_count(),
     }
