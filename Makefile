@@ -37,7 +37,7 @@ endif
 
 .venv/.core: $(PY) pyproject.toml constraints.txt | same-python
 	@echo "Installing discreet (core)"
-	@$(PIP) -e .
+	@$(PIP) -e ".[plot]"
 	@touch $@
 
 .venv/.dev: .venv/.core

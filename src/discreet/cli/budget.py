@@ -18,6 +18,7 @@ import typer
 
 from discreet.cli import budget_accounts
 from discreet.cli.app import command
+from discreet.cli.evaluation_plot import check_plot
 from discreet.cli.model_options import PRIVATE, ModelOptions
 from discreet.cli.output import Output
 from discreet.errors import ConfigError, DataError, PrivacyError
@@ -148,7 +149,7 @@ def budget(
             f"a store goes with one of {', '.join(budget_accounts.VERBS)}, such as budget show"
             " people.sqlite"
         )
-    _check_plot(plot)
+    check_plot(plot)
     bill = _of_plan(choice, items) if what is None else _of_ledger(what, choice, items)
     with out.progress("Pricing"):
         prices, independent = _prices(bill, choice.accountant)
@@ -477,15 +478,3 @@ def _show(
 
 def _number(value: float) -> str:
     return f"{value:.7f}" if math.isfinite(value) else "∞"
-
-
-def _check_plot(plot: str | None) -> None:
-    if plot is None:
-        return
-    file = Path(plot)
-    if file.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ConfigError(
-            f"plots are written as .png, .pdf or .svg, and {plot!r} ends in none of them"
-        )
-    if file.is_dir() or not file.absolute().parent.is_dir():
-        raise ConfigError(f"{plot} cannot be written: it is a folder, or its folder does not exist")

@@ -9,6 +9,7 @@ import textwrap
 import time
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -102,7 +103,7 @@ def demo(
             "command": "demo",
             "model": describe_model(model),
             "out": str(folder),
-            "plot": str(folder / PLOT),
+            "plot": str(folder / PLOT) if find_spec("matplotlib") else None,
             "page": str(folder / PAGE),
             "seconds": seconds,
             "quality": found.to_dict(),
@@ -170,7 +171,10 @@ def _show_saved(folder: Path, seconds: float, steps: list[str], out: Output) -> 
         f"   {folder / 'model'}  the private model: noisy item factors, the ledger of what was"
         " released, a card"
     )
-    out.say(f"   {folder / PLOT}  the scores above, and what other budgets would give")
+    if find_spec("matplotlib"):
+        out.say(f"   {folder / PLOT}  the scores above, and what other budgets would give")
+    else:
+        out.say("   no plot: pip install 'discreet[plot]' to have one")
     out.say(
         f"   {page}  a page that recommends in your browser: nothing you enter can leave your"
         " device"
@@ -273,10 +277,11 @@ def _save(
     from discreet.data.download import atomic_write
     from discreet.models.storage.load_scorer import open_model
 
-    picture = draw_demo(found, curve, what)
+    picture = draw_demo(found, curve, what) if find_spec("matplotlib") else None
     model.save(folder / "model", replace=True)
-    with atomic_write(folder / PLOT) as aside:
-        aside.write_bytes(picture)
+    if picture is not None:
+        with atomic_write(folder / PLOT) as aside:
+            aside.write_bytes(picture)
     write_web(
         open_model(folder / "model"), folder / PAGE, "Invented films, recommended on your device"
     )

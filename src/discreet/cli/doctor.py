@@ -34,11 +34,12 @@ REQUIRED = (
     "safetensors",
     "typer",
     "rich",
-    "matplotlib",
 )
 EXTRAS = {
     "accounting": ("dp-accounting",),
     "frames": ("pandas", "polars"),
+    "plot": ("matplotlib",),
+    "postgres": ("psycopg",),
     "bench": ("implicit", "psutil"),
     "serve": ("fastapi", "uvicorn", "httptools"),
 }
