@@ -7,7 +7,7 @@ WHICH := import sys; print(sys.base_prefix, sys.version_info[:2])
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
 
-.PHONY: help demo install test browser java postgres lenskit check layers docs notebooks bench results clean
+.PHONY: help demo install test browser java postgres lock lenskit check layers docs notebooks bench results clean
 help:
 	@echo "make demo     train, evaluate and save a private model on the embedded data (installs the core only)"
 	@echo "make test     everything that CI checks: lint, types, layers, tests"
@@ -18,6 +18,7 @@ help:
 	@echo "make lenskit  the tests of our scorer against LensKit, in an environment of their own (6 GB)"
 	@echo "make bench    write docs/benchmarks.md: speed against other libraries, as ratios in one run"
 	@echo "make results  write docs/results.md: scores on real data and the twins (a quarter of an hour)"
+	@echo "make lock     write requirements.lock: the hash of every file that pip may install"
 	@echo "make clean    remove .venv and caches"
 
 $(PY):
@@ -78,6 +79,13 @@ java: .venv/.dev
 # the budget store is tested on a real PostgreSQL server; where none can be had those tests are skipped likewise
 postgres: .venv/.dev
 	@$(PY) tests/support/postgres.py
+
+# every package with the hashes of its files, as constraints.txt has them
+lock: .venv/.core
+	@$(PIP) uv
+	@$(PY) -m uv pip compile pyproject.toml --extra dev --universal --generate-hashes -c constraints.txt --python-version 3.11.5 \
+	  --no-header --no-annotate --quiet -o .venv/lock
+	@{ head -2 requirements.lock; cat .venv/lock; } > .venv/requirements.lock && mv .venv/requirements.lock requirements.lock
 
 # LensKit needs torch (6 GB with what PyPI's brings) and pandas 2, so its tests have an environment of their own
 lenskit: .venv-lenskit/.done
