@@ -48,7 +48,7 @@ def _one_rank(ratings: Ratings, stars: Ratings, r: int, sweeps: int) -> dict[str
     flops = 2.0 * ratings.n_ratings * r * r + (ratings.n_users + ratings.n_items) * r**3 / 3
     row: dict[str, Any] = {"rank": r}
     ours: dict[str, Callable[[], float]] = {
-        "implicit feedback": lambda: sweep(ALS(r, feedback="implicit", iterations=sweeps), ratings),
+        "implicit feedback": lambda: sweep(ALS(r, goal="ranking", iterations=sweeps), ratings),
         "explicit feedback": lambda: sweep(ALS(r, intercepts=False, iterations=sweeps), stars),
         "explicit, intercepts": lambda: sweep(ALS(r, iterations=sweeps), stars),
     }

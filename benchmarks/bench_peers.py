@@ -79,7 +79,7 @@ def show(result: dict[str, Any]) -> list[str]:
 def _ours(ratings: Ratings, rank: int) -> dict[str, Callable[[], float]]:
     return {
         "discreet, implicit feedback": lambda: sweep(
-            ALS(rank, feedback="implicit", iterations=3), ratings
+            ALS(rank, goal="ranking", iterations=3), ratings
         ),
         "discreet, explicit with intercepts": lambda: sweep(ALS(rank, iterations=3), ratings),
     }

@@ -69,7 +69,7 @@ def saved(place: Path, items: int, seed: int = 0) -> Path:
     folder = place / f"model-{items}-{seed}"
     if not folder.exists():
         rng = np.random.default_rng(seed)
-        model = ALS(RANK, feedback="implicit")
+        model = ALS(RANK, goal="ranking")
         model.restore(
             {
                 "mean": 0.0,

@@ -100,7 +100,7 @@ def _sweeps(ratings: Ratings, rank: int) -> float:
     not like the others.
     """
     times: list[float] = []
-    ALS(rank, feedback="implicit", iterations=STEPS + 1).fit(
+    ALS(rank, goal="ranking", iterations=STEPS + 1).fit(
         ratings, progress=lambda *_: times.append(_now())
     )
     return times[-1] - times[0]
@@ -116,7 +116,7 @@ def _private(ratings: Ratings, rank: int, share: float, grade: str) -> float:
             rank,
             epsilon=EPSILON,
             delta=1e-5,
-            feedback="implicit",
+            goal="ranking",
             iterations=STEPS,
             item_fraction=share,
             noise=grade,

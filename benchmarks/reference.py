@@ -153,14 +153,14 @@ def twins() -> Rows:
     counts = np.bincount(b.train.indices, minlength=b.train.n_items)
     top = b.train.item_ids[np.sort(np.argsort(-counts, kind="stable")[: b.train.n_items // 10])]
     implicit = (
-        '`ALS(64, feedback="implicit", regularization=40, unobserved_weight=0.2)`, top tenth of the'
+        '`ALS(64, goal="ranking", regularization=40, unobserved_weight=0.2)`, top tenth of the'
         " items"
     )
     makers = {
         "most popular: `Popularity()`": discreet.Popularity,
         implicit: lambda: discreet.ALS(
             64,
-            feedback="implicit",
+            goal="ranking",
             regularization=40,
             unobserved_weight=0.2,
             user_exponent=0,

@@ -44,7 +44,7 @@ def main(folder: Path = Path("my-model"), scale: float = 1.0) -> None:
     #    invented data, as here, and train once on people's.
     split = random_ratings(ratings, (0.9, 0.1), seed=0)
     rivals = {
-        "ALS, not private": discreet.ALS(16, feedback="implicit"),
+        "ALS, not private": discreet.ALS(16, goal="ranking"),
         "most popular": discreet.Popularity(),
     }
     for epsilon in (0.5, 2.0, 8.0):

@@ -46,7 +46,7 @@ def movielens(settings: Settings, sources: Sources) -> Record | list[Record]:
         data, tuple(settings["fractions"]), replica, settings.get("top"), replica, **options
     )
     if "table4" in settings:
-        return _score(dpals_movielens.table_4(settings, "explicit"), split)
+        return _score(dpals_movielens.table_4(settings, "rating"), split)
     stars = STARS.get(data, HALVES)
     if "tune" not in settings:
         return _score(_model(settings, stars), split)

@@ -65,7 +65,7 @@ def _without(given: dict[str, Any], *names: str) -> dict[str, Any]:
 # the model and its parameters; each line has one lever more than the line above, up to where the
 # algorithm changes
 LEVERS: dict[str, dict[str, Lever]] = {
-    "explicit": {
+    "rating": {
         "the paper's algorithm": (DPALS, PAPER),
         "+ ridge for the noise: DPALS": (DPALS, {}),
         "biases from residuals instead": (DPMF, PLAIN),
@@ -77,7 +77,7 @@ LEVERS: dict[str, dict[str, Lever]] = {
         "+ and what is popular": (DPMF, dict(factors=0)),
         "+ taste from pairs: DPMF": (DPMF, {}),
     },
-    "implicit": {
+    "ranking": {
         "the paper's algorithm": (
             DPALS,
             dict(factors=16, iterations=2, regularization=0.5, noise_ridge=0.0),
@@ -94,12 +94,12 @@ def run(settings: Settings, sources: Sources) -> Record:
     """``data``, ``replica`` (seed of a twin), ``feedback``, ``lever``, ``epsilon``, ``seed``
     (of noise and start).
     """
-    feedback = settings["feedback"]
+    goal = settings["goal"]
     name = settings["data"]
     split = split_of(
-        name, settings["replica"], settings["scale"], feedback, settings.get("held", 0), sources
+        name, settings["replica"], settings["scale"], goal, settings.get("held", 0), sources
     )
-    metric = "rmse" if feedback == "explicit" else "recall@20"
+    metric = "rmse" if goal == "rating" else "recall@20"
     baselines = {
         "user's own mean": Bias(3.0, items=False),
         "bias, not private": Bias(),
@@ -108,10 +108,10 @@ def run(settings: Settings, sources: Sources) -> Record:
     if settings["lever"] in baselines:
         model = baselines[settings["lever"]].fit(split.train)
         return {metric: evaluate(model, split, metric, slices=None)[metric]}
-    kind, given = LEVERS[feedback][settings["lever"]]
-    if feedback == "explicit":
+    kind, given = LEVERS[goal][settings["lever"]]
+    if goal == "rating":
         given = given | {"rating_range": STARS.get(name, (0.5, 5.0))}
-    model = _private(kind, settings, given | {"delta": settings.get("delta", 1e-5)}, feedback)
+    model = _private(kind, settings, given | {"delta": settings.get("delta", 1e-5)}, goal)
     model.fit(split.train)
     return {
         metric: evaluate(model, split, metric, slices=None)[metric],
@@ -137,7 +137,7 @@ def features(settings: Settings, sources: Sources) -> Record:
     and start).
     """
     name, prior = settings["data"], settings["prior"]
-    split = split_of(name, settings["seed"], settings["scale"], "explicit", 0, sources)
+    split = split_of(name, settings["seed"], settings["scale"], "rating", 0, sources)
     given = dict(PRIORS[prior])
     if prior == "with features at random":
         given["item_features"] = np.random.default_rng(settings["seed"]).random(
@@ -152,7 +152,7 @@ def floor(settings: Settings, sources: Sources) -> Record:
     """``data``, ``model`` (one of `FLOORS`, or the user's own mean), ``epsilon``, ``scale``,
     ``seed`` (of all).
     """
-    split = split_of(settings["data"], settings["seed"], settings["scale"], "explicit", 0, sources)
+    split = split_of(settings["data"], settings["seed"], settings["scale"], "rating", 0, sources)
     if settings["model"] == "user's own mean":
         return {
             "rmse": evaluate(Bias(3.0, items=False).fit(split.train), split, "rmse", slices=None)[
@@ -194,7 +194,7 @@ def score(
 ) -> Record:
     """Test RMSE of a private model with these parameters, and its true ε."""
     usual = {"delta": 1e-5, "rating_range": STARS.get(settings["data"], (0.5, 5.0))}
-    model = _private(kind, settings, usual | given, "explicit").fit(split.train)
+    model = _private(kind, settings, usual | given, "rating").fit(split.train)
     return {
         "rmse": evaluate(model, split, "rmse", slices=None)["rmse"],
         "true_epsilon": model.privacy_.epsilon,
@@ -202,9 +202,9 @@ def score(
 
 
 def _private(
-    kind: type[PrivateRecommender], settings: Settings, given: dict[str, Any], feedback: str
+    kind: type[PrivateRecommender], settings: Settings, given: dict[str, Any], goal: str
 ) -> PrivateRecommender:
-    aim = {"goal": "rating"} if kind is DPMF else {"feedback": feedback}
+    aim = {"goal": "rating"} if kind is DPMF else {"goal": goal}
     grade = settings.get("noise", "seeded")
     noise = {"noise": grade, "random_state": settings["seed"]}
     return kind.configure(epsilon=settings["epsilon"], **noise, **aim, **given)
@@ -253,7 +253,7 @@ def _at_hand(name: str) -> Ratings:
 
 @lru_cache(maxsize=1)
 def split_of(
-    name: str, replica: int, scale: float, feedback: str, held: int, sources: Sources
+    name: str, replica: int, scale: float, goal: str, held: int, sources: Sources
 ) -> Split:
     """Of a data set, a replica of a twin or a member of a family; `replica` is the seed of what
     is drawn.
@@ -270,7 +270,7 @@ def split_of(
         ratings = sources.ratings(name, scale=scale)
     if name == "sweetrs":  # where 0 means "never tried"
         ratings = ratings.keep(ratings.values > 0)
-    if feedback == "implicit":
+    if goal == "ranking":
         ratings = ratings if name.startswith("twin-ml20m") else ratings.binarize(4.0)
         return strong_generalization(ratings, held, held, seed=replica)
     return random_ratings(ratings, (0.8, 0.1, 0.1), seed=replica)

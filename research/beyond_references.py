@@ -93,7 +93,7 @@ def dense(settings: Settings, sources: Sources) -> Record:
 
 def ridge(settings: Settings, sources: Sources) -> Record:
     """``data``, ``scale``, ``seed`` (of the split and of what is generated)."""
-    split = split_of(settings["data"], settings["seed"], settings["scale"], "explicit", 0, sources)
+    split = split_of(settings["data"], settings["seed"], settings["scale"], "rating", 0, sources)
     usual = ALS()
     found = {1.0: _score(usual, split)}
     for factor in FACTORS:

@@ -36,7 +36,7 @@ from research.sources import Sources
 from research.tuned import choose, trials
 
 DELTA = 1e-5
-METRIC = {"explicit": "rmse", "implicit": "recall@20"}
+METRIC = {"rating": "rmse", "ranking": "recall@20"}
 STARS = (0.5, 5.0)
 # a budget that says nothing: the noise is that of Table 4, and the ε what it costs
 PRICED_BY_SIGMAS = 1e9
@@ -129,14 +129,12 @@ def _scored(settings: Settings, split: Split) -> Record:
 
 
 def _feedback(settings: Settings) -> str:
-    return "implicit" if settings["task"] == "ml20m" else "explicit"
+    return "ranking" if settings["task"] == "ml20m" else "rating"
 
 
 def _model(settings: Settings) -> Any:
-    feedback = _feedback(settings)
-    return (
-        table_4(settings, feedback) if settings["model"] == "DPALS" else _other(settings, feedback)
-    )
+    goal = _feedback(settings)
+    return table_4(settings, goal) if settings["model"] == "DPALS" else _other(settings, goal)
 
 
 def _split(settings: Settings, sources: Sources) -> Split:
@@ -148,9 +146,9 @@ def _split(settings: Settings, sources: Sources) -> Split:
     return sources.random(name, (0.8, 0.1, 0.1), scale=scale)
 
 
-def table_4(settings: Settings, feedback: str) -> DPALS:
+def table_4(settings: Settings, goal: str) -> DPALS:
     """Table 4 in this library's words; σ_p, σ_G and σ_g are in the paper's units."""
-    explicit = feedback == "explicit"
+    explicit = goal == "rating"
     t: dict[str, Any] = settings["table4"] | {
         VARIED[name]: settings[name] for name in VARIED if name in settings
     }
@@ -166,7 +164,7 @@ def table_4(settings: Settings, feedback: str) -> DPALS:
         factors=t["r"],
         iterations=t["T"],
         regularization=t["lambda"],
-        feedback=feedback,
+        goal=goal,
         unobserved_weight=t["lambda_0"],
         item_exponent=t.get("mu", 0.0),
         user_exponent=t.get("nu", 0.0),
@@ -188,17 +186,15 @@ def table_4(settings: Settings, feedback: str) -> DPALS:
     return DPALS.configure(**(parameters | settings.get("change", {})))
 
 
-def _other(settings: Settings, feedback: str) -> Recommender:
+def _other(settings: Settings, goal: str) -> Recommender:
     name = settings["model"]
     if name == "ALS":
         plain: dict[str, Any] = {"intercepts": False}
-        if feedback == "implicit":
+        if goal == "ranking":
             plain = {"user_exponent": 0.0, "item_exponent": 0.0}
         if "rank" in settings:
             plain["factors"] = settings["rank"]
-        return ALS(
-            feedback=feedback, random_state=settings["seed"], **(plain | settings["parameters"])
-        )
+        return ALS(goal=goal, random_state=settings["seed"], **(plain | settings["parameters"]))
     if name.startswith("DPFW"):
         private = dict(epsilon=float(settings["epsilon"]), delta=DELTA, rating_range=STARS)
         private |= dict(noise="seeded", random_state=settings["seed"])

@@ -41,7 +41,7 @@ def shares(people: int, ratings: int) -> list[float]:
         return float(evaluate(model.fit(split.train), split, ["recall@20"])["recall@20"])  # type: ignore[attr-defined]
 
     low = recall(Popularity())
-    high = recall(ALS(feedback="implicit"))
+    high = recall(ALS(goal="ranking"))
     found = [
         recall(DPMF.configure(epsilon=epsilon, like_threshold="everything")) for epsilon in EPSILONS
     ]

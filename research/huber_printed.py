@@ -1,7 +1,7 @@
 """The Huber paper's Tables 1 and 3 to 7 as printed: no privacy, only its noise.
 
 Tables 3, 6 and 7 are millions of small least-squares problems. `printed` is Algorithms 1 to 3
-without the ledger; a test holds it against ``HuberALSAsPrinted(method=HuberAsPrinted(...))``, which
+without the ledger; a test holds it against ``HuberALSAsPrinted(algorithm=HuberAsPrinted())``, which
 Tables 4 and 5 use.
 
 What the paper leaves open, and the reading that came closest to its numbers: matrices of 100 users
@@ -216,7 +216,7 @@ def real(settings: Settings, sources: Sources) -> Record:
         rating_range=(low, high),
         noise="seeded",
         random_state=settings["seed"],
-        method=printed,  # type: ignore[arg-type]
+        algorithm=printed,  # type: ignore[arg-type]
     ).fit(split.train)
     return {"rmse": held_out_rmse(model, split.train, split.test.target)}
 

@@ -114,10 +114,10 @@ def _model(settings: Settings, people: People, sources: Sources) -> Recommender:
     if name == "popularity, not private":
         return Popularity()
     if name == "ALS, not private":
-        return ALS(feedback="implicit", random_state=seed)
+        return ALS(goal="ranking", random_state=seed)
     promise: dict[str, Any] = dict(epsilon=settings["epsilon"], delta=1e-6, random_state=seed)
     if name == "DPALS":
-        return DPALS(feedback="implicit", **promise)
+        return DPALS(goal="ranking", **promise)
     if name == "McSherry & Mironov, by ratings":
         return DPSVD(rating_range=people.rating_range, **promise)
     return ours(
@@ -139,7 +139,7 @@ def ours(
     if name == "private popularity":
         knobs |= {"gate": NEVER}
     if name == "pairs with a cut spectrum":
-        return DPMF(goal="ranking", method=CutSpectrum(**knobs), **promise)
+        return DPMF(goal="ranking", algorithm=CutSpectrum(**knobs), **promise)
     return DPMF.configure(goal="ranking", item_features=features, **promise, **knobs)
 
 

@@ -235,7 +235,7 @@ def _rmse(name: str, epsilon: float, data: str, scale: float, seed: int, sources
 def _split(name: str, scale: float, seed: int, sources: Sources) -> Split:
     if name not in FRESH:
         replica = seed + UNSEEN_REPLICAS if name.startswith("twin") else seed
-        return split_of(name, replica, scale, "explicit", 0, sources)
+        return split_of(name, replica, scale, "rating", 0, sources)
     return random_ratings(made(FRESH[name], seed), (0.8, 0.1, 0.1), seed=seed)
 
 

@@ -42,11 +42,11 @@ def _split(settings: Settings, sources: Sources) -> Split:
 
 
 def _model(settings: Settings) -> Recommender:
-    feedback = "explicit" if settings["protocol"] == "ratings" else "implicit"
+    goal = "rating" if settings["protocol"] == "ratings" else "ranking"
     name = settings["model"]
     seed = settings["seed"]
     if name in ("DPMF", "DPALS"):
-        scale = RANGES.get(settings["data"], (1.0, 5.0)) if feedback == "explicit" else None
+        scale = RANGES.get(settings["data"], (1.0, 5.0)) if goal == "rating" else None
         common = dict(
             epsilon=settings["epsilon"],
             delta=DELTA,
@@ -57,9 +57,9 @@ def _model(settings: Settings) -> Recommender:
         common |= settings.get("parameters", {})
         if name == "DPMF":
             return DPMF.configure(goal="rating", **common)
-        return DPALS.configure(feedback=feedback, **common)
+        return DPALS.configure(goal=goal, **common)
     if name == "ALS":
-        return ALS(feedback=feedback, random_state=seed)
+        return ALS(goal=goal, random_state=seed)
     if name == "popular":
         return Popularity()
     return Bias(3.0, items=False) if name == "user mean" else Bias()

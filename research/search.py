@@ -36,10 +36,12 @@ class Rounds:
     """How a search narrows: `candidates` on one validation set, then ever fewer of them on more.
 
     Attributes
-    ---------- candidates : how many settings are drawn kept : how many of them go on after each
-    round sets : validation sets that have been tried at the end of each round; one more than `kept`
-    refined : how many settings close to the best are tried after that, on half of the sets and the
-    best three on all
+    ----------
+    candidates : how many settings are drawn
+    kept : how many of them go on after each round
+    sets : validation sets that have been tried at the end of each round; one more than `kept`
+    refined : how many settings close to the best are tried after that, on half of the sets and
+        the best three on all
     """
 
     candidates: int = 64

@@ -23,7 +23,9 @@ def test_misspelled_keywords_name_the_class_and_the_near_miss(name):
             with pytest.raises((TypeError, ConfigError)) as caught:
                 call(**{wrong: 1})
             answer = (
-                f"did you mean {known[0]!r}?" if wrong != "no_such_thing" else f"it has {known}"
+                f"did you mean {known[0]!r}?"
+                if wrong != "no_such_thing"
+                else f"it has {', '.join(known) or 'none'}"
             )
             assert str(caught.value) == f"{name} has no parameter {wrong!r}: {answer}"
     with pytest.raises(

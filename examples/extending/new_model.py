@@ -22,7 +22,7 @@ class NoisyCounts(Algorithm):
     """Each user picks at most `max_items` of its items; their noisy counts are the scores."""
 
     name: ClassVar[str] = "noisy counts"
-    feedback: ClassVar[str] = "implicit"
+    goal: ClassVar[str] = "ranking"
     max_items: int | None = None
 
     def resolve(self, budget, n_items, rating_range):
@@ -49,33 +49,18 @@ class NoisyCounts(Algorithm):
 
 
 class PrivatePopularity(PrivateRecommender):
-    """The same list for everybody, privately."""
+    """The same list for all users, privately.
 
-    feedback = "implicit"
+    Parameters
+    ----------
+    max_items : int, optional
+        Through how many items a user contributes. Default 20.
+    """
+
+    goal = "ranking"
     _kinds = (NoisyCounts,)
 
-    def __init__(
-        self,
-        *,
-        epsilon,
-        delta=1e-6,
-        max_items=None,
-        rating_range=None,
-        neighboring="add-remove",
-        accountant="gdp",
-        noise="secure",
-        random_state=None,
-        method=None,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.max_items = max_items
-        self.rating_range = rating_range
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.noise = noise
-        self.random_state = random_state
-        self.method = method
+    max_items: int | None = None
 
 
 def main():

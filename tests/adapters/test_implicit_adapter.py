@@ -34,7 +34,7 @@ MODELS = {
         lambda: discreet.DPMF(8, epsilon=20, rating_range=(0, 1), noise="seeded", random_state=0),
         USERS,
     ),
-    "ALS": (lambda: discreet.ALS(3, feedback="implicit", regularization=1.0), 100),
+    "ALS": (lambda: discreet.ALS(3, goal="ranking", regularization=1.0), 100),
     # the tests are right
     "implicit": (lambda: AlternatingLeastSquares(3, regularization=1.0, random_state=1), 100),
 }

@@ -58,7 +58,7 @@ def rng():
 class TestComponent(BasicComponentTests):
     component = PrivateScorer
     configs: ClassVar[list[dict[str, Any]]] = [
-        {"model": "DPALS", "epsilon": 2.0, "parameters": {"feedback": "implicit"}}
+        {"model": "DPALS", "epsilon": 2.0, "parameters": {"goal": "ranking"}}
     ]
 
 

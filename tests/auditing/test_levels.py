@@ -22,7 +22,7 @@ MODELS = {
     "DPMF": (discreet.DPMF, {}),
     "DPMF, rating": (discreet.DPMF, {"goal": "rating"}),
     "DPALS": (discreet.DPALS, {}),
-    "DPALS, implicit": (discreet.DPALS, {"feedback": "implicit"}),
+    "DPALS, implicit": (discreet.DPALS, {"goal": "ranking"}),
     "DPLMC": (discreet.DPLMC, {}),
     "HuberALS, Gaussian noise": (discreet.HuberALS, {"mechanism": "gaussian"}),
     "HuberALS": (discreet.HuberALS, {}),
@@ -203,11 +203,11 @@ def test_an_account_is_charged(tmp_path):
         levels=["one run"],
         spend=True,
         canaries=400,
-        budget=account,
+        account=account,
     )
     assert account.balance.left < before
     with pytest.raises(ConfigError, match="generated people are free"):
-        audit("DPMF", epsilon=1.0, budget=account)
+        audit("DPMF", epsilon=1.0, account=account)
 
 
 def test_an_audit_of_people_that_is_interrupted_leaves_its_ledger():

@@ -80,7 +80,7 @@ def test_svd_by_projection_is_an_option_away(run, ratings, tmp_path):
         ("dpsgd", ["--set", "batch_rate=0"], "batch_rate is 0.0, but must lie between 0.001 and 1"),
         ("dpsgd", ["--neighboring", "replace-one"], "set batch_rate=1"),
         ("dpsgld", ["--set", "decay=1000"], "decay is 1000.0, but must be a number from 0 to 1"),
-        ("dpsgld", ["--feedback", "implicit"], "DPSGLD has no parameter 'feedback'"),
+        ("dpsgld", ["--goal", "ranking"], "DPSGLD has no parameter 'goal'"),
         ("dpfrankwolfe", ["--set", "row_norm=-3"], "row_norm is -3.0, but must be"),
         ("dpfrankwolfe", ["--set", "steps=many"], "steps"),
         (

@@ -233,7 +233,7 @@ CASES: list[Case] = [
     ("no iterations", good_file("--iterations", 0), "iterations is 0"),
     ("negative regularization", good_file("--regularization", -1), "regularization"),
     ("regularization not a number", good_file("--regularization", "nan"), "finite"),
-    ("unknown feedback", good_file("--feedback", "tacit"), "'explicit'"),
+    ("unknown goal", good_file("--goal", "tacit"), "'rating'"),
     ("unknown setting", good_file("--set", "regularisation=3"), "did you mean 'regularization'"),
     ("setting without value", good_file("--set", "dtype"), "KEY=VALUE"),
     ("setting of the wrong kind", good_file("--set", "user_exponent=high"), "must be a number"),
@@ -451,7 +451,7 @@ CASES: list[Case] = [
     ),
     (
         "ratings without ratings",
-        good_file("--feedback", "implicit", "--metrics", "rmse", command="evaluate"),
+        good_file("--goal", "ranking", "--metrics", "rmse", command="evaluate"),
         "implicit feedback predicts none",
     ),
     (
@@ -483,7 +483,7 @@ CASES: list[Case] = [
     (
         "all the same, with biases",
         lambda t, s: ["evaluate", made("same.csv", SAME)(t, s), "--model", "bias"],
-        "use --model als --feedback implicit",
+        "use --model als --goal ranking",
     ),
     (
         "all the same, privately",

@@ -91,7 +91,7 @@ def test_what_is_charged_is_what_was_quoted(run, private):
         ("--neighboring", "replace-one"),
         ("--accountant", "rdp"),
         ("--accountant", "pld", "--epsilon", 2),
-        ("--model", "dpals", "--feedback", "implicit", "--set", "recount=false"),
+        ("--model", "dpals", "--goal", "ranking", "--set", "recount=false"),
         ("--model", "dpals", "--set", "centering=global", "--set", "initialization=spectral"),
         (
             "--model",
@@ -225,7 +225,7 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("budget", "--items", 9, "--epsilon", -2), "--epsilon -2.0"),
         (
             ("budget", "--items", 9),
-            "DPMF is private, and how private is yours to say: give --epsilon",
+            "DPMF needs a privacy budget: pass --epsilon",
         ),
         (("budget", "--items", 9, "--epsilon", 1, "--delta", 2), "probability"),
         (("budget", "--items", 9, "--epsilon", 1, "--delta", 0), "delta"),
@@ -266,7 +266,7 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("train", "{shelf}/ratings.csv", "--out", "m", "--delta", "1e-6"), "give --epsilon"),
         (
             ("train", "{shelf}/ratings.csv", "--out", "m", "--model", "dplmc"),
-            "DPLMC is private, and how private is",
+            "DPLMC needs a privacy budget",
         ),
         (
             ("train", "{shelf}/ratings.csv", "--out", "m", "--model", "bias", "--noise", "seeded"),

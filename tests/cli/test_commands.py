@@ -144,8 +144,8 @@ def test_train_on_a_data_set(run, tmp_path):
         0.01,
         "--binarize",
         4,
-        "--feedback",
-        "implicit",
+        "--goal",
+        "ranking",
         "--factors",
         3,
         "--iterations",
@@ -157,7 +157,7 @@ def test_train_on_a_data_set(run, tmp_path):
         "--json",
     )
     assert result.code == 0, result.err
-    assert json.loads(result.out)["model"]["parameters"]["feedback"] == "implicit"
+    assert json.loads(result.out)["model"]["parameters"]["goal"] == "ranking"
     assert discreet.load(tmp_path / "m").titles_ is not None
 
 

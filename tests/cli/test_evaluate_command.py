@@ -79,14 +79,14 @@ def test_evaluate_says_what_python_says(run, shelf):
     "options",
     [
         ["--folds", 3],
-        ["--split", "users", "--test-users", 10, "--feedback", "implicit"],
+        ["--split", "users", "--test-users", 10, "--goal", "ranking"],
         ["--split", "leave-one-out"],
         ["--split", "newest"],
         ["--split", "time"],
         ["--part", "valid"],
         ["--model", "popularity"],
         ["--no-baselines", "--metrics", "mae"],
-        ["--binarize", 4, "--feedback", "implicit"],
+        ["--binarize", 4, "--goal", "ranking"],
     ],
     ids=lambda options: " ".join(map(str, options)),
 )
@@ -112,8 +112,8 @@ def test_models_side_by_side_count_the_same_items_as_relevant(run, shelf):
             shelf / "ratings.csv",
             "--metrics",
             "recall@5",
-            "--feedback",
-            "implicit",
+            "--goal",
+            "ranking",
             "--json",
         ).out
     )
@@ -125,8 +125,8 @@ def test_models_side_by_side_count_the_same_items_as_relevant(run, shelf):
             shelf / "ratings.csv",
             "--metrics",
             "recall@5",
-            "--feedback",
-            "implicit",
+            "--goal",
+            "ranking",
             "--relevant",
             4,
             "--json",

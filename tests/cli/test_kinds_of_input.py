@@ -79,11 +79,8 @@ def test_training_says_when_all_ratings_are_the_same(run, tmp_path):
             tmp_path / model,
         )
         assert result.code == 0, result.err
-        assert (
-            "every rating is 1, so there is nothing to predict: use --feedback implicit"
-            in result.err
-        )
-    result = run("evaluate", tmp_path / "clicks.csv", "--feedback", "implicit")
+        assert "every rating is 1, so there is nothing to predict: use --goal ranking" in result.err
+    result = run("evaluate", tmp_path / "clicks.csv", "--goal", "ranking")
     assert result.code == 0, result.err
 
 

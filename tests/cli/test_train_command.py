@@ -120,8 +120,7 @@ def test_seeded_noise_needs_a_seed(train, tmp_path):
     assert (refused.code, refused.out) == (2, "")
     assert (
         refused.err
-        == "discreet: --noise seeded needs a seed: give one with --random-state, and keep it to"
-        " yourself\n"
+        == "discreet: --noise seeded needs a seed. Pass --random-state, and keep it secret.\n"
     )
     assert train("--epsilon", 20, "--noise", "seeded", "--random-state", 0).code == 0
 

@@ -106,4 +106,4 @@ def test_users_are_accepted_from_the_public_minimum_on_and_wherever_there_is_no_
 
 
 def test_models_without_privacy_learn_from_any_user_column():
-    assert len(ALS(2, iterations=1, feedback="implicit").fit(REFUSED["stars"][0]).item_ids_) == 80
+    assert len(ALS(2, iterations=1, goal="ranking").fit(REFUSED["stars"][0]).item_ids_) == 80

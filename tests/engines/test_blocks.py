@@ -60,14 +60,14 @@ def test_any_number_of_blocks_gives_the_same_bits(ratings, silent, tmp_path, nam
         lambda: discreet.HuberALS(epsilon=8.0, rating_range=SCALE, random_state=1),
         lambda: discreet.DPFrankWolfe(3, epsilon=8.0, rating_range=SCALE, random_state=1),
         lambda: discreet.DPSVD(epsilon=8.0, rating_range=SCALE, random_state=1),
-        lambda: discreet.DPALS(8, epsilon=8.0, feedback="implicit", random_state=1),
+        lambda: discreet.DPALS(8, epsilon=8.0, goal="ranking", random_state=1),
     ],
 )
 def test_every_other_model_of_map_and_add_up_as_well(ratings, silent, blocks, model):
     same_bits(trained(model(), ratings, silent), trained(model(), blocks, silent))
 
 
-def test_secret_coins_are_refused(blocks):
+def test_secret_sampling_are_refused(blocks):
     model = discreet.DPSGD(epsilon=8.0, rating_range=SCALE, iterations=2)
     with pytest.raises(ConfigError, match="secret coins"):
         model.fit(blocks)

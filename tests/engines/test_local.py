@@ -16,7 +16,7 @@ MODELS = {
         epsilon=8.0, goal="rating", rating_range=(0.5, 5.0), random_state=1
     ),
     "DPALS": lambda: discreet.DPALS(8, epsilon=8.0, rating_range=(0.5, 5.0), random_state=1),
-    "DPALS, implicit": lambda: discreet.DPALS(8, epsilon=8.0, feedback="implicit", random_state=1),
+    "DPALS, implicit": lambda: discreet.DPALS(8, epsilon=8.0, goal="ranking", random_state=1),
     "DPLMC": lambda: discreet.DPLMC(6, epsilon=8.0, rating_range=(0.5, 5.0), random_state=1),
     "HuberALS": lambda: discreet.HuberALS(epsilon=8.0, rating_range=(0.5, 5.0), random_state=1),
     "DPFrankWolfe": lambda: discreet.DPFrankWolfe(
@@ -77,7 +77,7 @@ def test_what_fit_accepts(ratings):
     people = LocalRatings(ratings, 2)
     assert isinstance(people, RatingsSource)
     with pytest.raises(PrivacyError):
-        len(people.seal(MODELS["DPALS"]().bounds()))
+        len(people.seal(MODELS["DPALS"]().resolve(1).bounds()))
     assert str(ratings.n_users) not in repr(people)
     with pytest.raises(
         DataError, match="fit needs Ratings, a frame or a sparse matrix, and a list was given"

@@ -20,8 +20,8 @@ from discreet.models.bias import Bias
 class Table:
     """A 'model' with a given score for every user and item."""
 
-    def __init__(self, scores, item_ids, feedback="explicit"):
-        self.scores, self.feedback = scores, feedback
+    def __init__(self, scores, item_ids, goal="rating"):
+        self.scores, self.goal = scores, goal
         self.item_ids_ = item_ids
         self.widest = 0
 
@@ -131,7 +131,7 @@ def test_ratings_agree_with_a_loop(case):
 def test_rankings_agree_with_a_loop(case, monkeypatch, block, threshold):
     split, scores, model = case
     monkeypatch.setattr(evaluator, "BLOCK", block)
-    model.feedback = "implicit"
+    model.goal = "ranking"
     found = evaluate(model, split, list(RANKED), relevant=threshold)
     assert model.widest <= block
     group = metrics.popularity_quintiles(np.bincount(split.train.indices, minlength=25))
@@ -156,7 +156,7 @@ def test_known_items_are_not_ranked_and_count_as_nothing():
     """The best-scored item is known: the target, second best, is then first."""
     train = Ratings.from_csr(csr_array(np.array([[1, 0, 0], [0, 1, 0]])))
     target = Ratings.from_csr(csr_array(np.array([[0, 1, 0], [0, 0, 1]])))
-    model = Table(np.array([[9.0, 8, 7], [7, 9, 8]]), train.item_ids, "implicit")
+    model = Table(np.array([[9.0, 8, 7], [7, 9, 8]]), train.item_ids, "ranking")
     found = evaluate(
         model, split_of(train, train, target), ["recall@1", "mrr", "coverage@1", "coverage@9"]
     )
@@ -221,7 +221,7 @@ def test_relevance_threshold(case):
     assert evaluate(model, split, ["recall@5"]).conditions["relevant"] == 4.0
     assert evaluate(model, split, ["rmse"]).conditions["relevant"] is None
     assert evaluate(model, split, ["recall@5"], relevant=2).conditions["relevant"] == 2.0
-    model.feedback = "implicit"
+    model.goal = "ranking"
     assert evaluate(model, split, ["recall@5"]).conditions["relevant"] is None
     none = evaluate(model, split, ["recall@5", "rmse"], relevant=99)
     assert math.isnan(none["recall@5"])
@@ -235,7 +235,7 @@ def test_relevance_threshold(case):
 def test_defaults_follow_the_feedback(case):
     split, _, model = case
     assert list(evaluate(model, split).values) == ["rmse", "mae"]
-    model.feedback = "implicit"
+    model.goal = "ranking"
     assert list(evaluate(model, split).values) == [
         "recall@20",
         "recall@50",
@@ -326,7 +326,7 @@ def test_what_is_refused(case):
     model.predict = lambda ratings, pairs: np.zeros(3)
     with pytest.raises(DataError, match="predict gave"):
         evaluate(model, split)
-    odd = Table(scores, split.train.item_ids, feedback="both")
+    odd = Table(scores, split.train.item_ids, goal="both")
     with pytest.raises(ConfigError, match="name the metrics"):
         evaluate(odd, split)
 
@@ -364,7 +364,7 @@ def test_prints_a_table_and_becomes_json(case):
     assert sum(s["train_share"] for s in data["slices"]) == pytest.approx(1)
     assert data["conditions"] == {
         "model": "Table",
-        "feedback": "explicit",
+        "goal": "rating",
         "split": "made-up",
         "seed": 3,
         "part": "test",
@@ -382,7 +382,7 @@ def test_prints_a_table_and_becomes_json(case):
 
 def test_scores_of_an_implicit_model_are_no_ratings(case):
     split, _, model = case
-    model.feedback = "implicit"
+    model.goal = "ranking"
     assert any("not predicted ratings" in note for note in evaluate(model, split, ["rmse"]).notes)
 
 
@@ -405,7 +405,7 @@ def test_a_model_of_some_of_the_items_is_judged_on_all():
     split = strong_generalization(ratings, 50, 50, seed=0)
     some = split.train.filter(items=split.train.item_ids[:400])
     found = discreet.evaluate(
-        discreet.ALS(4, feedback="implicit").fit(some), split, ["recall@20"], slices=None
+        discreet.ALS(4, goal="ranking").fit(some), split, ["recall@20"], slices=None
     )
     assert found.n_ranked == 50
     assert 0 < found["recall@20"] < 1

@@ -168,17 +168,17 @@ def test_a_split_over_everybody_is_a_caution(measured):
 def test_an_account_pays(measured, tmp_path):
     model, split = measured
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 1.0)
-    found = discreet.evaluate(model, split, "rmse", epsilon=0.9, budget=account)
+    found = discreet.evaluate(model, split, "rmse", epsilon=0.9, account=account)
     assert account.balance.spent == pytest.approx(found.privacy.mu**2, rel=1e-9)
     with pytest.raises(BudgetExceeded):
-        discreet.evaluate(model, split, "rmse", epsilon=0.9, budget=account)
+        discreet.evaluate(model, split, "rmse", epsilon=0.9, account=account)
 
 
 def test_errors_of_measuring_say_nothing(measured):
     model, split = measured
 
     class Broken:
-        feedback = "explicit"
+        goal = "rating"
         item_ids_ = model.item_ids_
         rating_range_ = (0.5, 5.0)
 
@@ -247,7 +247,7 @@ REFUSED = {
     "DPMF, interactions": lambda r: ranks_from(r.binarize(1), factors=2),
 }
 ALLOWED = {
-    "ALS, implicit": lambda r: discreet.ALS(2, iterations=1, feedback="implicit").fit(r),
+    "ALS, implicit": lambda r: discreet.ALS(2, iterations=1, goal="ranking").fit(r),
     "Popularity": lambda r: discreet.Popularity().fit(r),
     "DPMF, rating": lambda r: ranks_from(r, goal="rating", rating_range=(0.5, 5.0), iterations=1),
     "DPMF, ranking": lambda r: ranks_from(r, factors=2, rating_range=(0.5, 5.0)),
@@ -263,7 +263,7 @@ def test_a_threshold_that_ratings_decide_is_refused_before_a_charge(people, make
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 1.0)
     for data in (split, by_person(people.select_users(np.arange(1, 9)), seed=1)):
         with pytest.raises(ConfigError, match="threshold of ranking scores") as caught:
-            discreet.evaluate(model, data, ["recall@20", "rmse"], epsilon=0.5, budget=account)
+            discreet.evaluate(model, data, ["recall@20", "rmse"], epsilon=0.5, account=account)
         assert not any(digit in str(caught.value) for digit in "0123456789")
     assert account.balance.spent == 0
     given = discreet.evaluate(model, split, "recall@20", epsilon=0.5, relevant=4)
@@ -350,7 +350,7 @@ def as_ratings(rows):
 
 def release(model, split, part):
     names = ["recall@2", "ndcg@9", "map@1", "mrr"]
-    names += ["rmse", "mae"] if model.feedback == "explicit" else []
+    names += ["rmse", "mae"] if model.goal == "rating" else []
     return discreet.evaluate(model, split, names, epsilon=1.0, relevant=4, part=part)
 
 
@@ -475,7 +475,7 @@ def test_scores_refuse_a_column_that_does_not_identify_users(models, tmp_path):
     split = by_person(stars_as_users(), (0.5, 0.5))
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 1.0)
     with pytest.raises(DataError, match="user column has fewer than 100"):
-        discreet.evaluate(models[2], split, "recall@2", epsilon=0.5, relevant=1, budget=account)
+        discreet.evaluate(models[2], split, "recall@2", epsilon=0.5, relevant=1, account=account)
     assert [record.kind for record in account.log()] == ["open"]
 
 
@@ -484,13 +484,13 @@ def test_scores_notice_that_an_older_copy_of_the_account_was_put_back(people, tm
     account = store.open("guests", 20.0)
     store.backup(tmp_path / "older.sqlite")
     model = discreet.DPMF(2, epsilon=10, rating_range=(0.5, 5)).fit(
-        people, budget=account, progress=False
+        people, account=account, progress=False
     )
     split = by_person(people, seed=1)
-    discreet.evaluate(model, split, "recall@20", epsilon=0.5, budget=account)
+    discreet.evaluate(model, split, "recall@20", epsilon=0.5, account=account)
     (tmp_path / "older.sqlite").replace(store.path)
     with pytest.raises(DamagedStore, match="older copy"):
-        discreet.evaluate(model, split, "recall@20", epsilon=0.5, budget=account)
+        discreet.evaluate(model, split, "recall@20", epsilon=0.5, account=account)
     assert len(account.log()) == 1
 
 

@@ -55,13 +55,15 @@ def test_training_and_score_together_cost_what_was_asked_for(law, epsilon):
 def test_settings_are_of_the_model_or_of_its_algorithm():
     prepared = Tuning(model(), {"factors": [2], "residual_norm": [0.5, 0.7]}, runs=2)
     found = prepared.candidate({"factors": 2, "residual_norm": 0.7})
-    assert found.algorithm().residual_norm == 0.7
-    assert found.algorithm().factors == 2
-    assert found.algorithm().iterations == 2
-    whole = discreet.DPMF(epsilon=8, goal="rating", rating_range=(0.5, 5), method=found.algorithm())
+    assert found.make_algorithm().residual_norm == 0.7
+    assert found.make_algorithm().factors == 2
+    assert found.make_algorithm().iterations == 2
+    whole = discreet.DPMF(
+        epsilon=8, goal="rating", rating_range=(0.5, 5), algorithm=found.make_algorithm()
+    )
     again = Tuning(whole, {"residual_norm": [0.6]}, runs=2).candidate({"residual_norm": 0.6})
-    assert again.algorithm().residual_norm == 0.6
-    assert again.algorithm().factors == 2
+    assert again.make_algorithm().residual_norm == 0.6
+    assert again.make_algorithm().factors == 2
 
 
 def test_ranges_are_drawn_within_their_ends():
@@ -145,7 +147,7 @@ def test_composed_tuning_refuses_such_a_threshold_before_the_account_pays(rating
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 10.0)
     open_range = discreet.DPMF(epsilon=1)
     with pytest.raises(ConfigError, match="threshold of ranking scores"):
-        tune(open_range, ratings, lambda trials: {}, runs=2, law="composed", budget=account)
+        tune(open_range, ratings, lambda trials: {}, runs=2, law="composed", account=account)
     assert account.balance.spent == 0
 
 
@@ -256,14 +258,14 @@ def test_composed_runs_are_shown_and_an_account_pays(ratings, tmp_path):
         seen.append(len(trials))
         return {"factors": 2 + len(trials)}
 
-    found = tune(model(), ratings, choose, runs=3, law="composed", budget=account)
+    found = tune(model(), ratings, choose, runs=3, law="composed", account=account)
     assert seen == [0, 1, 2]
     assert [trial.setting["factors"] for trial in found.trials] == [2, 3, 4]
     assert found.score == max(trial.score for trial in found.trials)
     assert len(found.privacy.ledger.entries) == 3
     assert account.balance.spent == pytest.approx(gdp.mu(8.0, 1e-6) ** 2, rel=1e-6)
     with pytest.raises(discreet.errors.PrivacyError, match="no price in μ"):
-        tune(model(1.0), ratings, SPACE, runs=3, budget=account)
+        tune(model(1.0), ratings, SPACE, runs=3, account=account)
 
 
 def test_scores_are_noisy_and_of_the_promised_size(ratings, monkeypatch):
@@ -321,7 +323,7 @@ def test_a_column_that_does_not_identify_users_is_refused_before_the_account_pay
             runs=2,
             law="composed",
             relevant=1,
-            budget=account,
+            account=account,
         )
     assert [record.kind for record in account.log()] == ["open"]
 
@@ -330,8 +332,8 @@ def test_tuning_notices_that_an_older_copy_of_the_account_was_put_back(ratings, 
     store = discreet.BudgetStore(tmp_path / "people.sqlite")
     account = store.open("guests", 40.0)
     store.backup(tmp_path / "older.sqlite")
-    charged = model(20.0).fit(ratings, budget=account, progress=False)
+    charged = model(20.0).fit(ratings, account=account, progress=False)
     (tmp_path / "older.sqlite").replace(store.path)
     with pytest.raises(DamagedStore, match="older copy"):
-        tune(charged, ratings, SPACE, runs=1, law="composed", budget=account)
+        tune(charged, ratings, SPACE, runs=1, law="composed", account=account)
     assert len(account.log()) == 1

@@ -42,8 +42,8 @@ VALUES = {
         slope=0.0, prior_count=3.0, regularization=1.0, growth=1.0
     ),
     "noisy solve": NoisySolve(),
-    "noisy solve, implicit": NoisySolve(feedback="implicit"),
-    "noisy solve, by signal": NoisySolve(feedback="implicit", regularization="by signal"),
+    "noisy solve, implicit": NoisySolve(goal="ranking"),
+    "noisy solve, by signal": NoisySolve(goal="ranking", regularization="by signal"),
     "noisy solve, spectral": NoisySolve(
         factors=4, initialization="spectral", centering="global", growth=2.0
     ),
@@ -159,8 +159,8 @@ SHELLS = {
     "DPMF": discreet.DPMF(epsilon=2.0),
     "DPMF, ratings": discreet.DPMF(epsilon=2.0, goal="rating"),
     "DPMF, features": discreet.DPMF(epsilon=2.0, item_features=np.ones((30, 2)), goal="rating"),
-    "DPALS": discreet.DPALS(epsilon=2.0, feedback="implicit"),
-    "DPALS, method": discreet.DPALS(epsilon=2.0, method=NoisySolve(centering="global")),
+    "DPALS": discreet.DPALS(epsilon=2.0, goal="ranking"),
+    "DPALS, method": discreet.DPALS(epsilon=2.0, algorithm=NoisySolve(centering="global")),
     "DPLMC": discreet.DPLMC(epsilon=2.0, rating_range=(1, 5)),
     "HuberALS": discreet.HuberALS(epsilon=2.0),
     "DPFrankWolfe": discreet.DPFrankWolfe(epsilon=2.0),
@@ -173,14 +173,14 @@ SHELLS = {
 @pytest.mark.parametrize("model", SHELLS.values(), ids=SHELLS)
 def test_asking_a_model_what_it_would_do_does_not_change_it(model):
     before = dict(vars(model))
-    method = copy.deepcopy(model.method)
+    method = copy.deepcopy(model.algorithm)
 
     def asked():
         model.check()
         return (
-            model.algorithm(),
+            model.make_algorithm(),
             model.resolve(30),
-            model.bounds(),
+            model.resolve(50).bounds(),
             model.plan(30),
             model.price_list(30),
         )
@@ -189,7 +189,7 @@ def test_asking_a_model_what_it_would_do_does_not_change_it(model):
     assert asked() == first
     assert vars(model).keys() == before.keys()
     assert all(vars(model)[name] is value for name, value in before.items())
-    assert model.method == method
+    assert model.algorithm == method
     assert first[1].open_fields() == []
 
 
@@ -272,7 +272,7 @@ def outcome(kind, **given):
 def test_whatever_is_given_is_taken_or_refused_by_name(name):
     """Never a TypeError from the middle of a formula, and never a number that is none."""
     kind = algorithm_class(name)
-    feedbacks = [{}, {"feedback": "implicit"}] if kind is NoisySolve else [{}]
+    feedbacks = [{}, {"goal": "ranking"}] if kind is NoisySolve else [{}]
     # the model checks that
     names = [field.name for field in dataclasses.fields(kind) if field.name != "rating_range"]
     for field, strange, more in itertools.product(names, STRANGE, feedbacks):
@@ -289,57 +289,56 @@ def test_whatever_is_given_is_taken_or_refused_by_name(name):
 # ------------------------------------------------------------ shells around them
 
 
-def test_a_parameter_and_a_method_that_has_it_do_not_go_together():
+def test_a_parameter_and_an_algorithm_that_has_it_are_refused():
+    with pytest.raises(ConfigError, match=r"Pass either factors or algorithm, not both\."):
+        discreet.DPMF(3, epsilon=1.0, algorithm=RatingFactorization(), goal="rating").check()
     with pytest.raises(
-        ConfigError, match="factors is given beside method, which has a factors of its own"
+        ConfigError,
+        match="algorithm is a NoisySolve, but DPMF needs a value of RatingFactorization",
     ):
-        discreet.DPMF(3, epsilon=1.0, method=RatingFactorization(), goal="rating").check()
+        discreet.DPMF(epsilon=1.0, algorithm=NoisySolve(), goal="rating").check()
     with pytest.raises(
-        ConfigError, match="method is a NoisySolve, but DPMF needs a value of RatingFactorization"
+        ConfigError, match="algorithm is a RatingFactorization, but DPMF needs a value of"
     ):
-        discreet.DPMF(epsilon=1.0, method=NoisySolve(), goal="rating").check()
+        discreet.DPMF(epsilon=1.0, algorithm=RatingFactorization, goal="rating").check()
     with pytest.raises(
-        ConfigError, match="method is a RatingFactorization, but DPMF needs a value of"
+        ConfigError, match="algorithm is a str, but HuberALS needs a value of RobustSolve"
     ):
-        discreet.DPMF(epsilon=1.0, method=RatingFactorization, goal="rating").check()
-    with pytest.raises(
-        ConfigError, match="method is a str, but HuberALS needs a value of RobustSolve"
-    ):
-        discreet.HuberALS(epsilon=1.0, method="as printed").check()
+        discreet.HuberALS(epsilon=1.0, algorithm="as printed").check()
 
 
-def test_what_is_the_models_to_say_is_not_said_otherwise_by_its_method():
+def test_an_algorithm_must_not_contradict_its_model():
     for method, given, words in (
         (
-            NoisySolve(feedback="implicit"),
+            NoisySolve(goal="ranking"),
             {},
-            "method has feedback='implicit', and DPALS has 'explicit', which counts",
+            "algorithm has goal='ranking', but DPALS has goal='rating'",
         ),
         (
             NoisySolve(rating_range=(0, 9)),
             {},
-            r"method has rating_range=\(0, 9\), which is the model's to say: give DPA",
+            r"algorithm has rating_range=\(0, 9\). Pass rating_range to DPALS instead",
         ),
-        (NoisySolve(rating_range=(0, 9)), {"rating_range": (1, 5)}, "method has rating_range="),
+        (NoisySolve(rating_range=(0, 9)), {"rating_range": (1, 5)}, "algorithm has rating_range="),
     ):
         with pytest.raises(ConfigError, match=words):
-            discreet.DPALS(epsilon=1.0, method=method, **given).check()
-    resolved = discreet.DPALS(epsilon=1.0, rating_range=(1, 5), feedback="implicit").resolve(30)
-    again = discreet.DPALS(epsilon=1.0, rating_range=(1, 5), feedback="implicit", method=resolved)
+            discreet.DPALS(epsilon=1.0, algorithm=method, **given).check()
+    resolved = discreet.DPALS(epsilon=1.0, rating_range=(1, 5), goal="ranking").resolve(30)
+    again = discreet.DPALS(epsilon=1.0, rating_range=(1, 5), goal="ranking", algorithm=resolved)
     assert again.resolve(30) == resolved
 
 
 def test_a_method_is_the_same_as_its_knobs():
-    one = discreet.DPALS(4, epsilon=1.0, max_items=20, feedback="implicit")
+    one = discreet.DPALS(4, epsilon=1.0, max_items=20, goal="ranking")
     other = discreet.DPALS(
-        epsilon=1.0, feedback="implicit", method=NoisySolve(factors=4, max_items=20)
+        epsilon=1.0, goal="ranking", algorithm=NoisySolve(factors=4, max_items=20)
     )
     third = discreet.DPALS.configure(
-        epsilon=1.0, feedback="implicit", factors=4, max_items=20, isometric=True
+        epsilon=1.0, goal="ranking", factors=4, max_items=20, isometric=True
     )
-    assert one.algorithm() == other.algorithm() == third.algorithm()
+    assert one.make_algorithm() == other.make_algorithm() == third.make_algorithm()
     assert one.plan(50) == other.plan(50) == third.plan(50)
-    assert third.method == NoisySolve(factors=4, max_items=20, isometric=True)
+    assert third.algorithm == NoisySolve(factors=4, max_items=20, isometric=True)
     assert third.factors is None
 
 

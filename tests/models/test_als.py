@@ -23,9 +23,9 @@ SETTINGS = [
     {"user_exponent": 0.0, "item_exponent": 1.0, "regularization": 3.0},
     {"unobserved_weight": 0.05},
     {"unobserved_weight": 0.05, "intercepts": False},
-    {"feedback": "implicit", "regularization": 2.0},
-    {"feedback": "implicit", "weighting": "row", "unobserved_weight": 0.3, "regularization": 1.0},
-    {"feedback": "implicit", "user_exponent": 1.0, "item_exponent": 0.0, "unobserved_weight": 0.0},
+    {"goal": "ranking", "regularization": 2.0},
+    {"goal": "ranking", "weighting": "row", "unobserved_weight": 0.3, "regularization": 1.0},
+    {"goal": "ranking", "user_exponent": 1.0, "item_exponent": 0.0, "unobserved_weight": 0.0},
 ]
 
 
@@ -65,7 +65,7 @@ class Plain:
 
     def __init__(self, als, ratings):
         p = als.get_params()
-        self.explicit = p["feedback"] == "explicit"
+        self.explicit = p["goal"] == "rating"
         self.intercepts = self.explicit and p["intercepts"] is not False
         self.observed = ratings.to_csr().toarray() != 0  # all values are at least 1
         self.mean = ratings.values.mean(dtype=np.float64) if self.explicit else 0.0
@@ -234,7 +234,7 @@ def test_implicit_feedback_equals_the_implicit_package():
     stretch = np.sqrt(1 + lam0)
     ours = ALS(
         r,
-        feedback="implicit",
+        goal="ranking",
         regularization=lam,
         unobserved_weight=lam0,
         user_exponent=0,
@@ -266,7 +266,7 @@ def test_implicit_feedback_equals_the_implicit_package():
 def test_implicit_feedback_ignores_the_values():
     ratings = some_ratings()
     ones = ratings.binarize(0)
-    als = [model({"feedback": "implicit"}).fit(r) for r in (ratings, ones)]
+    als = [model({"goal": "ranking"}).fit(r) for r in (ratings, ones)]
     assert np.array_equal(als[0].item_factors_, als[1].item_factors_)
     assert np.array_equal(als[0].recommend({2: 5.0, 7: 1.0})[1], als[1].recommend([2, 7])[1])
 
@@ -277,19 +277,19 @@ def test_a_strong_ridge_leaves_the_mean():
     np.testing.assert_allclose(als.predict(ratings, ratings), ratings.values.mean(), rtol=1e-5)
 
 
-@pytest.mark.parametrize("feedback", ["explicit", "implicit"])
+@pytest.mark.parametrize("goal", ["rating", "ranking"])
 @pytest.mark.parametrize("n", [200, 1000])
-def test_the_defaults_suit_small_data_too(feedback, n):
+def test_the_defaults_suit_small_data_too(goal, n):
     """The default λ follows the amount of data: a fixed one would shrink every vector to
     nothing here.
     """
     ratings = make_cinema(seed=3).select_users(np.arange(n)).filter(min_item_ratings=1)
-    ratings = ratings if feedback == "explicit" else ratings.binarize(4)
+    ratings = ratings if goal == "rating" else ratings.binarize(4)
     scores = []
     for seed in (7, 8):
         split = random_ratings(ratings, (0.8, 0.2), seed=seed)
-        metric = "rmse" if feedback == "explicit" else "ndcg@20"
-        models = ALS(feedback=feedback), Bias() if feedback == "explicit" else Popularity()
+        metric = "rmse" if goal == "rating" else "ndcg@20"
+        models = ALS(goal=goal), Bias() if goal == "rating" else Popularity()
         scores.append(
             [
                 evaluate(m.fit(split.train), split, metric, slices=None).values[metric]
@@ -297,7 +297,7 @@ def test_the_defaults_suit_small_data_too(feedback, n):
             ]
         )
     als, baseline = np.mean(scores, axis=0)
-    assert als < baseline if feedback == "explicit" else als > 1.2 * baseline
+    assert als < baseline if goal == "rating" else als > 1.2 * baseline
 
 
 def test_the_unit_of_the_ratings_does_not_matter():
@@ -335,11 +335,11 @@ def test_float32_is_close_to_float64():
 # ------------------------------------------------------------ being an estimator
 
 
-@pytest.mark.parametrize("feedback", ["explicit", "implicit"])
-def test_refit_starts_afresh(feedback):
+@pytest.mark.parametrize("goal", ["rating", "ranking"])
+def test_refit_starts_afresh(goal):
     first, second = some_ratings(1), some_ratings(2, n=31, m=19)
-    fresh = model({"feedback": feedback}).fit(second)
-    again = model({"feedback": feedback}).fit(first).fit(second)
+    fresh = model({"goal": goal}).fit(second)
+    again = model({"goal": goal}).fit(first).fit(second)
     assert np.array_equal(fresh.item_factors_, again.item_factors_)
     assert np.array_equal(fresh.item_biases_, again.item_biases_)
     assert fresh.state() == again.state()
@@ -375,16 +375,16 @@ def test_seeds():
 
 
 def test_parameters_as_in_scikit_learn():
-    als = ALS(7, regularization=2.5, feedback="implicit", random_state=0)
+    als = ALS(7, regularization=2.5, goal="ranking", random_state=0)
     assert als.get_params()["factors"] == 7
     assert als.set_params(factors=3, iterations=2) is als
     twin = clone(als)
     assert twin is not als
     assert twin.get_params() == als.get_params() == als.get_params(deep=False)
     assert not hasattr(clone(als.fit(some_ratings())), "item_factors_")
-    assert repr(als) == "ALS(factors=3, iterations=2, regularization=2.5, feedback='implicit')"
+    assert repr(als) == "ALS(factors=3, goal='ranking', iterations=2, regularization=2.5)"
     assert repr(ALS()) == "ALS()"
-    with pytest.raises(ConfigError, match=r"ALS has no parameter 'rank': it has .*'factors'"):
+    with pytest.raises(ConfigError, match=r"ALS has no parameter 'rank': it has .*factors"):
         als.set_params(rank=3)
     with pytest.raises(TypeError):
         ALS(3, 15)
@@ -416,11 +416,11 @@ def test_fit_returns_self_and_reports_progress():
         ({"user_exponent": None}, "user_exponent is None"),
         ({"item_exponent": -1}, "item_exponent is -1"),
         ({"initial_scale": 0}, "initial_scale is 0, but must be above 0"),
-        ({"feedback": "both"}, "feedback is 'both', but must be 'explicit' or 'implicit'"),
+        ({"goal": "both"}, "goal is 'both', but must be 'rating' or 'ranking'"),
         ({"weighting": "user"}, "weighting is 'user', but must be 'rating' or 'row'"),
         ({"dtype": np.float32}, "dtype is .*, but must be 'float32' or 'float64'"),
         ({"intercepts": 1}, "intercepts is 1, but must be True, False or None"),
-        ({"intercepts": True, "feedback": "implicit"}, "only explicit feedback has intercepts"),
+        ({"intercepts": True, "goal": "ranking"}, "only explicit feedback has intercepts"),
         ({"random_state": -1}, "random_state is -1, but must be a whole number of at least 0"),
         ({"random_state": "0"}, "random_state is '0'"),
     ],
@@ -515,7 +515,7 @@ def test_no_search_where_lambda_is_given_or_ratings_are_few(monkeypatch):
 
     monkeypatch.setattr(ALS, "_error_on", refuse)
     ALS(2, regularization=3.0, iterations=2).fit(make_cinema(seed=3))
-    ALS(2, feedback="implicit", iterations=2).fit(make_cinema(seed=3))
+    ALS(2, goal="ranking", iterations=2).fit(make_cinema(seed=3))
     ALS(2, iterations=2).fit(some_ratings())
     with pytest.raises(AssertionError, match="searched"):
         ALS(2, iterations=2).fit(make_cinema(seed=3))

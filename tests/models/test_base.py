@@ -15,7 +15,7 @@ ITEMS = [f"item {j}" for j in range(14)]
 MODELS = {
     "explicit": lambda: ALS(3, regularization=0.5, iterations=4),
     "plain": lambda: ALS(3, regularization=0.5, iterations=4, intercepts=False, dtype="float64"),
-    "implicit": lambda: ALS(3, regularization=0.5, iterations=4, feedback="implicit"),
+    "implicit": lambda: ALS(3, regularization=0.5, iterations=4, goal="ranking"),
     "bias": Bias,
     "popularity": Popularity,
 }
@@ -494,6 +494,4 @@ def test_recommended_scores_stay_within_the_scale(als):
 @pytest.mark.parametrize("model", [ALS(2, iterations=1), Bias()])
 def test_ratings_that_are_all_the_same_are_said(model, caplog):
     model.fit(some_ratings().binarize(0))
-    assert (
-        "every rating is 1, so there is nothing to predict: use feedback='implicit'" in caplog.text
-    )
+    assert "every rating is 1, so there is nothing to predict: use goal='ranking'" in caplog.text

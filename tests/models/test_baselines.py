@@ -263,7 +263,7 @@ def test_wrong_parameters_are_named(ratings, kind):
     for wrong, message in (
         (dict(factors=0), "factors is 0"),
         (dict(item_fraction=0.0), "item_fraction is 0.0"),
-        (dict(feedback="implicit"), "has no parameter 'feedback'"),
+        (dict(goal="ranking"), "has no parameter 'goal'"),
         (dict(rating_range=(5, 1)), "rating_range"),
         (dict(shares={"nothing": 1.0}), "shares names"),
         (dict(shares={first: -1.0}), "shares has -1.0 for"),
@@ -370,7 +370,7 @@ def test_the_twins_tell_a_small_difference(kind, twin, other):
     model = kind(2, epsilon=20.0, rating_range=(1, 5), item_fraction=0.5)
 
     def slightly_other(fitted, ratings):
-        given = {name: value for name, value in fitted.get_params().items() if name != "method"}
+        given = {name: value for name, value in fitted.get_params().items() if name != "algorithm"}
         return twin(kind.configure(**(given | other)), ratings)
 
     assert check_private_model(model, twin=twin, rules=["zero noise"]).passed

@@ -67,7 +67,7 @@ def test_without_noise_and_bounds_it_is_als_explicit(ratings):
 
 
 def test_without_noise_and_bounds_it_is_als_implicit(ratings):
-    same = dict(feedback="implicit", regularization=1.5, unobserved_weight=0.3, initial_scale=0.1)
+    same = dict(goal="ranking", regularization=1.5, unobserved_weight=0.3, initial_scale=0.1)
     twin = discreet.ALS(4, iterations=3, user_exponent=0, item_exponent=0, **same).fit(ratings)
     model = open_wide(**same).fit(ratings)
     np.testing.assert_allclose(
@@ -267,7 +267,7 @@ def test_counts_of_other_items_are_refused(ratings, tmp_path, monkeypatch):
     [
         (dict(factors=-1), "factors is -1, but must be a whole number of at least 1"),
         (dict(factors=0), "factors is 0, but must be a whole number of at least 1"),
-        (dict(feedback="both"), "feedback is 'both', but must be 'explicit' or 'implicit'"),
+        (dict(goal="both"), "goal is 'both', but must be 'rating' or 'ranking'"),
         (dict(centering="item"), "centering is 'item'"),
         (dict(item_fraction=0.0), "item_fraction is 0.0"),
         (dict(rating_range=(5, 1)), "rating_range"),
@@ -366,8 +366,8 @@ def test_stages_learn_more_factors_one_after_the_other(ratings):
 
 
 def _settings(model):
-    own = {name: value for name, value in model.get_params().items() if name != "method"}
-    inner = {field.name: getattr(model.method, field.name) for field in fields(model.method)}
+    own = {name: value for name, value in model.get_params().items() if name != "algorithm"}
+    inner = {field.name: getattr(model.algorithm, field.name) for field in fields(model.algorithm)}
     return {name: value for name, value in (own | inner).items() if value is not None}
 
 

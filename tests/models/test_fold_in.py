@@ -62,7 +62,7 @@ RATING = RANGE | {"goal": "rating"}
 MODELS = {
     "ALS": lambda: ALS(20, iterations=2),
     "ALS without intercepts": lambda: ALS(20, iterations=2, intercepts=False, dtype="float64"),
-    "ALS implicit": lambda: ALS(20, iterations=2, feedback="implicit"),
+    "ALS implicit": lambda: ALS(20, iterations=2, goal="ranking"),
     "ALS, some in the dual": lambda: ALS(100, iterations=1),
     "IRLS": lambda: IRLS(20, iterations=2),
     "Bias": Bias,
@@ -75,7 +75,7 @@ MODELS = {
     ),
     "DPALS": lambda: DPALS(20, **RANGE),
     "DPALS global centering": lambda: DPALS.configure(factors=20, centering="global", **RANGE),
-    "DPALS implicit": lambda: DPALS(20, feedback="implicit", **RANGE),
+    "DPALS implicit": lambda: DPALS(20, goal="ranking", **RANGE),
     "DPLMC": lambda: DPLMC(20, **RANGE),
     "HuberALS": lambda: HuberALS(8, **RANGE),
     "DPFrankWolfe": lambda: DPFrankWolfe(6, **RANGE),
@@ -173,12 +173,12 @@ def test_every_model(make, kernels, monkeypatch):
 
 
 @pytest.mark.parametrize("kernels", ["vector", "plain"])
-@pytest.mark.parametrize("feedback", ["explicit", "implicit"])
+@pytest.mark.parametrize("goal", ["rating", "ranking"])
 @pytest.mark.parametrize("r", RANKS)
-def test_every_rank(r, feedback, kernels, monkeypatch):
+def test_every_rank(r, goal, kernels, monkeypatch):
     monkeypatch.setenv("DISCREET_KERNELS", kernels)
     rng = np.random.default_rng(r)
-    model = ALS(r, feedback=feedback)
+    model = ALS(r, goal=goal)
     model.restore({"mean": 3.2, "spread": 1.1, "regularization": 4.0, "user_scale": 0.3})
     V, b = (
         rng.standard_normal((ITEMS, r)).astype(np.float32),

@@ -194,11 +194,11 @@ def test_every_inner_iteration_is_charged(ratings):
 def test_clipping_follows_the_noise():
     kinds = ("gaussian", "laplace", "huber")
     norms = {
-        kind: HuberALS(3, epsilon=1.0, mechanism=kind, delta=1e-6).bounds().norm_l1
+        kind: HuberALS(3, epsilon=1.0, mechanism=kind, delta=1e-6).resolve(1).bounds().norm_l1
         for kind in kinds
     }
     assert norms == {"gaussian": None, "laplace": 1.0, "huber": None}
-    assert HuberALS(3, epsilon=1.0, mechanism="huber", delta=0.0).bounds().norm_l1 == 1.0
+    assert HuberALS(3, epsilon=1.0, mechanism="huber", delta=0.0).resolve(1).bounds().norm_l1 == 1.0
     assert (
         HuberALS(3, epsilon=1.0, mechanism="laplace", delta=0.0).price_list(40)[0]["norm"] == "l1"
     )
@@ -249,7 +249,7 @@ def test_save_load_recommend(ratings, tmp_path):
         (dict(mechanism="cauchy"), "mechanism is 'cauchy'"),
         (dict(solver="sgd"), "solver is 'sgd'"),
         (dict(mechanism="gaussian", delta=0.0), "no pure ε"),
-        (dict(feedback="implicit"), "HuberALS has no parameter 'feedback'"),
+        (dict(goal="ranking"), "HuberALS has no parameter 'goal'"),
         (dict(inner_iterations=0), "inner_iterations is 0"),
         (dict(gram_share=1.0), "gram_share is 1.0"),
         (dict(centering="item"), "centering is 'item'"),

@@ -27,7 +27,7 @@ PRIVATE = {"epsilon": 50.0, "rating_range": (1.0, 5.0), "noise": "seeded", "rand
 MODELS = {
     "ALS": partial(discreet.ALS, 3, iterations=2),
     "ALS, given": partial(discreet.ALS, 3, iterations=2, regularization=4.0, intercepts=False),
-    "ALS, implicit": partial(discreet.ALS, 3, iterations=2, feedback="implicit"),
+    "ALS, implicit": partial(discreet.ALS, 3, iterations=2, goal="ranking"),
     "IRLS": partial(discreet.IRLS, 3, iterations=2),
     "Bias": discreet.Bias,
     "Popularity": discreet.Popularity,
@@ -42,9 +42,9 @@ MODELS = {
     ),
     "DPALS": partial(discreet.DPALS, **PRIVATE),
     "DPALS, global mean": partial(discreet.DPALS.configure, centering="global", **PRIVATE),
-    "DPALS, implicit": partial(discreet.DPALS, feedback="implicit", **PRIVATE),
+    "DPALS, implicit": partial(discreet.DPALS, goal="ranking", **PRIVATE),
     "DPALS, ridge by signal": partial(
-        discreet.DPALS.configure, feedback="implicit", regularization="by signal", **PRIVATE
+        discreet.DPALS.configure, goal="ranking", regularization="by signal", **PRIVATE
     ),
     "DPLMC": partial(discreet.DPLMC, 4, **PRIVATE),
     "DPLMC, spectral": partial(
@@ -201,7 +201,7 @@ def test_what_is_left_out_of_a_read_out_is_off():
 def test_every_kind_of_model_and_algorithm_is_here():
     assert {name.split(",")[0] for name in MODELS} == set(NAMES)
     made = [make() for make in MODELS.values()]
-    algorithms = {model.algorithm().name for model in made if hasattr(model, "algorithm")}
+    algorithms = {model.make_algorithm().name for model in made if hasattr(model, "algorithm")}
     assert algorithms == set(ALGORITHMS)
 
 

@@ -17,7 +17,7 @@ MODELS = {
         3, epsilon=50.0, item_features=np.arange(24.0).reshape(12, 2), goal="rating"
     ),
     "DPALS": lambda: discreet.DPALS(3, epsilon=50.0),
-    "DPALS, implicit": lambda: discreet.DPALS(3, epsilon=50.0, feedback="implicit"),
+    "DPALS, implicit": lambda: discreet.DPALS(3, epsilon=50.0, goal="ranking"),
     "DPLMC": lambda: discreet.DPLMC(3, epsilon=50.0),
     "HuberALS": lambda: discreet.HuberALS(3, epsilon=50.0, iterations=2),
     "DPFrankWolfe": lambda: discreet.DPFrankWolfe(3, epsilon=50.0),
@@ -163,7 +163,7 @@ def test_seeded_noise_needs_a_seed(make, ratings, tmp_path):
     for use in (model.check, lambda: model.fit(ratings)):
         with pytest.raises(
             discreet.errors.ConfigError,
-            match="noise='seeded' needs a seed: give one with random_state=",
+            match="noise='seeded' needs a seed",
         ):
             use()
     assert learned(model) == []

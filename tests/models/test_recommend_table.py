@@ -17,7 +17,7 @@ def ratings():
 
 @pytest.fixture(scope="module")
 def model(ratings):
-    return discreet.ALS(4, iterations=2, feedback="implicit").fit(ratings)
+    return discreet.ALS(4, iterations=2, goal="ranking").fit(ratings)
 
 
 def alone(model, ratings, row, **options):

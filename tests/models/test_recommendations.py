@@ -53,7 +53,7 @@ def test_it_turns_into_a_frame(backend):
 
 def test_models_give_it_with_titles():
     ratings = discreet.load_dataset("cinema", scale=0.02)
-    model = discreet.ALS(4, iterations=2, feedback="implicit").fit(ratings)
+    model = discreet.ALS(4, iterations=2, goal="ranking").fit(ratings)
     found = model.recommend(["the-binary-colony"], n=3)
     assert isinstance(found, Recommendations)
     assert len(found.titles) == 3

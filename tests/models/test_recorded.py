@@ -31,10 +31,10 @@ CASES = {
     "DPALS, the paper's noise": ("DPALS", {"sigmas": SIGMAS, "epsilon": 1e3}),
     "DPALS, shares": ("DPALS", {"shares": {"gram": 0.4, "sum": 0.4}}),
     "DPALS, not isometric": ("DPALS", {"isometric": False, "max_items": 10, "item_fraction": 1.0}),
-    "DPALS, implicit": ("DPALS", {"feedback": "implicit"}),
+    "DPALS, implicit": ("DPALS", {"goal": "ranking"}),
     "DPALS, implicit, plain": (
         "DPALS",
-        {"feedback": "implicit", "unobserved_weight": 0.0, "factors": 3},
+        {"goal": "ranking", "unobserved_weight": 0.0, "factors": 3},
     ),
     "DPLMC": ("DPLMC", {}),
     "DPLMC, replace-one": ("DPLMC", {**REPLACE, "iterations": 10, "step_size": 0.5}),

@@ -95,7 +95,7 @@ def test_private_models_say_the_promise_in_the_same_words(name):
     assert defaults == dict(
         delta=1e-6, neighboring="add-remove", noise="secure", random_state=None, rating_range=None
     )
-    assert given["method"].default is None
+    assert given["algorithm"].default is None
     by_name = [
         key for key, parameter in given.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     ]
@@ -120,7 +120,7 @@ def test_a_knob_of_a_shell_is_a_field_of_its_algorithm_and_has_no_default_of_its
         "accountant",
         "noise",
         "random_state",
-        "method",
+        "algorithm",
         "goal",
         "item_features",
     }
@@ -131,7 +131,7 @@ def test_a_knob_of_a_shell_is_a_field_of_its_algorithm_and_has_no_default_of_its
         if key in own | {"self"}:
             continue
         assert key in fields, f"{key} of {name} is nothing that {names} has"
-        if key != "feedback":
+        if key != "goal":
             assert parameter.default is None, f"{key}: the default belongs to {names}"
 
 

@@ -162,11 +162,11 @@ def test_only_secure_noise_and_planned_releases_are_charged(store, ratings):
     account = store.open("customers", 4.0)
     model = discreet.DPALS(2, epsilon=1, noise="seeded", random_state=1, rating_range=(1, 5))
     with pytest.raises(PrivacyError, match="secure noise only"):
-        model.fit(ratings, budget=account)
+        model.fit(ratings, account=account)
     with pytest.raises(PrivacyError, match="no release"):
         account.reserve(Plan((), Budget(1.0)), "secure", "nothing")
     with pytest.raises(ConfigError, match="budget is an account"):
-        discreet.DPMF(epsilon=1).fit(ratings, budget=4.0)
+        discreet.DPMF(epsilon=1).fit(ratings, account=4.0)
 
 
 def test_other_noise_is_charged_by_a_proven_mu(store):
@@ -253,7 +253,7 @@ def test_files_that_are_something_else(tmp_path):
 
 def test_fit_takes_the_price_and_the_ledger_is_archived(store, ratings):
     account = store.open("students", 30.0)
-    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, budget=account)
+    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, account=account)
     balance = account.balance
     assert balance.spent == pytest.approx(model.privacy_.mu**2, rel=1e-9)
     assert balance.reserved == 0
@@ -266,7 +266,7 @@ def test_fit_takes_the_price_and_the_ledger_is_archived(store, ratings):
 @pytest.mark.parametrize("name", ["people", "noise_delta", "id"])
 def test_a_ledger_that_was_rewritten_is_not_recognized(store, ratings, name):
     account = store.open("students", 30.0)
-    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, budget=account)
+    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, account=account)
     document = model.privacy_.ledger.to_dict()
     assert account.has_ledger(Ledger.from_dict(document))
     changed = {"people": 12.0, "noise_delta": 1e-14, "id": ""}[name]
@@ -279,30 +279,30 @@ def test_the_next_fit_notices_that_an_older_copy_was_put_back(ratings, tmp_path)
     store = BudgetStore(tmp_path / "people.sqlite")
     account = store.open("students", 60.0)
     store.backup(tmp_path / "older.sqlite")
-    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, budget=account)
+    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, account=account)
     assert model.account_head_.hash == account.log()[-1].hash
     model.save(tmp_path / "model")
     assert discreet.load(tmp_path / "model").account_head_ == model.account_head_
-    discreet.load(tmp_path / "model").fit(ratings, budget=account)  # nothing is lost so far
+    discreet.load(tmp_path / "model").fit(ratings, account=account)  # nothing is lost so far
     (tmp_path / "older.sqlite").replace(store.path)
     with pytest.raises(DamagedStore, match=r"older copy\. Put the newest copy in its place"):
-        discreet.load(tmp_path / "model").fit(ratings, budget=account)
+        discreet.load(tmp_path / "model").fit(ratings, account=account)
     assert len(account.log()) == 1
 
 
 def test_a_fit_without_an_account_carries_no_head(store, ratings):
     model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(
-        ratings, budget=store.open("students", 30.0)
+        ratings, account=store.open("students", 30.0)
     )
     assert not hasattr(model.fit(ratings), "account_head_")
 
 
 def test_a_refused_fit_looks_at_nothing_and_leaves_the_model_as_it_was(store, ratings):
     account = store.open("students", 22.0)
-    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, budget=account)
+    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, account=account)
     before = model.privacy_
     with pytest.raises(BudgetExceeded):
-        model.fit(ratings, budget=account)
+        model.fit(ratings, account=account)
     assert model.privacy_ is before
     assert account.balance.trainings == 1
 
@@ -316,7 +316,7 @@ def test_an_interrupted_fit_pays_for_what_it_released(store, ratings):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        model.fit(ratings, budget=account, progress=stop)
+        model.fit(ratings, account=account, progress=stop)
     balance = account.balance
     assert 0 < balance.spent < model.plan(20).mu ** 2 * 0.99
     assert balance.reserved == 0

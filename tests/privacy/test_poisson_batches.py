@@ -358,7 +358,7 @@ def test_the_session_lets_no_larger_batch_through():
     assert not session.ledger.entries
 
 
-def test_secure_noise_wants_secret_coins():
+def test_secure_noise_wants_secret_sampling():
     session = session_of(0.3, "secure")
     with pytest.raises(PrivacyError, match="secret coins"):
         session.release("gradient", clip_gradient(batch_of(ORDINARY, 0.3), V, 1.0))

@@ -40,7 +40,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ratings = make_cinema(0, 0.1)
     private = discreet.DPALS(4, epsilon=5, rating_range=(1, 5), item_fraction=0.3)
     private.fit(ratings).save(folder / "private")
-    private.set_params(feedback="implicit").fit(ratings.binarize(4)).save(folder / "implicit")
+    private.set_params(goal="ranking").fit(ratings.binarize(4)).save(folder / "implicit")
     discreet.ALS(6, iterations=4).fit(ratings).save(folder / "open")
     return folder
 

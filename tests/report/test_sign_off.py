@@ -86,7 +86,7 @@ def test_everything_that_has_to_be_signed_is_there(private, shelf, tmp_path):
 def test_an_account_that_did_not_pay_is_said_at_the_top(private, shelf, tmp_path):
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 20.0)
     discreet.DPALS(4, epsilon=5, rating_range=(1, 5), item_fraction=0.3).fit(
-        make_cinema(0, 0.1), budget=account
+        make_cinema(0, 0.1), account=account
     )
     page = render(private, Signing(account=account), shelf / "private")
     said = text_of(page)
@@ -99,7 +99,7 @@ def test_an_account_that_did_not_pay_is_said_at_the_top(private, shelf, tmp_path
 def test_a_ledger_has_one_checksum_everywhere(tmp_path):
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 20.0)
     model = discreet.DPALS(4, epsilon=5, rating_range=(1, 5), item_fraction=0.3)
-    model.fit(make_cinema(0, 0.1), budget=account).save(tmp_path / "model")
+    model.fit(make_cinema(0, 0.1), account=account).save(tmp_path / "model")
     of_file = hashlib.sha256((tmp_path / "model" / "ledger.json").read_bytes()).hexdigest()
     assert account.log()[-1].content["ledger"] == of_file
     loaded = discreet.load(tmp_path / "model")

@@ -114,7 +114,7 @@ def test_parameters_are_chosen_on_validation_ratings_and_the_test_part_is_scored
     evaluate = tuned.evaluate
 
     def spy(model, split, metric, *, part="test", slices=None):
-        looked.append((part, model.factors or model.method.factors))
+        looked.append((part, model.factors or model.algorithm.factors))
         return evaluate(model, split, metric, part=part, slices=slices)
 
     monkeypatch.setattr(tuned, "evaluate", spy)

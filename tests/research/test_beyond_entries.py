@@ -24,8 +24,8 @@ def _named(entry, setting):
 
 def test_entries_name_what_there_is():
     """Quick versions run a few cells only; a wrong name elsewhere would be found after an hour."""
-    assert _named("beyond-ablation", "lever") == set(beyond.LEVERS["explicit"])
-    assert _named("beyond-implicit", "lever") == set(beyond.LEVERS["implicit"])
+    assert _named("beyond-ablation", "lever") == set(beyond.LEVERS["rating"])
+    assert _named("beyond-implicit", "lever") == set(beyond.LEVERS["ranking"])
     assert _named("beyond-features", "prior") == set(beyond.PRIORS)
     assert _named("beyond-floor", "model") == set(beyond.FLOORS)
     assert _named("beyond-dense", "family") == set(beyond_references.DENSE)
@@ -60,11 +60,11 @@ def test_rules_are_compared_with_the_default(tmp_path, monkeypatch):
     assert rest[-1] == 'Sets: "cinema".'
 
 
-@pytest.mark.parametrize("feedback", ["explicit", "implicit"])
-def test_levers_end_at_the_defaults(feedback):
-    levers = beyond.LEVERS[feedback]
+@pytest.mark.parametrize("goal", ["rating", "ranking"])
+def test_levers_end_at_the_defaults(goal):
+    levers = beyond.LEVERS[goal]
     for kind, given in levers.values():
-        beyond._private(kind, {"epsilon": 5.0, "seed": 0}, given, feedback).check()
+        beyond._private(kind, {"epsilon": 5.0, "seed": 0}, given, goal).check()
     last = {name.rpartition(": ")[2]: lever for name, lever in levers.items() if ": " in name}
     assert all(last[kind.__name__] == (kind, {}) for kind in {kind for kind, _ in levers.values()})
 
@@ -76,7 +76,7 @@ def test_a_change_is_one_parameter_or_a_lever_with_parts():
     for kind, changes in ((DPMF, rating_levers.CHANGES), (DPALS, rating_levers.PAPER_CHANGES)):
         for change in changes.values():
             given = change if kind is DPALS else change.given
-            beyond._private(kind, {"epsilon": 5.0, "seed": 0}, given, "explicit").check()
+            beyond._private(kind, {"epsilon": 5.0, "seed": 0}, given, "rating").check()
 
 
 def test_levers_change_what_they_name_and_nothing_stays_changed():

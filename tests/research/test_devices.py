@@ -48,7 +48,9 @@ def test_bytes_are_those_of_what_is_contributed(ratings, monkeypatch):
         recount=False,
         initial_scale=1.0,
     )
-    model = discreet.DPALS(epsilon=50.0, rating_range=(0.5, 5.0), random_state=1, method=algorithm)
+    model = discreet.DPALS(
+        epsilon=50.0, rating_range=(0.5, 5.0), random_state=1, algorithm=algorithm
+    )
     with Devices(ratings, 1) as devices:
         model.fit(devices)
         sizes = {one.what: np.array(one.up) for one in devices.traffic}

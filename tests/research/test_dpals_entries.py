@@ -31,7 +31,7 @@ def _table_5(reading, label=1, task="ml10m"):
 def test_the_two_readings_differ_by_the_bound_on_ratings(reading, times):
     """Noise in the paper's words: σ_G Γ_u², σ_g Γ_u (times Γ_M), σ_p, √k Γ_M σ_p and √k σ_p."""
     settings = _table_5(reading)
-    model = table_4(settings, "explicit")
+    model = table_4(settings, "rating")
     noise = {row["name"]: row["deviation"] for row in model.price_list(10_677)}
     root = math.sqrt(50)
     expected = {
@@ -47,14 +47,14 @@ def test_the_two_readings_differ_by_the_bound_on_ratings(reading, times):
 
 def test_what_was_published_costs_several_times_its_label():
     honest, published = (
-        table_4(_table_5(reading), "explicit").plan(10_677).epsilon()
+        table_4(_table_5(reading), "rating").plan(10_677).epsilon()
         for reading in ("as Algorithm 1 says", "as published")
     )
     assert honest < 1.0 < 3.0 < published
 
 
 def test_for_implicit_feedback_the_label_is_honest():
-    model = table_4(_table_5("as published", 5, "ml20m"), "implicit")
+    model = table_4(_table_5("as published", 5, "ml20m"), "ranking")
     noise = {row["name"]: row["deviation"] for row in model.price_list(20_108)}
     assert noise == pytest.approx(
         {"counts": 100, "recounts": 100, "gram": 20.2, "global": 20.2, "sum": 20.2}
@@ -100,7 +100,7 @@ def test_sampling_takes_k_of_each_user_and_adaptive_the_rarest():
 def test_tuning_the_steps_keeps_the_price_of_all_steps_together():
     settings = _table_5("as published")
     prices = [
-        table_4(dpals_movielens._tried(settings, {"steps": steps, "times": 2.0}, 0), "explicit")
+        table_4(dpals_movielens._tried(settings, {"steps": steps, "times": 2.0}, 0), "rating")
         .plan(10_677)
         .epsilon()
         for steps in (1, 2, 3)
@@ -108,8 +108,8 @@ def test_tuning_the_steps_keeps_the_price_of_all_steps_together():
     assert prices == pytest.approx(prices[:1] * 3)
     assert (
         table_4(
-            dpals_movielens._tried(settings, {"times": 2.0}, 0), "explicit"
-        ).method.regularization
+            dpals_movielens._tried(settings, {"times": 2.0}, 0), "rating"
+        ).algorithm.regularization
         == 240
     )
 
@@ -121,7 +121,7 @@ def test_normalizers_as_printed_average_over_users_and_items():
         if cell.get("normalizers") == "as printed"
         and (cell["task"], cell["epsilon"], cell["seed"]) == ("ml10m", 1, 0)
     ]
-    algorithm = table_4(settings, "explicit").method
+    algorithm = table_4(settings, "rating").algorithm
     assert (algorithm.weighting, algorithm.user_normalizer) == ("row", 57.5)
     counts = np.array([1.0, 4.0, 16.0])
     for weighting, weights in (("row", None), ("rating", counts)):

@@ -38,7 +38,7 @@ def model(noise="seeded", random_state=0, **knobs):
         rating_range=(1, 5),
         noise=noise,
         random_state=random_state,
-        method=HuberAsPrinted(**knobs),
+        algorithm=HuberAsPrinted(**knobs),
     )
 
 

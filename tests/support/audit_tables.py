@@ -35,7 +35,7 @@ MODELS = {
     "DPMF, ranking": (discreet.DPMF, {}),
     "DPMF, rating": (discreet.DPMF, {"goal": "rating"}),
     "DPALS": (discreet.DPALS, {}),
-    "DPALS, implicit": (discreet.DPALS, {"feedback": "implicit"}),
+    "DPALS, implicit": (discreet.DPALS, {"goal": "ranking"}),
     "DPLMC": (discreet.DPLMC, {}),
     "HuberALS, Huber noise": (discreet.HuberALS, {}),
     "HuberALS, Gaussian noise": (discreet.HuberALS, {"mechanism": "gaussian"}),
@@ -58,7 +58,7 @@ def few(**given):
 #: Models in which faults show, by name.
 SHOWING = {
     "DPALS": few,
-    "DPALS, implicit": lambda: few(feedback="implicit"),
+    "DPALS, implicit": lambda: few(goal="ranking"),
     "DPLMC, spectral": lambda: discreet.DPLMC.configure(
         factors=3, initialization="spectral", **PROMISE
     ),

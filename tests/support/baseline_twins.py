@@ -66,7 +66,7 @@ def leading(C, count):
 
 def frank_wolfe(model, ratings):
     """Algorithm 1 of Jain, Thakkar & Thakurta."""
-    given = model.algorithm()
+    given = model.make_algorithm()
     Y, seen = dense(ratings)
     on = frequent_items(given, seen)
     Y, seen, n, m = (
@@ -99,7 +99,7 @@ def private_svd(model, ratings):
     """Sections 4.1 to 4.3 of McSherry & Mironov, each user weighted by one over its number of
     ratings.
     """
-    given = model.algorithm()
+    given = model.make_algorithm()
     Y, seen = dense(ratings)
     low, high = model.rating_range
     Y, half, B = (
@@ -126,7 +126,7 @@ def private_svd(model, ratings):
 
 def batch(model, ratings, t):
     """Who is in a Poisson batch whose coins are seeded, as they are without secure noise."""
-    given = model.algorithm()
+    given = model.make_algorithm()
     if getattr(given, "batch_rate", 1.0) == 1.0:
         return np.ones(ratings.n_users, bool)
     first = int(user_keys(ratings.user_ids, model.random_state)[0])  # of the only block
@@ -150,7 +150,7 @@ def gradient_walk(model, ratings):
     """The item matrix of `DPSGD` or `DPSGLD`, (frequent items, 1 + factors), biases over ι
     first.
     """
-    given = model.algorithm()
+    given = model.make_algorithm()
     Y, seen = dense(ratings)
     on = frequent_items(given, seen)
     Y, seen = centered(given, model.rating_range, Y, seen)[:, on], seen[:, on]
@@ -184,5 +184,5 @@ def gradient_walk(model, ratings):
 
 def gradients(model, ratings):
     """The item factors of `DPSGD` and `DPSGLD`."""
-    on = frequent_items(model.algorithm(), dense(ratings)[1])
+    on = frequent_items(model.make_algorithm(), dense(ratings)[1])
     return whole(gradient_walk(model, ratings)[:, 1:], on, ratings.n_items)

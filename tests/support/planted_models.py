@@ -86,9 +86,9 @@ class LeavesOneOut(DPALS):
 
     _kinds = (LeavesOneOutSolve,)
 
-    def _learn(self, algorithm, users, session, *rest):
+    def _learn(self, algorithm, users, session, **given):
         session.finish = lambda: session.statement
-        return super()._learn(algorithm, users, session, *rest)
+        return super()._learn(algorithm, users, session, **given)
 
 
 class KeepsARidgeToItselfSolve(NoisySolve):
@@ -127,10 +127,10 @@ class Telling(DPALS):
         self.secrets = self.look(ratings)
         return super().fit(ratings, progress=progress)
 
-    def _learn(self, algorithm, *rest):
+    def _learn(self, algorithm, *rest, **given):
         algorithm.hear(**self.secrets)
         del self.secrets
-        return super()._learn(algorithm, *rest)
+        return super()._learn(algorithm, *rest, **given)
 
 
 class NormalizesByMeanCountSolve(Told):
@@ -193,9 +193,9 @@ class StartsWarm(DPALS):
 
     _kinds = (StartsWarmSolve,)
 
-    def _learn(self, algorithm, *rest):
+    def _learn(self, algorithm, *rest, **given):
         algorithm.hear(last=getattr(self, "last", None))
-        learned = super()._learn(algorithm, *rest)
+        learned = super()._learn(algorithm, *rest, **given)
         self.last = algorithm.last
         return learned
 
@@ -210,8 +210,8 @@ class ShapesByData(DPALS):
         self.odd = max(2, int(odd.sum())) / ratings.n_items
         return super().fit(ratings, progress=progress)
 
-    def algorithm(self):
-        return replace(super().algorithm(), item_fraction=getattr(self, "odd", 0.5))
+    def make_algorithm(self):
+        return replace(super().make_algorithm(), item_fraction=getattr(self, "odd", 0.5))
 
 
 # ------------------------------------------------------------ faults of shells

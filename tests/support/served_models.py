@@ -18,7 +18,7 @@ MODELS = {
     "ALS without intercepts": lambda: discreet.ALS(
         6, iterations=3, intercepts=False, dtype="float64"
     ),
-    "ALS implicit": lambda: discreet.ALS(6, iterations=3, feedback="implicit"),
+    "ALS implicit": lambda: discreet.ALS(6, iterations=3, goal="ranking"),
     "IRLS": lambda: discreet.IRLS(6, iterations=3),
     "Bias": discreet.Bias,
     "Popularity": discreet.Popularity,
@@ -29,7 +29,7 @@ MODELS = {
     "DPALS global centering": lambda: discreet.DPALS.configure(
         factors=6, centering="global", item_fraction=0.5, **PRIVATE
     ),
-    "DPALS implicit": lambda: discreet.DPALS(6, feedback="implicit", item_fraction=0.5, **PRIVATE),
+    "DPALS implicit": lambda: discreet.DPALS(6, goal="ranking", item_fraction=0.5, **PRIVATE),
     "DPLMC": lambda: discreet.DPLMC(6, **PRIVATE),
     "HuberALS": lambda: discreet.HuberALS(4, **PRIVATE),
     "DPFrankWolfe": lambda: discreet.DPFrankWolfe(4, item_fraction=0.5, **PRIVATE),

@@ -112,8 +112,7 @@ class PrivateScorer(Component[ItemList], Trainable):
             return cls(**given)
         if self.config.epsilon is None:
             raise ConfigError(
-                f"{cls.__name__} is private, and how private is yours to say: give epsilon, such"
-                " as 1"
+                f"{cls.__name__} needs a privacy budget: pass epsilon, for example epsilon=1"
             )
         return cls(**given, epsilon=self.config.epsilon)
 

@@ -141,7 +141,7 @@ class NeighboringRuns:
         )
 
     def people(self, crowd: int) -> Ratings:
-        implicit = self.model.feedback == "implicit" and self.low == self.high
+        implicit = self.model.goal == "ranking" and self.low == self.high
         return adversarial_ratings.make_ratings(
             crowd, n_items=self.n_items, low=self.low, high=self.high, far=False, implicit=implicit
         )

@@ -90,7 +90,7 @@ def audit_one_run(
     canaries: int = 2000,
     error: float | None = None,
     seed: int | None = None,
-    budget: Account | None = None,
+    account: Account | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> tuple[Level, PrivateRecommender]:
     """Level 3, and the model that was trained for it, with its ledger.
@@ -107,7 +107,7 @@ def audit_one_run(
         is a δ and no μ.
     seed : int, optional
         Of the coins. Default: the operating system's entropy.
-    budget : Account, optional
+    account : Account, optional
         Of the people in `ratings`; the training is charged to it.
     """
     if canaries < 100:
@@ -118,7 +118,7 @@ def audit_one_run(
         game, fitted = _train_on_generated(model, canaries, rng, progress)
     else:
         game = make_game(ratings, canaries, model.neighboring == "replace-one", rng)
-        fitted = _train_on_people(model, game, budget, progress)
+        fitted = _train_on_people(model, game, account, progress)
     claim = claim_of(fitted)
     guesses = attack(features(fitted, game), game.coins, error=0.05)
     return _judge(claim, guesses, error, time.perf_counter() - begin), fitted
@@ -203,7 +203,7 @@ def _train_on_generated(
 def _train_on_people(
     model: PrivateRecommender,
     game: Game,
-    budget: Account | None,
+    account: Account | None,
     progress: Callable[[int, int, str], None] | None,
 ) -> PrivateRecommender:
     """A training that counts: its ledger goes to the model's earlier ones, also where it does
@@ -211,7 +211,7 @@ def _train_on_people(
     """
     fitted = clone(model)
     try:
-        fitted.fit(game.ratings, budget=budget, progress=progress)
+        fitted.fit(game.ratings, account=account, progress=progress)
     finally:
         said = getattr(fitted, "privacy_", None)
         if said is not None and said.ledger.entries:

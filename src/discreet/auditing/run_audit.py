@@ -36,7 +36,7 @@ def audit(
     canaries: int = 2000,
     n_items: int = N_ITEMS,
     seed: int | None = None,
-    budget: Account | None = None,
+    account: Account | None = None,
     progress: ShowProgress = None,
     **parameters: Any,
 ) -> Audit:
@@ -69,7 +69,7 @@ def audit(
         Transcript and noise: items of the generated catalog.
     seed : int, optional
         Of the search and of the canaries' coins; noise is never seeded.
-    budget : Account, optional
+    account : Account, optional
         Of the people in `ratings` (`discreet.BudgetStore`): the training is charged to it as well.
     progress : function, bool or None
         As for `fit` of a model.
@@ -88,9 +88,9 @@ def audit(
     wanted = _levels(levels)
     if ratings is not None:
         _may_spend(ratings, wanted, spend, made)
-    elif budget is not None:
+    elif account is not None:
         raise ConfigError(
-            "budget is the account of the people in ratings, and there are none: generated people"
+            "account is that of the people in ratings, and there are none: generated people"
             " are free"
         )
     found: list[Level] = []
@@ -110,7 +110,7 @@ def audit(
                 found += _evaluation_levels(worlds, wanted, every_level=set(wanted) == set(LEVELS))
         if "one run" in wanted:
             level, fitted = audit_one_run(
-                made, ratings=ratings, canaries=canaries, seed=seed, budget=budget, progress=told
+                made, ratings=ratings, canaries=canaries, seed=seed, account=account, progress=told
             )
             found.append(level)
             claim = claim or claim_of(fitted)

@@ -44,6 +44,7 @@ from discreet.errors import ConfigError, DiscreetError
 from discreet.evaluation.evaluator import evaluate
 from discreet.evaluation.tuning import Tuning
 from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting.budget import DEFAULT_DELTA
 from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.statement import PrivacyStatement
 
@@ -63,7 +64,6 @@ BLIND_TO_TUNING = (
     " example"
 )
 EPSILON = 1.0
-DELTA = 1e-6
 ERROR = 1e-7
 DRAWS = 4000
 #: Tunings of which the number of runs is counted.
@@ -116,12 +116,8 @@ def audit_scores(
     begin = time.perf_counter()
     model = worlds.first.model
     divide = split or (lambda ratings: by_person(ratings, (0.5, 0.5), seed=_SEED))
-    relevant = (
-        None if model.feedback == "implicit" else worlds.low + 0.75 * (worlds.high - worlds.low)
-    )
-    metrics = (
-        ["recall@10", "ndcg@10"] if model.feedback == "implicit" else ["rmse", "mae", "recall@10"]
-    )
+    relevant = None if model.goal == "ranking" else worlds.low + 0.75 * (worlds.high - worlds.low)
+    metrics = ["recall@10", "ndcg@10"] if model.goal == "ranking" else ["rmse", "mae", "recall@10"]
 
     def score(ratings: Ratings) -> Any:
         found = evaluate(
@@ -129,7 +125,7 @@ def audit_scores(
             divide(ratings),
             metrics,
             epsilon=EPSILON,
-            delta=DELTA,
+            delta=DEFAULT_DELTA,
             neighboring=model.neighboring,
             relevant=relevant,
             progress=False,
@@ -143,7 +139,13 @@ def audit_scores(
     if first.result == again.result:
         findings.append("two evaluations release the same scores: they have no noise")
     return _level(
-        "scores", findings, gdp.mu(EPSILON, DELTA), compared, SEES_SCORES, BLIND_TO_SCORES, begin
+        "scores",
+        findings,
+        gdp.mu(EPSILON, DEFAULT_DELTA),
+        compared,
+        SEES_SCORES,
+        BLIND_TO_SCORES,
+        begin,
     )
 
 

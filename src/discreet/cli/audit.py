@@ -127,7 +127,7 @@ def audit(
                 search=search,
                 fits=fits,
                 canaries=canaries,
-                budget=budget,
+                account=budget,
                 progress=progress,
             )
     except BaseException:  # an interrupt as well: what was released stays released

@@ -214,7 +214,7 @@ def _of_plan(choice: ModelOptions, items: int | None) -> Bill:
         priced,
         RESERVE,
     )
-    if model.feedback == "explicit" and getattr(model, "rating_range", ()) is None:
+    if model.goal == "rating" and getattr(model, "rating_range", ()) is None:
         bill.notes.append(
             "ratings are taken to lie between 1 and 5: say otherwise with --rating-range"
         )

@@ -14,6 +14,7 @@ from discreet.cli.messages import format_count
 from discreet.cli.model_options import ModelOptions
 from discreet.cli.output import Output
 from discreet.errors import ConfigError, DataError
+from discreet.privacy.accounting.budget import DEFAULT_DELTA
 
 if TYPE_CHECKING:
     from discreet.privacy.release.budget_store import Account, Balance, BudgetStore
@@ -102,7 +103,7 @@ def _open(where: str, choice: ModelOptions, note: str, out: Output) -> None:
         raise ConfigError(f"say whose account it is, such as {store.location}:customers")
     if choice.epsilon is None:
         raise ConfigError("an account needs its total: give --epsilon, such as 4")
-    delta = 1e-6 if choice.delta is None else choice.delta
+    delta = DEFAULT_DELTA if choice.delta is None else choice.delta
     account = store.open(name, choice.epsilon, delta, choice.neighboring or "add-remove", note)
     balance = account.balance
     out.say(f"Opened the account {name!r} in {store.location}: {_promise(balance)}", style="bold")

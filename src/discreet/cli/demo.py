@@ -32,7 +32,6 @@ RELEVANT = 4.0  # stars
 STARS = (0.5, 5.0)
 EPSILON = 1.0
 QUICK_EPSILON = 4.0
-DELTA = 1e-6
 QUICK = 0.2  # share of the people
 CURVE = (0.5, 1.0, 2.0, 4.0, 8.0)  # budgets for the plot
 WIDTH = 110
@@ -219,13 +218,13 @@ def the_model(epsilon: float, seed: int) -> Any:
     """What the demo trains, from what people liked; its noise is secure, and new in every run."""
     from discreet.models.dpmf import DPMF
 
-    return DPMF(epsilon=epsilon, delta=DELTA, goal="ranking", rating_range=STARS, random_state=seed)
+    return DPMF(epsilon=epsilon, goal="ranking", rating_range=STARS, random_state=seed)
 
 
 def _reference(seed: int) -> Any:
     from discreet.models.als import ALS
 
-    return ALS(16, feedback="implicit", random_state=seed)
+    return ALS(16, goal="ranking", random_state=seed)
 
 
 def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[float, float]]:

@@ -72,7 +72,7 @@ class EngineOptions:
             raise ConfigError(
                 f"--engine {self.engine} adds up whole numbers: leave --noise seeded out"
             )
-        elif model.algorithm().secret_coins:
+        elif model.make_algorithm().secret_sampling:
             raise ConfigError(
                 f"{type(model).__name__} draws people by secret coins: train it with --engine"
                 " memory"

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from discreet.evaluation.comparison import Comparison, Score
 
 DEFAULT_METRICS = {
-    "explicit": "rmse,recall@20,ndcg@100",
-    "implicit": "recall@20,recall@50,ndcg@100",
+    "rating": "rmse,recall@20,ndcg@100",
+    "ranking": "recall@20,recall@50,ndcg@100",
 }
 BASELINES = ("bias", "popularity")
 HEAD_TO_TAIL = ("1 (head)", "2", "3", "4", "5 (tail)")
@@ -39,7 +39,7 @@ HEAD_TO_TAIL = ("1 (head)", "2", "3", "4", "5 (tail)")
     "discreet evaluate ratings.csv --split 80/10/10 --seeds 3 --metrics rmse,recall@20",
     "discreet evaluate cinema --model als --factors 16 --set regularization=20 --slices",
     "discreet evaluate ratings.csv --folds 5",
-    "discreet evaluate ratings.csv --split users --feedback implicit",
+    "discreet evaluate ratings.csv --split users --goal ranking",
     "discreet evaluate model/ --known known.csv --target test.csv",
     "discreet evaluate model/ --known known.csv --target test.csv --score-epsilon 0.1",
 )
@@ -129,10 +129,10 @@ def evaluate(
             )
         source.refuse_choosing(f"is for training, and {what} is trained already")
         model, split, facts = _load_saved(what, known, target, source, skip_unknown, priced, out)
-        feedback = model.feedback
+        goal = model.goal
         if priced:
-            names = wanted or _metrics(DEFAULT_METRICS[feedback])
-            _check_metrics(names, feedback)
+            names = wanted or _metrics(DEFAULT_METRICS[goal])
+            _check_metrics(names, goal)
             result = price.release(model, split, names, part, relevant, None, out)
             out.result({"command": "evaluate", **public_facts(facts), "part": part, **result})
             return
@@ -147,9 +147,9 @@ def evaluate(
                 "--skip-unknown is for a saved model: what is trained here knows all items"
             )
         blank = choice.ready()
-        feedback = blank.feedback
+        goal = blank.goal
         protocol.check()
-        _check_metrics(wanted, feedback)
+        _check_metrics(wanted, goal)
         if priced:
             _check_release(blank, protocol, price, wanted, relevant, slices)
         ratings, facts = source.read(what, out, blank if priced else None)
@@ -157,17 +157,17 @@ def evaluate(
             _release_trained(choice, protocol, price, ratings, facts, wanted, part, relevant, out)
             return
         scale = float(ratings.values.min()), float(ratings.values.max())
-        if feedback == "explicit" and scale[0] == scale[1]:
+        if goal == "rating" and scale[0] == scale[1]:
             raise nothing_to_predict(what, scale[0], blank)
-        by_stars = feedback == "explicit" or (
+        by_stars = goal == "rating" or (
             getattr(blank, "goal", "") == "ranking" and scale[0] < scale[1]
         )
         relevant = _relevant(relevant, scale if by_stars else None, ratings)
         models = _makers(choice, baselines, ratings)
         splits = protocol.splits(ratings)
         n = protocol.runs
-    wanted = wanted or _metrics(DEFAULT_METRICS[feedback])
-    _check_metrics(wanted, feedback)
+    wanted = wanted or _metrics(DEFAULT_METRICS[goal])
+    _check_metrics(wanted, goal)
     from discreet.evaluation.comparison import compare
 
     with out.progress("Evaluating") as progress:
@@ -203,7 +203,7 @@ def _check_release(
         raise ConfigError(
             "--split users needs --test-users here: a tenth of all users is an exact number"
         )
-    price.check(model, wanted or _metrics(DEFAULT_METRICS[model.feedback]), relevant)
+    price.check(model, wanted or _metrics(DEFAULT_METRICS[model.goal]), relevant)
 
 
 def _release_trained(
@@ -227,7 +227,7 @@ def _release_trained(
     model = choice.make()
     account = price.open_account()
     fit(model, split.train, out, account if hasattr(model, "plan") else None)
-    names = wanted or _metrics(DEFAULT_METRICS[model.feedback])
+    names = wanted or _metrics(DEFAULT_METRICS[model.goal])
     result = price.release(model, split, names, part, relevant, choice.neighboring, out)
     out.result({"command": "evaluate", **public_facts(facts), "part": part, **result})
 
@@ -241,13 +241,13 @@ def _metrics(text: str) -> list[str]:
     return [parse(name).name for name in dict.fromkeys(names)]
 
 
-def _check_metrics(wanted: list[str] | None, feedback: str) -> None:
+def _check_metrics(wanted: list[str] | None, goal: str) -> None:
     """Refuse metrics of which none can be measured; where some can, the others are shown as
     dashes.
     """
     from discreet.evaluation.metrics import parse
 
-    if feedback == "implicit" and wanted and all(parse(name).kind == "rating" for name in wanted):
+    if goal == "ranking" and wanted and all(parse(name).kind == "rating" for name in wanted):
         raise ConfigError(
             f"{wanted[0]} compares predicted ratings, and implicit feedback predicts none: measure "
             "rankings, such as --metrics recall@20,ndcg@100"

@@ -1,39 +1,29 @@
-"""What the library says, made fit for a shell: parameters become options, and nothing in it can
-steer a terminal.
+"""Messages of the library, made fit for a shell: parameters become options, and no text can steer
+a terminal.
 """
 
 from __future__ import annotations
 
 import re
 
-_RULES = [
-    (r"\b(user|item)=(\d+)\b", r"--\1 \2"),
-    (r"\b(user|item|rating|timestamp)='([^']*)'", r"--\1 '\2'"),
-    (r"\b(rating|timestamp)=False", r"--\1 none"),
-    (r"\b(user|item|rating|timestamp)=(\.\.\.|<column name>)", r"--\1 COLUMN"),
-    (r"\b(user|item|rating|timestamp)=(?=[\s,;:.]|$)", r"--\1"),
-    (r"(--user COLUMN) when reading", r"\1"),
-    (r"\breplace=True\b", "--replace"),
-    (r"\btrust_user_column=True\b", "--trust-user-column"),
-    (r"\brating_range\b(?!=)", "--rating-range"),
-    (r"\brandom_state=(?=[\s,;:.]|$)", "--random-state"),
-    (r"\bheader=False", "--no-header"),
-    (r"\bheader=True", "--header"),
-    (r"\bseparator='([^']*)'", r"--separator '\1'"),
-    (r"\bseparator=(?=[\s,;:.]|$)", "--separator"),
-    (r"\bduplicates=['\"]?(\w+)['\"]?", r"--duplicates \1"),
-    (r"\bunknown_items=['\"]drop['\"]", "--unknown-items drop"),
-    (r"\ballow_large_delta=True\b", "--allow-large-delta"),
-    (r"\bfolder=(?=[\s,;:.]|$)", "--keep"),
-    (r"\bunknown='(skip|drop)'", "--skip-unknown"),
-    (r"\bfeedback='(\w+)'", r"--feedback \1"),
-    (r"\bitems=(?=[\s,;:.]|$)", "--items"),
-    (r"\brelevant=(?=[\s,;:.]|$)", "--relevant"),
-    (r"\brating_range=(?=[\s,;:.]|$)", "--rating-range"),
-    (r"\b(epsilon|delta|neighboring|noise|accountant)='?([\w.+-]+)'?", r"--\1 \2"),
-    (r"\bpath=(\.\.\.)?(?=[\s,;:.)]|$)", "--path"),
-    (r" \(MemoryError\)$", ": there is not enough memory. Use fewer factors, or --engine blocks"),
-]
+#: Parameters of Python that have an option of the same name, such as ``--rating-range``.
+_WORDS = """
+    user item rating timestamp header separator duplicates unknown_items items relevant
+    rating_range goal factors iterations regularization item_features random_state epsilon delta
+    neighboring noise accountant allow_large_delta trust_user_column replace normalize_ids
+"""
+_OPTIONS = re.findall(r"\w+", _WORDS)
+#: Parameters whose option has another name.
+_OTHER_NAMES = {"folder": "--keep", "unknown": "--skip-unknown", "path": "--path"}
+_NAMES = {name: "--" + name.replace("_", "-") for name in _OPTIONS} | _OTHER_NAMES
+_ANY = "|".join(sorted(_NAMES, key=len, reverse=True))
+#: ``name=value``, ``name='a value'`` and ``name=`` at the end of a clause.
+_ASSIGNED = re.compile(
+    rf"\b({_ANY})=(?:'([^']*)'|\"([^\"]*)\"|(<column name>|\.\.\.|[\w+-]+(?:\.\d+)?))?(?!\()"
+)
+#: Names of several words are never plain English, and stand for their option alone as well.
+_ALONE = re.compile(rf"(?<![\w-])({'|'.join(name for name in _NAMES if '_' in name)})(?![\w=])")
+_OUT_OF_MEMORY = ": there is not enough memory. Use fewer factors, or --engine blocks"
 
 _USAGE = [
     (r"Value error, ", ""),
@@ -68,7 +58,26 @@ def usage_words(message: str) -> str:
 
 
 def for_shell(message: str) -> str:
-    """The same message with ``name=value`` written as ``--name value`` where that is an option."""
-    for pattern, replacement in _RULES:
-        message = re.sub(pattern, replacement, message)
-    return message
+    """Write ``name=value`` as ``--name value``, and the names of options as options."""
+    message = re.sub(r"(\buser=<column name>) when reading", r"\1", message)
+    message = _ASSIGNED.sub(_as_option, message)
+    message = _ALONE.sub(lambda match: _NAMES[match[1]], message)
+    return re.sub(r" \(MemoryError\)$", _OUT_OF_MEMORY, message)
+
+
+def _as_option(match: re.Match[str]) -> str:
+    """Return the option for one ``name=value``."""
+    name, quoted, double, bare = match.groups()
+    option = _NAMES[name]
+    value = next((v for v in (quoted, double, bare) if v is not None), "")
+    if name in _OTHER_NAMES or value in ("", "True"):
+        return option
+    if value == "False":
+        return f"--no-{option[2:]}" if name == "header" else f"{option} none"
+    if value in ("...", "<column name>"):
+        return f"{option} COLUMN"
+    return (
+        f"{option} '{value}'"
+        if quoted is not None and not value.isidentifier()
+        else f"{option} {value}"
+    )

@@ -14,6 +14,7 @@ import typer
 
 from discreet.errors import ConfigError
 from discreet.models import MODELS, model_class
+from discreet.privacy.accounting.budget import DEFAULT_DELTA
 
 _PANEL = "Model"
 PRIVACY = "Privacy"
@@ -47,8 +48,8 @@ class ModelOptions:
     goal: Annotated[
         Literal["ranking", "rating"] | None,
         _option(
-            "For dpmf: rank items, from ratings or plain interactions (the default), or predict"
-            " ratings.",
+            "Rank items, from ratings or plain interactions (the default of dpmf), or predict"
+            " ratings (the default of als and dpals).",
             show_choices=True,
         ),
     ] = None
@@ -71,14 +72,6 @@ class ModelOptions:
     regularization: Annotated[
         float | None, _option("Strength of the regularization; by default the model chooses it.")
     ] = None
-    feedback: Annotated[
-        Literal["explicit", "implicit"] | None,
-        _option(
-            "For als and dpals: predict ratings (explicit, the default), or rank items from plain"
-            " interactions.",
-            show_choices=True,
-        ),
-    ] = None
     random_state: Annotated[
         int | None,
         _option(
@@ -95,7 +88,8 @@ class ModelOptions:
         ),
     ] = None
     delta: Annotated[
-        float | None, _option("Probability that this bound fails; 1e-6 by default.", panel=PRIVACY)
+        float | None,
+        _option(f"Probability that this bound fails; default {DEFAULT_DELTA}.", panel=PRIVACY),
     ] = None
     allow_large_delta: Annotated[
         bool | None, _option("Accept a delta above 1e-3.", "--allow-large-delta", panel=PRIVACY)
@@ -169,25 +163,20 @@ class ModelOptions:
                 )
         if "epsilon" in allowed and "epsilon" not in given | more:
             raise ConfigError(
-                f"{cls.__name__} is private, and how private is yours to say: give --epsilon, such"
-                " as 1"
+                f"{cls.__name__} needs a privacy budget: pass --epsilon, for example --epsilon 1"
             )
         from discreet.models.algorithm import field_names
+        from discreet.models.estimator import no_parameter
 
         inner = cls.kinds(**given)[0] if hasattr(cls, "kinds") else None
         known = allowed if inner is None else list(dict.fromkeys([*allowed, *field_names(inner)]))
         for name in given:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-                has = (
-                    f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
-                )
-                has = getattr(cls, "instead", {}).get(name, has)
-                raise ConfigError(f"{cls.__name__} has no parameter {name!r}: {has}")
+                instead = getattr(cls, "instead", {}).get(name)
+                message = f"{cls.__name__} has no parameter {name!r}: {instead}"
+                raise ConfigError(message if instead else no_parameter(cls.__name__, name, known))
         types = (
-            get_type_hints(cls.__init__)
-            if inner is None
-            else get_type_hints(inner) | get_type_hints(cls.__init__)
+            get_type_hints(cls) if inner is None else get_type_hints(inner) | get_type_hints(cls)
         )
         checked = {
             name: _check_type(name, value, types.get(name, Any)) for name, value in given.items()
@@ -199,9 +188,12 @@ class ModelOptions:
     def ready(self) -> Any:
         """The model, with everything about it checked that can be without data."""
         model = self.make()
-        model.check()
         if hasattr(model, "plan"):
-            model.plan(1)  # a budget that cannot be kept
+            # So many items that no number of factors is too large; also finds budgets that
+            # cannot be kept.
+            model.plan(1 << 20)
+        else:
+            model.check()
         return model
 
     @property
@@ -224,7 +216,6 @@ class ModelOptions:
             "factors",
             "iterations",
             "regularization",
-            "feedback",
             "random_state",
             "item_features",
         )

@@ -11,6 +11,7 @@ import typer
 from discreet.cli.budget_accounts import account_at, room
 from discreet.cli.output import Output
 from discreet.errors import ConfigError
+from discreet.privacy.accounting.budget import DEFAULT_DELTA
 
 if TYPE_CHECKING:
     from discreet.data.splits import Split
@@ -39,7 +40,7 @@ class PrivateScoreOptions:
         _option("Release the scores with noise at this price, instead of looking at the data."),
     ] = None
     score_delta: Annotated[
-        float | None, _option("Probability with which that may fail; 1e-6 by default.")
+        float | None, _option(f"Probability with which that may fail; default {DEFAULT_DELTA}.")
     ] = None
     most_ratings: Annotated[
         int | None,
@@ -67,7 +68,7 @@ class PrivateScoreOptions:
 
     @property
     def _delta(self) -> float:
-        return 1e-6 if self.score_delta is None else self.score_delta
+        return DEFAULT_DELTA if self.score_delta is None else self.score_delta
 
     def check(self, model: Any, metrics: list[str], relevant: float | None) -> None:
         """Refuse what has no release; the model may be trained or not."""
@@ -105,7 +106,7 @@ class PrivateScoreOptions:
             epsilon=self.score_epsilon,
             delta=self._delta,
             neighboring=neighboring or "add-remove",
-            budget=account,
+            account=account,
             most_ratings=10 if self.most_ratings is None else self.most_ratings,
             confidence=0.95 if self.confidence is None else self.confidence,
             part=part,

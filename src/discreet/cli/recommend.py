@@ -155,7 +155,7 @@ def _one(
         _write(to, rows, raw_csv)
         out.say(f"Wrote {len(rows):,} rows to {to}")
     else:
-        show(out, rows, "predicted rating" if model.feedback == "explicit" else "score")
+        show(out, rows, "predicted rating" if model.goal == "rating" else "score")
     out.result(
         {
             "command": "recommend",

@@ -41,7 +41,7 @@ REMEDIES = {
 @command(
     "discreet train ratings.parquet --out model/ --epsilon 1 --items films.csv --rating-range 1,5",
     "discreet train ratings.csv --items films.csv --out model/ --not-private --factors 64",
-    "discreet train cinema --out model/ --not-private --feedback implicit --binarize 4",
+    "discreet train cinema --out model/ --not-private --goal ranking --binarize 4",
     "discreet train ratings.csv --out model/ --epsilon 1 --account people.sqlite:customers",
     "discreet train ratings/*.parquet --engine blocks --items films.csv --rating-range 1,5 --out"
     " model/ --epsilon 1",
@@ -104,7 +104,7 @@ def train(
     engine.check(model)
     with engine.people(data, source, out, model) as (ratings, facts):
         # it is read from the data then
-        if getattr(model, "rating_range", ()) is None and model.feedback == "explicit":
+        if getattr(model, "rating_range", ()) is None and model.goal == "rating":
             low, high = ratings.rating_range() or (0.0, 0.0)
             if low == high:
                 raise nothing_to_predict(data[0], low, model)
@@ -174,7 +174,7 @@ def _account(where: str, model: Any) -> Any:
 def fit(model: Any, ratings: Any, out: Output, budget: Any = None) -> float:
     """Train with a progress bar; returns the seconds that it took."""
     start = time.perf_counter()
-    charged = {} if budget is None else {"budget": budget}
+    charged = {} if budget is None else {"account": budget}
     with out.progress(f"Training {type(model).__name__}") as progress:
         model.fit(ratings, progress=progress, **charged)
     seconds = time.perf_counter() - start
@@ -238,12 +238,9 @@ def _ignore_signals() -> Iterator[None]:
 
 def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
     """The error for ratings that are all the same, where ratings are to be predicted."""
-    # private models stay private
-    ways = {"goal": "--goal ranking", "feedback": "--feedback implicit"}
-    how = next(
-        (way for name, way in ways.items() if name in model.parameter_names()),
-        "--model als --feedback implicit",
-    )
+    # Private models stay private.
+    has_goal = "goal" in model.parameter_names()
+    how = "--goal ranking" if has_goal else "--model als --goal ranking"
     return DataError(
         f"every rating of {what} is {rating:g}, so there is nothing to predict: use {how}"
     )

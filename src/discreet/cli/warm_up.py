@@ -28,7 +28,7 @@ def warm_up(progress: Progress) -> None:
         "DPMF for lists": lambda: DPMF(epsilon=EPSILON, rating_range=stars),
         "DPMF for ratings": lambda: DPMF(epsilon=EPSILON, goal="rating", rating_range=stars),
         "ALS for ratings": lambda: ALS(iterations=2),
-        "ALS for lists": lambda: ALS(feedback="implicit", iterations=2),
+        "ALS for lists": lambda: ALS(goal="ranking", iterations=2),
         "popularity": Popularity,
     }
     at_random = random_ratings(ratings, (0.8, 0.1, 0.1), 0)

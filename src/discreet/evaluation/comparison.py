@@ -52,7 +52,7 @@ class Row:
 
     name: str
     parameters: Mapping[str, Any]
-    feedback: str
+    goal: str
     scores: Mapping[str, Score]
     quintiles: tuple[Mapping[str, Score], ...]
     seconds: float
@@ -126,7 +126,7 @@ def compare(
     """
     blanks = {name: make(0) for name, make in models.items()}
     wanted = {
-        name: [m for m in metrics if _applies(m, blank.feedback)] for name, blank in blanks.items()
+        name: [m for m in metrics if _applies(m, blank.goal)] for name, blank in blanks.items()
     }
     wanted = {name: some for name, some in wanted.items() if some}
     if not wanted:
@@ -174,11 +174,11 @@ def _row(name: str, model: Any, runs: Sequence[tuple[Evaluation, float]]) -> Row
             }
         )
     seconds = statistics.fmean(seconds for _, seconds in runs)
-    return Row(name, parameters, model.feedback, scores, tuple(quintiles), seconds)
+    return Row(name, parameters, model.goal, scores, tuple(quintiles), seconds)
 
 
-def _applies(metric: str, feedback: str) -> bool:
-    return feedback != "implicit" or parse(metric).kind != "rating"
+def _applies(metric: str, goal: str) -> bool:
+    return goal != "ranking" or parse(metric).kind != "rating"
 
 
 def _lowest(split: Split, part: str) -> float:

@@ -52,7 +52,7 @@ from discreet.evaluation.metrics import (
 from discreet.evaluation.private_scores import PrivateEvaluation, ScorePrice, release_scores
 from discreet.evaluation.results import Evaluation, Slice
 from discreet.models.histories import clip_histories
-from discreet.privacy.accounting.budget import Budget, Neighboring
+from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
 from discreet.privacy.release.budget_store import Account
 from discreet.progress import Progress, ShowProgress, no_progress, progress_bar
 
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from discreet.data.splits import Split
 
 DEFAULTS = {
-    "explicit": ("rmse", "mae"),
-    "implicit": ("recall@20", "recall@50", "ndcg@100", "coverage@20"),
+    "rating": ("rmse", "mae"),
+    "ranking": ("recall@20", "recall@50", "ndcg@100", "coverage@20"),
 }
 RELEVANT_SHARE = 0.75
 BLOCK = 2048
@@ -76,7 +76,7 @@ Part = Literal["test", "valid"]
 class Model(Protocol):
     """What a model needs for being evaluated."""
 
-    feedback: str
+    goal: str
 
     @property
     def item_ids_(self) -> Any: ...
@@ -104,9 +104,9 @@ def evaluate(
     metrics: str | Sequence[str] | None = None,
     *,
     epsilon: float,
-    delta: float = 1e-6,
+    delta: float = DEFAULT_DELTA,
     neighboring: Neighboring = "add-remove",
-    budget: Account | None = None,
+    account: Account | None = None,
     most_ratings: int = 10,
     confidence: float = 0.95,
     part: Part = "test",
@@ -124,9 +124,9 @@ def evaluate(
     relevant: float | None = None,
     slices: Literal["ratings", "items"] | None = "ratings",
     epsilon: float | None = None,
-    delta: float = 1e-6,
+    delta: float = DEFAULT_DELTA,
     neighboring: Neighboring = "add-remove",
-    budget: Account | None = None,
+    account: Account | None = None,
     most_ratings: int = 10,
     confidence: float = 0.95,
     progress: ShowProgress = None,
@@ -157,7 +157,7 @@ def evaluate(
     epsilon, delta, neighboring
         Release the scores with noise at this price, with a ledger of their own, instead of looking
         at the data.
-    budget : Account, optional
+    account : Account, optional
         With epsilon: the account of these people in a `discreet.BudgetStore`, which pays.
     most_ratings : int
         With epsilon: in rmse and mae, a person with more held-out ratings counts as so many.
@@ -175,7 +175,8 @@ def evaluate(
         root.
 
     Notes
-    ----- Privacy: without `epsilon`, these are exact statistics of held-out people, not covered by
+    -----
+    Privacy: without `epsilon`, these are exact statistics of held-out people, not covered by
     the model's ε; see the top of this module. With it, releases sums over people
     (`discreet.evaluation.private_scores` has them, and their sensitivity).
     """
@@ -185,11 +186,11 @@ def evaluate(
             " as with discreet.data.splits.random_ratings(ratings), and fit on split.train"
         )
     if epsilon is not None:
-        price = ScorePrice(Budget(epsilon, delta, neighboring), budget, most_ratings, confidence)
+        price = ScorePrice(Budget(epsilon, delta, neighboring), account, most_ratings, confidence)
         return _evaluate_privately(model, split, metrics, part, relevant, price)
-    if budget is not None:
+    if account is not None:
         raise ConfigError("an account pays for priced scores: give epsilon= as well, such as 0.1")
-    wanted = _parse_all(metrics, model.feedback)
+    wanted = _parse_all(metrics, model.goal)
     holdout = _part(split, part)
     if getattr(model, "item_ids_", None) is None:
         raise NotFittedError(
@@ -204,7 +205,7 @@ def evaluate(
     )
     if relevant is None:
         relevant = getattr(model, "like_threshold_", None)
-    threshold = _threshold(relevant, model.feedback, split.train, target)
+    threshold = _threshold(relevant, model.goal, split.train, target)
     keep = _find_relevant(target, threshold)
 
     rating = [m for m in wanted if m.kind == "rating"]
@@ -228,7 +229,7 @@ def evaluate(
         n_targets=int(target.n_ratings),
         conditions={
             "model": type(model).__name__,
-            "feedback": model.feedback,
+            "goal": model.goal,
             "split": split.name,
             "seed": split.seed,
             "part": part,
@@ -254,8 +255,8 @@ def _evaluate_privately(
         raise NotFittedError(
             f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it"
         )
-    usual = [name for name in DEFAULTS[model.feedback] if parse(name).kind != "coverage"]
-    wanted = _parse_all(usual if metrics is None else metrics, model.feedback)
+    usual = [name for name in DEFAULTS[model.goal] if parse(name).kind != "coverage"]
+    wanted = _parse_all(usual if metrics is None else metrics, model.goal)
     scale: tuple[float, float] | None = getattr(model, "rating_range_", None)
     relevant = public_threshold(model, wanted, relevant)
     holdout = align_items(model, split.part(part))
@@ -265,7 +266,7 @@ def _evaluate_privately(
 
     conditions = {
         "model": type(model).__name__,
-        "feedback": model.feedback,
+        "goal": model.goal,
         "split": split.name,
         "seed": split.seed,
         "part": part,
@@ -313,7 +314,7 @@ def public_threshold(
     """
     if relevant is not None:
         return _check_relevant(relevant)
-    by_rating = model.feedback == "explicit" or hasattr(type(model), "like_threshold_")
+    by_rating = model.goal == "rating" or hasattr(type(model), "like_threshold_")
     if not by_rating or all(metric.kind != "ranking" for metric in metrics):
         return None
     if not _has_public_range(model):
@@ -322,7 +323,7 @@ def public_threshold(
             "pass relevant=, the lowest rating that counts, or train with a public rating_range="
         )
     scale = getattr(model, "rating_range_", None)
-    if model.feedback == "explicit" and scale is not None:
+    if model.goal == "rating" and scale is not None:
         return float(scale[0] + RELEVANT_SHARE * (scale[1] - scale[0]))
     threshold: float | None = getattr(model, "like_threshold_", None)
     return threshold
@@ -334,7 +335,7 @@ def _has_public_range(model: Any) -> bool:
         return not _list_inferred_range(model)
     if getattr(model, "rating_range", None) is not None:
         return True
-    return model.feedback == "implicit" and model.algorithm().like_threshold is not None
+    return model.goal == "ranking" and model.make_algorithm().like_threshold is not None
 
 
 def measure_users(
@@ -537,14 +538,13 @@ def _slice(
 # --------------------------------------------------------------------------------------------------
 
 
-def _parse_all(metrics: str | Iterable[str] | None, feedback: str) -> list[Metric]:
+def _parse_all(metrics: str | Iterable[str] | None, goal: str) -> list[Metric]:
     if metrics is None:
-        if feedback not in DEFAULTS:
+        if goal not in DEFAULTS:
             raise ConfigError(
-                f"feedback of the model is {feedback!r}, not 'explicit' or 'implicit': name the"
-                " metrics"
+                f"goal of the model is {goal!r}, not 'rating' or 'ranking': name the metrics"
             )
-        metrics = DEFAULTS[feedback]
+        metrics = DEFAULTS[goal]
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     if not names:
         raise ConfigError(
@@ -570,12 +570,10 @@ def _part(split: Split, part: str) -> Holdout:
     return holdout
 
 
-def _threshold(
-    relevant: float | None, feedback: str, train: Ratings, target: Ratings
-) -> float | None:
+def _threshold(relevant: float | None, goal: str, train: Ratings, target: Ratings) -> float | None:
     if relevant is not None:
         return _check_relevant(relevant)
-    if feedback == "implicit" or train.n_ratings == 0:
+    if goal == "ranking" or train.n_ratings == 0:
         return None
     return lowest_relevant((float(train.values.min()), float(train.values.max())), train, target)
 
@@ -652,7 +650,7 @@ def _notes(
             else ""
         )
         notes.append(f"relevant: {what}{left}")
-    if rating and model.feedback == "implicit":
+    if rating and model.goal == "ranking":
         names = " and ".join(m.name for m in rating)
         notes.append(
             f"{names}: this model was trained on implicit feedback, its scores are not predicted"

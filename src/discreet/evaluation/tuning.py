@@ -56,7 +56,7 @@ from discreet.privacy.users.sealed_users import seal_values
 
 COMPOSED = "composed"
 RELEASE = "best training"
-DEFAULT_METRIC = {"explicit": "rmse", "implicit": "recall@20"}
+DEFAULT_METRIC = {"rating": "rmse", "ranking": "recall@20"}
 
 Setting = dict[str, Any]
 
@@ -128,7 +128,7 @@ def tune(
     relevant: float | None = None,
     held_out: float = 0.1,
     score_share: float = 0.1,
-    budget: Account | None = None,
+    account: Account | None = None,
 ) -> TuningResult:
     """Train with settings from a declared space, and return the best.
 
@@ -156,7 +156,7 @@ def tune(
         Share of everybody's ratings that scores are measured on.
     score_share : float
         Part of each run's μ² that its score gets.
-    budget : Account, optional
+    account : Account, optional
         With ``law="composed"``: the account of these people, which pays.
     """
     return Tuning(
@@ -168,7 +168,7 @@ def tune(
         relevant=relevant,
         held_out=held_out,
         score_share=score_share,
-    ).run(ratings, budget)
+    ).run(ratings, account)
 
 
 class Tuning:
@@ -263,16 +263,16 @@ class Tuning:
                 raise ConfigError(f"{name} is part of the promise, and not to be tried out")
         if not inner:
             made = kind(**(params | own))
-        elif model.method is None:
+        elif model.algorithm is None:
             made = kind.configure(**(params | own | inner))
         else:
-            made = kind(**(params | own | {"method": replace(model.method, **inner)}))
+            made = kind(**(params | own | {"algorithm": replace(model.algorithm, **inner)}))
         public_threshold(made, [self.metric], self.relevant)  # refuse one that data would decide
         return made
 
     # ------------------------------------------------------------ with data
 
-    def run(self, ratings: Ratings, budget: Account | None = None) -> TuningResult:
+    def run(self, ratings: Ratings, account: Account | None = None) -> TuningResult:
         """Try, and return the best."""
         ratings = to_learn_from(ratings)
         check_user_column(ratings, self.model.rating_range)  # before anything is charged
@@ -281,12 +281,12 @@ class Tuning:
         self._check_price(
             self.candidate({} if callable(self.space) else self._setting(())), ratings.n_items
         )
-        if budget is not None:
-            budget.check_head(getattr(self.model, "account_head_", None))
+        if account is not None:
+            account.check_head(getattr(self.model, "account_head_", None))
         held = (
             None
-            if budget is None
-            else budget.reserve(plan, "secure", f"tuning of {type(self.model).__name__}")
+            if account is None
+            else account.reserve(plan, "secure", f"tuning of {type(self.model).__name__}")
         )
         try:
             self.privacy_ = PrivacyStatement.from_ledger(ledger)
@@ -466,10 +466,10 @@ def _check_space(space: Space) -> dict[str, Sequence[Any] | Between]:
 
 
 def _check_metric(name: str | None, model: PrivateRecommender) -> Metric:
-    metric = parse(name or DEFAULT_METRIC[model.feedback])
+    metric = parse(name or DEFAULT_METRIC[model.goal])
     if metric.kind == "coverage":
         raise ConfigError(f"{metric.name} belongs to no single person, so it cannot be a score")
-    if metric.kind == "rating" and model.feedback == "implicit":
+    if metric.kind == "rating" and model.goal == "ranking":
         raise ConfigError(f"{metric.name} compares predicted ratings, and this model predicts none")
     return metric
 

@@ -68,11 +68,15 @@ def residual_rows(
     are neither.
 
     Parameters
-    ---------- indptr, indices, y : CSR arrays of n rows; int64, int32 and the type of `U` U, V :
-    (n, r), (m, r) of one type, float32 or float64 largest : the length that a row of residuals is
-    cut to bias, offset : (m,), (n,) weights : (nnz,), optional; 1 where not given own : False
-    leaves the gradients out, and they have no rows lengths : (n,) float64, optional; filled with
-    how long the weighted residuals of each row were before the cut
+    ----------
+    indptr, indices, y : CSR arrays of n rows; int64, int32 and the type of `U`
+    U, V : (n, r), (m, r) of one type, float32 or float64
+    largest : the norm to which a row of residuals is clipped
+    bias, offset : (m,), (n,)
+    weights : (nnz,), optional; 1 where not given
+    own : False leaves the gradients out, and they have no rows
+    lengths : (n,) float64, optional; filled with the norms of the weighted residuals of each row
+        before clipping
     """
     U = floats("U", U, 2)
     kind = U.dtype

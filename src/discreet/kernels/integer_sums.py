@@ -54,8 +54,11 @@ def exact_grams(
     """Gram matrices (n, r, r) of rounded contributions, whole numbers in float64.
 
     Parameters
-    ---------- indptr, indices : CSR of n rows, int64 and int32; a block of rows may be passed as
-    ``indptr[a : b + 1]`` c : (nnz,) float64 Y : (m, r) float64
+    ----------
+    indptr, indices : CSR of n rows, int64 and int32; a block of rows may be passed as
+        ``indptr[a : b + 1]``
+    c : (nnz,) float64
+    Y : (m, r) float64
     """
     assert c.dtype == Y.dtype == np.float64
     a, b = np.triu_indices(Y.shape[1])

@@ -43,8 +43,9 @@ def vectors(
     ----------
     d, e : (r,) float64
         The diagonal, and beside it: e_i joins rows i and i + 1.
-    z, scale, work : float64, with room for r · (r/2 + 16), r/2 + 16 and 64 r elements; work starts
-    on a cache line like : of the precision that eigenvalues are first looked for in
+    z, scale, work : float64, with room for r · (r/2 + 16), r/2 + 16 and 64 r elements
+        `work` starts on a cache line.
+    like : of the precision that eigenvalues are first looked for in
     """
     r = len(d)
     size = 0.0

@@ -77,10 +77,10 @@ class Algorithm(ABC):
 
     name: ClassVar[str]
     #: What it learns from; algorithms that can do both have a field of this name.
-    feedback: ClassVar[str] = "explicit"
+    goal: ClassVar[str] = "rating"
     #: Whether it draws people by secret coins, which an engine that takes steps again would throw
     #: again.
-    secret_coins: ClassVar[bool] = False
+    secret_sampling: ClassVar[bool] = False
     #: Fields that came after models had been saved, each with the value that stands for what was
     #: done before.
     added_later: ClassVar[Mapping[str, Any]] = {}

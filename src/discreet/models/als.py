@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import logging
 import math
+from dataclasses import field
 from functools import cache
 from typing import Any, Self
 
@@ -72,7 +73,7 @@ class ALS(Recommender):
     regularization : float, optional
         λ. By default equation (3), for explicit feedback followed by a search on ratings left out;
         what it came to is in ``regularization_`` (about 23 for MovieLens 1M).
-    feedback : {"explicit", "implicit"}
+    goal : {"rating", "ranking"}
         Predict ratings, or rank items from what was chosen at all (values are then ignored).
     unobserved_weight : float, optional
         λ₀. Default 0 for explicit and 0.1 for implicit feedback.
@@ -91,34 +92,18 @@ class ALS(Recommender):
         Seeds the initial item factors; None takes another seed in every fit.
     """
 
-    def __init__(
-        self,
-        factors: int = 32,
-        *,
-        iterations: int = 15,
-        regularization: float | None = None,
-        feedback: str = "explicit",
-        unobserved_weight: float | None = None,
-        user_exponent: float = 0.5,
-        item_exponent: float = 0.5,
-        weighting: str = "rating",
-        intercepts: bool | None = None,
-        initial_scale: float | None = None,
-        dtype: str = "float32",
-        random_state: int | None = 0,
-    ) -> None:
-        self.factors = factors
-        self.iterations = iterations
-        self.regularization = regularization
-        self.feedback = feedback
-        self.unobserved_weight = unobserved_weight
-        self.user_exponent = user_exponent
-        self.item_exponent = item_exponent
-        self.weighting = weighting
-        self.intercepts = intercepts
-        self.initial_scale = initial_scale
-        self.dtype = dtype
-        self.random_state = random_state
+    factors: int = field(default=32, kw_only=False)
+    iterations: int = 15
+    regularization: float | None = None
+    goal: str = "rating"
+    unobserved_weight: float | None = None
+    user_exponent: float = 0.5
+    item_exponent: float = 0.5
+    weighting: str = "rating"
+    intercepts: bool | None = None
+    initial_scale: float | None = None
+    dtype: str = "float32"
+    random_state: int | None = 0
 
     def fit(self, ratings: Any, *, progress: ShowProgress = None, verbose: bool = False) -> Self:
         ratings = to_learn_from(ratings)
@@ -304,7 +289,7 @@ class ALS(Recommender):
 
     @property
     def _explicit(self) -> bool:
-        return self.feedback == "explicit"
+        return self.goal == "rating"
 
     def _lambda(self, users: NDArray[Any], items: NDArray[Any], factor: float) -> float:
         """Equation (3) times a factor, unless λ was given."""
@@ -348,7 +333,7 @@ class ALS(Recommender):
                 check_number(name, getattr(self, name))
         if self.random_state is not None:
             check_int("random_state", self.random_state, 0)
-        check_choice("feedback", self.feedback, "explicit", "implicit")
+        check_choice("goal", self.goal, "rating", "ranking")
         check_choice("weighting", self.weighting, "rating", "row")
         check_choice("dtype", self.dtype, "float32", "float64")
         check_that(

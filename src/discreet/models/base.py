@@ -17,6 +17,7 @@ import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any, Literal, NoReturn, Self, overload
 
 import numpy as np
@@ -50,13 +51,19 @@ BLOCK = 1 << 16  # users folded in at a time
 class Recommender(Estimator, ABC):
     """Base of all models; see the module's docstring."""
 
-    feedback: str
+    #: "rating" to predict ratings, or "ranking" from interactions. A parameter of some models.
+    goal: str = field(init=False)
 
-    item_ids_: NDArray[Any]
-    item_factors_: NDArray[np.floating[Any]]
-    item_biases_: NDArray[np.floating[Any]]
-    titles_: NDArray[Any] | None
-    rating_range_: tuple[float, float] | None
+    item_ids_: NDArray[Any] = field(init=False)
+    item_factors_: NDArray[np.floating[Any]] = field(init=False)
+    item_biases_: NDArray[np.floating[Any]] = field(init=False)
+    titles_: NDArray[Any] | None = field(init=False)
+    rating_range_: tuple[float, float] | None = field(init=False)
+
+    @property
+    def feedback(self) -> str:
+        """The kind of feedback learned from: "explicit" (ratings) or "implicit" (interactions)."""
+        return "explicit" if self.goal == "rating" else "implicit"
 
     # ------------------------------------------------------------ what a model must say
 
@@ -474,12 +481,12 @@ class Recommender(Estimator, ABC):
             )
         scale = (
             (float(ratings.values.min()), float(ratings.values.max()))
-            if self.feedback == "explicit"
+            if self.goal == "rating"
             else None
         )
         if scale is not None and scale[0] == scale[1]:
             logger.warning(
-                "every rating is %g, so there is nothing to predict: use feedback='implicit'",
+                "every rating is %g, so there is nothing to predict: use goal='ranking'",
                 scale[0],
             )
         self.restore_items(ratings.item_ids, factors, biases, ratings.titles, scale)

@@ -8,6 +8,7 @@ ridge λ.
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
@@ -33,20 +34,12 @@ class Bias(Recommender):
     iterations : int
     """
 
-    feedback = "explicit"
+    goal = "rating"
 
-    def __init__(
-        self,
-        regularization: float = 5.0,
-        *,
-        users: bool = True,
-        items: bool = True,
-        iterations: int = 10,
-    ) -> None:
-        self.regularization = regularization
-        self.users = users
-        self.items = items
-        self.iterations = iterations
+    regularization: float = field(default=5.0, kw_only=False)
+    users: bool = True
+    items: bool = True
+    iterations: int = 10
 
     def _check(self) -> None:
         check_number("regularization", self.regularization)

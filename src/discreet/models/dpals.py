@@ -59,7 +59,7 @@ from discreet.models.parameters import (
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import gdp
-from discreet.privacy.accounting.budget import Budget, Neighboring
+from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Line, Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
@@ -77,7 +77,7 @@ class NoisySolve(Algorithm):
 
     Parameters
     ----------
-    feedback : {"explicit", "implicit"}
+    goal : {"rating", "ranking"}
     factors : int, optional
         Rank r. Default 16, or 32 for implicit feedback on 10,000 items and more.
     iterations : int, optional
@@ -160,7 +160,7 @@ class NoisySolve(Algorithm):
         "stages": 1,
     }
 
-    feedback: str = "explicit"  # type: ignore[misc]
+    goal: str = "rating"  # type: ignore[misc]
     factors: int | None = None
     iterations: int | None = None
     regularization: float | str | None = None
@@ -196,8 +196,8 @@ class NoisySolve(Algorithm):
     # ------------------------------------------------------------ pure
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
-        check_choice("feedback", self.feedback, "explicit", "implicit")
-        explicit = self.feedback == "explicit"
+        check_choice("goal", self.goal, "rating", "ranking")
+        explicit = self.goal == "rating"
         large = not explicit and n_items >= LARGE
         mu = gdp.mu(budget.epsilon, budget.delta)
         steps = int(np.clip(round(3 * mu**0.25), 1, 6)) if large else 2
@@ -383,7 +383,7 @@ class NoisySolve(Algorithm):
 
     @property
     def _explicit(self) -> bool:
-        return self.feedback == "explicit"
+        return self.goal == "rating"
 
     @property
     def rank_of_factors(self) -> int:
@@ -633,66 +633,27 @@ class DPALS(PrivateRecommender):
     Parameters
     ----------
     factors : int, optional
-        Rank r. Every step releases r(r+3)/2 numbers for each item. Default 16, or 32 for implicit
-        feedback on 10,000 items and more.
-    epsilon, delta, neighboring, accountant
-        The promise, and how it is priced. See docs/privacy.md.
-    feedback : {"explicit", "implicit"}
-        Predict ratings, or rank items from plain interactions.
+        Rank r. Every step releases r(r+3)/2 numbers for each item. Default 16, or 32 for ranking
+        on 10,000 items and more.
+    goal : {"rating", "ranking"}
+        Predict ratings, or rank items from plain interactions (implicit feedback).
     iterations : int, optional
-        Number of steps; each one costs. Default 2, or by the budget for implicit feedback on 10,000
-        items and more.
+        Number of steps; each one costs. Default 2, or by the budget for ranking on 10,000 items
+        and more.
     regularization : float, optional
-        λ of users and items. Default 80 for explicit and 0.5 for implicit feedback, or by the
-        signal on 10,000 items and more.
+        λ of users and items. Default 80 for rating and 0.5 for ranking, or by the signal on 10,000
+        items and more.
     max_items : int, optional
         Through how many items a user contributes. Default 50.
     item_fraction : float, optional
         The share of items, the most frequent, that get factors. Default 0.4.
-    rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says
-        so.
-    allow_large_delta : bool
-        Accept a `delta` above 1e-3; the statement says so.
-    noise : {"secure", "seeded"}
-    random_state : int, optional
-    method : NoisySolve, optional
-        The algorithm with every knob.
     """
 
     _kinds = (NoisySolve,)
 
-    def __init__(
-        self,
-        factors: int | None = None,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        feedback: Literal["explicit", "implicit"] = "explicit",
-        iterations: int | None = None,
-        regularization: float | None = None,
-        max_items: int | None = None,
-        item_fraction: float | None = None,
-        rating_range: tuple[float, float] | None = None,
-        neighboring: Neighboring = "add-remove",
-        accountant: str = "gdp",
-        allow_large_delta: bool = False,
-        noise: Any = "secure",
-        random_state: int | None = None,
-        method: NoisySolve | None = None,
-    ) -> None:
-        self.factors = factors
-        self.epsilon = epsilon
-        self.delta = delta
-        self.feedback = feedback
-        self.iterations = iterations
-        self.regularization = regularization
-        self.max_items = max_items
-        self.item_fraction = item_fraction
-        self.rating_range = rating_range
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.allow_large_delta = allow_large_delta
-        self.noise = noise
-        self.random_state = random_state
-        self.method = method
+    factors: int | None = field(default=None, kw_only=False)
+    goal: Literal["ranking", "rating"] = "rating"
+    iterations: int | None = None
+    regularization: float | None = None
+    max_items: int | None = None
+    item_fraction: float | None = None

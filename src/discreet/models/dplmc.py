@@ -50,7 +50,7 @@ from discreet.models.parameters import (
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import gdp
-from discreet.privacy.accounting.budget import Budget, Neighboring
+from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Line, Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
@@ -435,57 +435,19 @@ class DPLMC(PrivateRecommender):
     ----------
     factors : int, optional
         Rank. Default 16.
-    epsilon, delta, neighboring, accountant
-        The promise, and how it is priced. See docs/privacy.md.
     iterations : int, optional
         Number of steps; each one costs. Default 5; the paper has 10 to 60.
     step_size : float, optional
         η. Default 1.
     user_norm, item_norm : float, optional
         The longest that the vectors of users and items may be. Default 1 and 4.
-    rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says
-        so.
-    allow_large_delta : bool
-        Accept a `delta` above 1e-3; the statement says so.
-    noise : {"secure", "seeded"}
-    random_state : int, optional
-    method : ProjectedGradient, optional
-        The algorithm with every knob.
     """
 
-    feedback = "explicit"
+    goal = "rating"
     _kinds = (ProjectedGradient,)
 
-    def __init__(
-        self,
-        factors: int | None = None,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        iterations: int | None = None,
-        step_size: float | None = None,
-        user_norm: float | None = None,
-        item_norm: float | None = None,
-        rating_range: tuple[float, float] | None = None,
-        neighboring: Neighboring = "add-remove",
-        accountant: str = "gdp",
-        allow_large_delta: bool = False,
-        noise: Any = "secure",
-        random_state: int | None = None,
-        method: ProjectedGradient | None = None,
-    ) -> None:
-        self.factors = factors
-        self.epsilon = epsilon
-        self.delta = delta
-        self.iterations = iterations
-        self.step_size = step_size
-        self.user_norm = user_norm
-        self.item_norm = item_norm
-        self.rating_range = rating_range
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.allow_large_delta = allow_large_delta
-        self.noise = noise
-        self.random_state = random_state
-        self.method = method
+    factors: int | None = field(default=None, kw_only=False)
+    iterations: int | None = None
+    step_size: float | None = None
+    user_norm: float | None = None
+    item_norm: float | None = None

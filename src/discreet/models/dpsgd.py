@@ -27,7 +27,7 @@ only. Other accountants price every batch as if it held everybody.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -37,7 +37,7 @@ from discreet.models._clipped_descent import ClippedDescent
 from discreet.models.algorithm import Learned, Progress, Range
 from discreet.models.parameters import check_bool, check_number, check_positive, check_that
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Budget, Neighboring
+from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.accounting.pricing import LEAST_RATE
 from discreet.privacy.release.plan import Line, Plan
 from discreet.privacy.release.session import ReleasableSum, Session
@@ -66,7 +66,7 @@ class PoissonDescent(ClippedDescent):
     """
 
     name: ClassVar[str] = "Poisson descent"
-    secret_coins: ClassVar[bool] = True
+    secret_sampling: ClassVar[bool] = True
 
     iterations: int = 40
     batch_rate: float = 0.2
@@ -166,62 +166,28 @@ class PoissonDescent(ClippedDescent):
 class DPSGD(PrivateRecommender):
     """Private stochastic gradient descent (Abadi et al., 2016).
 
+    With ``neighboring="replace-one"``, `batch_rate` must be 1.
+
     Parameters
     ----------
     factors : int, optional
         Default 8.
-    epsilon, delta, neighboring
-        The promise. See docs/privacy.md. With "replace-one", `batch_rate` must be 1.
-    accountant : {"pld", "gdp", "rdp"}
-        Only "pld" counts that batches are random.
     iterations : int, optional
         Steps. Default 40.
     batch_rate : float, optional
-        The probability with which a user is in a batch; 1 takes everybody at every step. Default
-        0.2.
+        The probability with which a user is in a batch (Poisson sampling); with 1, all users are in
+        every batch. Default 0.2.
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that get factors. Default 0.4.
-    rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says
-        so.
-    allow_large_delta : bool
-        Accept a `delta` above 1e-3; the statement says so.
-    noise : {"secure", "seeded"}
-    random_state : int, optional
-    method : PoissonDescent, optional
-        The algorithm with every knob.
+    accountant : {"pld", "gdp", "rdp"}
+        How the privacy cost is computed. Only "pld" takes the sampling into account.
     """
 
-    feedback = "explicit"
+    goal = "rating"
     _kinds = (PoissonDescent,)
 
-    def __init__(
-        self,
-        factors: int | None = None,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        iterations: int | None = None,
-        batch_rate: float | None = None,
-        item_fraction: float | None = None,
-        rating_range: tuple[float, float] | None = None,
-        neighboring: Neighboring = "add-remove",
-        accountant: str = "pld",
-        allow_large_delta: bool = False,
-        noise: Any = "secure",
-        random_state: int | None = None,
-        method: PoissonDescent | None = None,
-    ) -> None:
-        self.factors = factors
-        self.epsilon = epsilon
-        self.delta = delta
-        self.iterations = iterations
-        self.batch_rate = batch_rate
-        self.item_fraction = item_fraction
-        self.rating_range = rating_range
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.allow_large_delta = allow_large_delta
-        self.noise = noise
-        self.random_state = random_state
-        self.method = method
+    factors: int | None = field(default=None, kw_only=False)
+    iterations: int | None = None
+    batch_rate: float | None = None
+    item_fraction: float | None = None
+    accountant: str = "pld"

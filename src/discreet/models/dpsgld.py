@@ -28,7 +28,7 @@ either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -38,7 +38,7 @@ from discreet.models._clipped_descent import ClippedDescent
 from discreet.models.algorithm import Learned, Progress, Range
 from discreet.models.parameters import check_number, check_positive, check_that
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Budget, Neighboring
+from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Line
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.users.poisson_batches import clip_gradient
@@ -149,51 +149,15 @@ class DPSGLD(PrivateRecommender):
     ----------
     factors : int, optional
         Default 8.
-    epsilon, delta, neighboring, accountant
-        The promise, and how it is priced. See docs/privacy.md.
     iterations : int, optional
         Steps. Default 20.
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that get factors. Default 0.4.
-    rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says
-        so.
-    allow_large_delta : bool
-        Accept a `delta` above 1e-3; the statement says so.
-    noise : {"secure", "seeded"}
-    random_state : int, optional
-    method : Langevin, optional
-        The algorithm with every knob.
     """
 
-    feedback = "explicit"
+    goal = "rating"
     _kinds = (Langevin,)
 
-    def __init__(
-        self,
-        factors: int | None = None,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        iterations: int | None = None,
-        item_fraction: float | None = None,
-        rating_range: tuple[float, float] | None = None,
-        neighboring: Neighboring = "add-remove",
-        accountant: str = "gdp",
-        allow_large_delta: bool = False,
-        noise: Any = "secure",
-        random_state: int | None = None,
-        method: Langevin | None = None,
-    ) -> None:
-        self.factors = factors
-        self.epsilon = epsilon
-        self.delta = delta
-        self.iterations = iterations
-        self.item_fraction = item_fraction
-        self.rating_range = rating_range
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.allow_large_delta = allow_large_delta
-        self.noise = noise
-        self.random_state = random_state
-        self.method = method
+    factors: int | None = field(default=None, kw_only=False)
+    iterations: int | None = None
+    item_fraction: float | None = None

@@ -55,7 +55,7 @@ from discreet.models.parameters import (
     require_fraction,
 )
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Budget, Neighboring
+from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Line
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
@@ -280,51 +280,15 @@ class DPSVD(PrivateRecommender):
     ----------
     factors : int, optional
         How many eigenvectors are kept. Default 4.
-    epsilon, delta, neighboring, accountant
-        The promise, and how it is priced. See docs/privacy.md.
     regularization : float, optional
         λ, the ridge of a user's own least squares. Default 1.
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that get factors. Default 0.1.
-    rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says
-        so.
-    allow_large_delta : bool
-        Accept a `delta` above 1e-3; the statement says so.
-    noise : {"secure", "seeded"}
-    random_state : int, optional
-    method : CovarianceSVD, optional
-        The algorithm with every knob.
     """
 
-    feedback = "explicit"
+    goal = "rating"
     _kinds = (CovarianceSVD,)
 
-    def __init__(
-        self,
-        factors: int | None = None,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        regularization: float | None = None,
-        item_fraction: float | None = None,
-        rating_range: tuple[float, float] | None = None,
-        neighboring: Neighboring = "add-remove",
-        accountant: str = "gdp",
-        allow_large_delta: bool = False,
-        noise: Any = "secure",
-        random_state: int | None = None,
-        method: CovarianceSVD | None = None,
-    ) -> None:
-        self.factors = factors
-        self.epsilon = epsilon
-        self.delta = delta
-        self.regularization = regularization
-        self.item_fraction = item_fraction
-        self.rating_range = rating_range
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.allow_large_delta = allow_large_delta
-        self.noise = noise
-        self.random_state = random_state
-        self.method = method
+    factors: int | None = field(default=None, kw_only=False)
+    regularization: float | None = None
+    item_fraction: float | None = None

@@ -1,26 +1,63 @@
-"""What models have in common with scikit-learn's estimators: parameters, a fitted state, how
-they show themselves.
+"""What models have in common with scikit-learn's estimators: parameters, a fitted state, and how
+they are displayed.
 """
 
 from __future__ import annotations
 
+import difflib
+import functools
 import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from html import escape
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn, Self, dataclass_transform
 
 from discreet.errors import ConfigError
-from discreet.models.keywords import name_by_class, no_parameter
 
 
+def no_parameter(model: str, name: str, allowed: Iterable[str]) -> str:
+    """Return the message about an unknown parameter, with the nearest known one."""
+    known = list(allowed)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
+    return f"{model} has no parameter {name!r}: {hint}"
+
+
+def check_keywords(init: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a constructor so that its errors name the class and the nearest parameter."""
+    signature = inspect.signature(init)
+    known = [name for name in signature.parameters if name != "self"]
+
+    @functools.wraps(init)
+    def construct(self: Any, *args: Any, **given: Any) -> None:
+        try:
+            signature.bind(self, *args, **given)
+        except TypeError as problem:
+            model = type(self).__name__
+            unknown = [name for name in given if name not in known]
+            if unknown:
+                raise TypeError(no_parameter(model, unknown[0], known)) from None
+            message = f"{model}({', '.join(known)}): {problem}; give parameters by name"
+            raise TypeError(message) from None
+        init(self, *args, **given)
+
+    return construct
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
 class Estimator:
-    """Parameters are those of the constructor, which only stores them; so `sklearn.base.clone`
-    and searches work.
+    """Base of all models: a subclass declares its parameters as annotated class attributes.
+
+    Each subclass becomes a dataclass whose fields are keyword-only (``field(kw_only=False)`` allows
+    a position), so its constructor only stores parameters and `sklearn.base.clone` and searches
+    work. Learned attributes are declared with ``field(init=False)`` and end in an underscore.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        dataclass(kw_only=True, eq=False, repr=False)(cls)
         if "__init__" in vars(cls):
-            cls.__init__ = name_by_class(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = check_keywords(cls.__init__)  # type: ignore[method-assign]
 
     @classmethod
     def parameter_names(cls) -> list[str]:

@@ -55,7 +55,7 @@ from discreet.models.parameters import (
     require_fraction,
 )
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Budget, Neighboring
+from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Line
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
@@ -279,53 +279,17 @@ class DPFrankWolfe(PrivateRecommender):
     ----------
     factors : int, optional
         Number of steps; each one adds a direction. Default 5.
-    epsilon, delta, neighboring, accountant
-        The promise, and how it is priced. See docs/privacy.md.
     nuclear_norm : float, optional
         Largest nuclear norm of the matrix. Default: follows from a released number of users.
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that take part. Default 0.1.
-    rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says
-        so.
-    allow_large_delta : bool
-        Accept a `delta` above 1e-3; the statement says so.
-    noise : {"secure", "seeded"}
-    random_state : int, optional
-    method : FrankWolfe, optional
-        The algorithm with every knob.
     """
 
-    feedback = "explicit"
+    goal = "rating"
     _kinds = (FrankWolfe,)
-    #: What to say of parameters that other models have.
-    instead: ClassVar = {"iterations": "its number of steps is 'factors'"}
+    #: Messages about parameters that other models have.
+    instead: ClassVar[dict[str, str]] = {"iterations": "its number of steps is 'factors'"}
 
-    def __init__(
-        self,
-        factors: int | None = None,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        nuclear_norm: float | None = None,
-        item_fraction: float | None = None,
-        rating_range: tuple[float, float] | None = None,
-        neighboring: Neighboring = "add-remove",
-        accountant: str = "gdp",
-        allow_large_delta: bool = False,
-        noise: Any = "secure",
-        random_state: int | None = None,
-        method: FrankWolfe | None = None,
-    ) -> None:
-        self.factors = factors
-        self.epsilon = epsilon
-        self.delta = delta
-        self.nuclear_norm = nuclear_norm
-        self.item_fraction = item_fraction
-        self.rating_range = rating_range
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.allow_large_delta = allow_large_delta
-        self.noise = noise
-        self.random_state = random_state
-        self.method = method
+    factors: int | None = field(default=None, kw_only=False)
+    nuclear_norm: float | None = None
+    item_fraction: float | None = None

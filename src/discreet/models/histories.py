@@ -47,8 +47,9 @@ def parse_history(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings
     """One user's history as `Ratings` with one row.
 
     Parameters
-    ---------- history : mapping item id -> rating, sequence of item ids, frame, sparse row over
-    `item_ids`, or Ratings of one user
+    ----------
+    history : mapping, sequence of item ids, frame, sparse row, or Ratings of one user
+        A mapping gives the rating of each item id; a sparse row is over `item_ids`.
         A pandas Series is a mapping where its index holds the item ids, and a sequence where that
         just counts.
     liked : the rating that an item without one gets

@@ -18,6 +18,7 @@ this is `ALS`.
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -45,38 +46,10 @@ class IRLS(ALS):
         As for `ALS`; ratings only, no implicit feedback.
     """
 
-    def __init__(
-        self,
-        factors: int = 32,
-        *,
-        transition: float = 1.0,
-        inner_iterations: int = 2,
-        iterations: int = 15,
-        regularization: float | None = None,
-        user_exponent: float = 0.5,
-        item_exponent: float = 0.5,
-        weighting: str = "rating",
-        intercepts: bool | None = None,
-        initial_scale: float | None = None,
-        dtype: str = "float32",
-        random_state: int | None = 0,
-    ) -> None:
-        super().__init__(
-            factors,
-            iterations=iterations,
-            regularization=regularization,
-            feedback="explicit",
-            unobserved_weight=None,
-            user_exponent=user_exponent,
-            item_exponent=item_exponent,
-            weighting=weighting,
-            intercepts=intercepts,
-            initial_scale=initial_scale,
-            dtype=dtype,
-            random_state=random_state,
-        )
-        self.transition = transition
-        self.inner_iterations = inner_iterations
+    transition: float = 1.0
+    inner_iterations: int = 2
+    goal: str = field(default="rating", init=False)
+    unobserved_weight: float | None = field(default=None, init=False)
 
     def _half_step(
         self,

@@ -18,7 +18,7 @@ from discreet.progress import ShowProgress, progress_bar
 class Popularity(Recommender):
     """Scores an item by the number of its ratings. **Not private**: the counts are exact."""
 
-    feedback = "implicit"
+    goal = "ranking"
 
     def __init__(self) -> None:
         pass

@@ -10,11 +10,12 @@ ledger of what it had released, and nothing learned.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
+import re
 import secrets
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,234 +27,236 @@ from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError
 from discreet.models.algorithm import Algorithm, Learned, algorithm_from, field_names
 from discreet.models.base import Recommender, logger
+from discreet.models.estimator import no_parameter
 from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
 from discreet.models.histories import to_learn_from
 from discreet.models.parameters import check_int, check_range, check_that
 from discreet.models.storage.ledger_history import LEDGER, earlier_name
-from discreet.privacy.accounting.budget import Budget, Neighboring
+from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
 from discreet.privacy.release.budget_store import Account, charge_account
 from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.plan import Plan
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.statement import PrivacyStatement
-from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.ratings_source import RatingsSource
 from discreet.privacy.users.sealed_users import Users, seal
-from discreet.progress import Progress, ShowProgress, progress_bar
+from discreet.progress import ShowProgress, progress_bar
 
 CLIPPED = " (others are clipped to it)"  # said of any data, so that it says nothing about them
 COMMON_RANGE = (1.0, 5.0)  # stands in for a range that is read from the data, before there are any
 
 
+#: Documentation of the parameters that all private models have; see `PrivateRecommender`.
+SHARED_PARAMETERS = """
+    epsilon : float
+        The privacy budget: how much may be learned about any one user. Smaller is more private.
+        There is no default.
+    delta : float
+        Probability that this bound fails. See docs/privacy.md.
+    rating_range : (low, high), optional
+        Public range of the ratings. If not given, it is read from the data, and the statement says
+        so.
+    neighboring : {"add-remove", "replace-one"}
+        What is hidden: whether a user is in the data at all, or which user it is.
+    accountant : {"gdp", "rdp", "pld"}
+        How the privacy cost is computed.
+    allow_large_delta : bool
+        Accept a `delta` above 1e-3; the statement says so.
+    noise : {"secure", "seeded"}
+        Seeded noise is for research: it can be subtracted by anyone who knows the seed, so it needs
+        a `random_state`.
+    random_state : int, optional
+        Seed of the initial factors. Default: a fresh one for every fit.
+    algorithm : Algorithm, optional
+        The algorithm with all its hyperparameters, in place of the parameters above that it has as
+        well.
+"""
+
+
 class PrivateRecommender(Recommender):
-    """Base of the models with a promise.
+    """Base of the differentially private models.
 
-    Subclasses take ``epsilon``, ``delta``, ``neighboring``, ``accountant``, ``noise``,
-    ``random_state``, ``rating_range`` and ``method`` among their parameters, and say which kinds of
-    algorithm they are a shell of. A parameter that the algorithm has as well is None for the
-    algorithm's own default. With a `random_state` of None, every fit has a fresh seed; seeded noise
-    needs an explicit one, because a seed that everybody knows hides nothing.
+    A subclass adds parameters of its own and names the algorithms that it is a shell of. A
+    parameter that the algorithm has as well is None for the algorithm's own default.
 
-    Attributes whose names end with an underscore are what a fit learned; the next fit begins
-    without them. Those whose names begin with one are its notes; they are dropped as well if it is
-    cut short.
+    Learned attributes end with an underscore; the next fit begins without them. Notes of a fit
+    begin with one, and are dropped as well if it is interrupted.
+
+    Parameters
+    ----------
+    epsilon, delta, rating_range, neighboring, accountant, allow_large_delta, noise, random_state,
+    algorithm
+        See `SHARED_PARAMETERS`, which is appended to the documentation of each subclass.
 
     Attributes
     ----------
     algorithm_ : Algorithm
         As it was resolved for the last fit.
     details_ : dict
-        What was learned beside item factors and biases: plain numbers, all of them released or made
-        of released ones.
+        Other learned values: plain numbers, all of them released or made of released ones.
     counts_ : (n_items,) float64 or None
-        About how many people rated each item, where the algorithm releases that.
+        Noisy number of users per item, where the algorithm releases that.
     summary_ : str
-        In one sentence what survived the noise, where the algorithm says it.
+        What was learned, in one sentence, where the algorithm reports it.
     privacy_ : PrivacyStatement
         Of the last fit, also if it was interrupted; then it is all there is.
     earlier_ledgers_ : tuple of Ledger
-        Those of the fits before, which have been spent as well. They are saved with the model.
+        Ledgers of earlier fits, whose cost adds up. They are saved with the model.
     account_head_ : Head
-        Where the account's chain ended after the last fit, where an account was charged. It is
+        End of the account's hash chain after the last fit, where an account was charged. It is
         saved with the model, and the next fit on that account is refused if the account has lost
         that record.
     """
 
     epsilon: float
-    delta: float
-    neighboring: Neighboring
-    accountant: str
+    delta: float = DEFAULT_DELTA
+    rating_range: tuple[float, float] | None = None
+    neighboring: Neighboring = "add-remove"
+    accountant: str = "gdp"
     allow_large_delta: bool = False
-    noise: Any
-    random_state: int | None
-    rating_range: tuple[float, float] | None
-    method: Algorithm | None
+    noise: Any = "secure"
+    random_state: int | None = None
+    algorithm: Any = None
 
-    #: The algorithm of this model, and others that `method` may be.
+    #: The algorithm of this model, and others that `algorithm` may be.
     _kinds: ClassVar[tuple[type[Algorithm], ...]] = ()
 
-    algorithm_: Algorithm
-    details_: Mapping[str, Any]
-    counts_: NDArray[np.float64] | None
-    privacy_: PrivacyStatement
-    earlier_ledgers_: tuple[Ledger, ...] = ()
+    algorithm_: Algorithm = field(init=False)
+    details_: Mapping[str, Any] = field(init=False)
+    counts_: NDArray[np.float64] | None = field(init=False)
+    privacy_: PrivacyStatement = field(init=False)
+    earlier_ledgers_: tuple[Ledger, ...] = field(default=(), init=False)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        own = set(vars(cls).get("__annotations__", ()))
+        super().__init_subclass__(**options)
+        if "Parameters\n" in (cls.__doc__ or ""):
+            shared = re.split(r"(?m)^(?=    \w)", SHARED_PARAMETERS.strip("\n"))
+            added = "".join(part for part in shared if part.split(" : ")[0].strip() not in own)
+            cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n{added}"
 
     # ------------------------------------------------------------ the algorithm
 
     @classmethod
     def kinds(cls, **settings: Any) -> tuple[type[Algorithm], ...]:
-        """The kind of algorithm that a model with these settings is a shell of, and others that
-        `method` may be.
-        """
+        """Return the class of algorithm for these settings, and others that `algorithm` may be."""
         return cls._kinds
 
-    def algorithm(self) -> Algorithm:
-        """What the parameters say, with the rest still open: `method`, or an algorithm with the
-        knobs given.
-        """
+    def make_algorithm(self) -> Algorithm:
+        """Return `algorithm`, or one made of the parameters; fields not given are still open."""
         kinds = self.kinds(**self.get_params())
-        knobs = {
-            name: value
-            for name in self._knobs(kinds[0])
-            if (value := getattr(self, name)) is not None
-        }
-        fixed = {"feedback": self.feedback} if "feedback" in field_names(kinds[0]) else {}
-        if self.method is None:
-            return kinds[0](**knobs, **fixed)
-        if not isinstance(self.method, kinds):
+        own = {name: v for name in self._shared(kinds[0]) if (v := getattr(self, name)) is not None}
+        fixed = {"goal": self.goal} if "goal" in field_names(kinds[0]) else {}
+        given = self.algorithm
+        if given is None:
+            return kinds[0](**own, **fixed)
+        if not isinstance(given, kinds):
             names = " or ".join(kind.__name__ for kind in kinds)
-            what = (
-                self.method.__name__
-                if isinstance(self.method, type)
-                else type(self.method).__name__
-            )
+            what = given.__name__ if isinstance(given, type) else type(given).__name__
             raise ConfigError(
-                f"method is a {what}, but {type(self).__name__} needs a value of {names}"
+                f"algorithm is a {what}, but {type(self).__name__} needs a value of {names}"
             )
-        if knobs:
-            name = next(iter(knobs))
-            raise ConfigError(
-                f"{name} is given beside method, which has a {name} of its own: leave one of"
-                " them out"
-            )
-        self._check_method(self.method)
-        return dataclasses.replace(self.method, **fixed)
+        if own:
+            raise ConfigError(f"Pass either {next(iter(own))} or algorithm, not both.")
+        self._check_algorithm(given)
+        return dataclasses.replace(given, **fixed)
 
-    def _check_method(self, method: Algorithm) -> None:
-        """What is the model's to say is not said otherwise by its method, where it would have
-        no effect.
-        """
-        scale = getattr(method, "rating_range", None)
-        same = scale is None or (
-            self.rating_range is not None and tuple(scale) == tuple(self.rating_range)
+    def _check_algorithm(self, algorithm: Algorithm) -> None:
+        """Refuse an algorithm that contradicts the model's own parameters."""
+        scale = getattr(algorithm, "rating_range", None)
+        same = self.rating_range is not None and scale == tuple(self.rating_range)
+        name = type(self).__name__
+        check_that(
+            scale is None or same,
+            f"algorithm has rating_range={scale!r}. Pass rating_range to {name} instead.",
         )
         check_that(
-            same,
-            f"method has rating_range={scale!r}, which is the model's to say: give"
-            f" {type(self).__name__} that",
-        )
-        check_that(
-            method.feedback in ("explicit", self.feedback),
-            f"method has feedback={method.feedback!r}, and {type(self).__name__} has"
-            f" {self.feedback!r}, which counts: give both the same",
+            algorithm.goal in ("rating", self.goal),
+            f"algorithm has goal={algorithm.goal!r}, but {name} has goal={self.goal!r}. Give both"
+            " the same.",
         )
 
     @classmethod
     def configure(cls, **settings: Any) -> Self:
-        """A model from its own parameters and, by name, any field of its algorithm."""
+        """Return a model from its own parameters and, by name, any field of its algorithm."""
         own = cls.parameter_names()
         kind = cls.kinds(**settings)[0]
-        inner = field_names(kind)
+        known = list(dict.fromkeys([*own, *field_names(kind)]))
         for name in settings:
-            if name not in own and name not in inner:
-                near = difflib.get_close_matches(name, [*own, *inner], n=1, cutoff=0.8)
-                has = (
-                    f"did you mean {near[0]!r}?"
-                    if near
-                    else f"it has {', '.join(dict.fromkeys([*own, *inner]))}"
-                )
-                raise ConfigError(f"{cls.__name__} has no parameter {name!r}: {has}")
-        more = {name: value for name, value in settings.items() if name not in own}
-        if not more:
+            if name not in known:
+                raise ConfigError(no_parameter(cls.__name__, name, known))
+        inner = {name: value for name, value in settings.items() if name not in own}
+        if not inner:
             return cls(**settings)
-        knobs = cls._knobs(kind)
-        more |= {
-            name: value for name, value in settings.items() if name in knobs and value is not None
-        }
-        rest = {
-            name: value for name, value in settings.items() if name in own and name not in knobs
-        }
-        return cls(**(rest | {"method": kind(**more)}))
+        shared = cls._shared(kind)
+        inner |= {name: v for name, v in settings.items() if name in shared and v is not None}
+        rest = {name: v for name, v in settings.items() if name in own and name not in shared}
+        return cls(**rest, algorithm=kind(**inner))
 
     @classmethod
-    def _knobs(cls, kind: type[Algorithm]) -> list[str]:
-        """Parameters that the algorithm has as well, but for those that are the model's to say."""
-        inner = field_names(kind)
-        return [
-            name
-            for name in cls.parameter_names()
-            if name in inner and name not in ("rating_range", "feedback")
-        ]
+    def _shared(cls, kind: type[Algorithm]) -> list[str]:
+        """Return the parameters that the algorithm has as well and may set."""
+        fixed = ("rating_range", "goal")
+        return [n for n in cls.parameter_names() if n in field_names(kind) and n not in fixed]
 
     def resolve(self, n_items: int) -> Algorithm:
-        """The algorithm with nothing left open, for a catalog of that many items. Pure: no data
-        are needed.
+        """Return the algorithm with no field left open, for a catalog of that many items.
+
+        Pure: no data are needed.
         """
-        return self.algorithm().resolve(self.budget, n_items, self._range())
+        scale = self.rating_range or getattr(self, "rating_range_", None) or COMMON_RANGE
+        return self.make_algorithm().resolve(self.budget, n_items, scale)
 
     @property
     def budget(self) -> Budget:
         return Budget(self.epsilon, self.delta, self.neighboring, self.allow_large_delta)
 
-    def bounds(self, n_items: int = 1) -> Bounds:
-        """What one user may contribute at most."""
-        return self.resolve(n_items).bounds()
-
     def plan(self, n_items: int) -> Plan:
-        """What `fit` will release on a catalog of that many items, and at which price."""
-        self.check()
+        """Return what `fit` will release on a catalog of that many items, and at which cost."""
+        self._check_parameters()
         return self.resolve(n_items).plan(n_items, self.budget, self.accountant)
 
     def price_list(self, n_items: int) -> list[dict[str, Any]]:
-        """The plan as a table, with how far one user can move each release and how much noise that
-        means.
+        """Return the plan as a table, with the sensitivity and noise of each release.
 
-        No data are needed: the statistics are built for nobody at all, and say the same as for
-        everybody.
+        No data are needed: statistics of no users have the same shapes and sensitivities.
         """
+        self._check_parameters()
         algorithm = self.resolve(n_items)
-        plan = self.plan(n_items)
-        nobody = Ratings.from_indices(
+        plan = algorithm.plan(n_items, self.budget, self.accountant)
+        no_users = Ratings.from_indices(
             [0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalog=True
         )
-        found = algorithm.statistics(seal(nobody, algorithm.bounds()))
+        found = algorithm.statistics(seal(no_users, algorithm.bounds()))
         rows = []
         for row, event in zip(plan.rows(), plan.events, strict=True):
             statistic = found[row["name"]]
             norm = event.noise.norm
-            sensitivity = statistic.sensitivity(plan.budget.neighboring, norm)
             rows.append(
                 row
                 | {
                     "shape": None if row["shape"] is None else tuple(statistic.shape),
                     "norm": norm,
-                    "sensitivity": sensitivity,
+                    "sensitivity": statistic.sensitivity(plan.budget.neighboring, norm),
                     "deviation": plan.deviation(row["name"], statistic),
                     "symmetric": statistic.weights(norm) is not None,
                 }
             )
         return rows
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        self._check_parameters()
+        self.resolve(1 << 20)  # so many items that no number of factors is too large
+
+    def _check_parameters(self) -> None:
         if self.rating_range is not None:
             check_range("rating_range", self.rating_range)
         if self.random_state is not None:
             check_int("random_state", self.random_state, 0)
         check_that(
             self.noise != "seeded" or self.random_state is not None,
-            "noise='seeded' needs a seed: give one with random_state=, and keep it to yourself",
+            "noise='seeded' needs a seed. Pass random_state, and keep it secret.",
         )
-        self.resolve(1 << 20)  # so many items that no number of factors is too large
 
     # ------------------------------------------------------------ learning
 
@@ -261,7 +264,7 @@ class PrivateRecommender(Recommender):
         self,
         ratings: Any,
         *,
-        budget: Account | None = None,
+        account: Account | None = None,
         progress: ShowProgress = None,
         verbose: bool = False,
         trust_user_column: bool = False,
@@ -269,12 +272,12 @@ class PrivateRecommender(Recommender):
         """Learn from scratch and return self.
 
         Parameters
-        ---------- ratings : Ratings, a frame of pandas, polars or pyarrow, a scipy sparse matrix,
-        or people of another engine
-            (`discreet.engines`)
-        budget : Account, optional
-            The account of these people in a `discreet.BudgetStore`, from which the price is taken
-            before anything is sealed.
+        ----------
+        ratings : Ratings, frame, sparse matrix, BlockRatings or SparkRatings
+            Frames are of pandas, polars or pyarrow.
+        account : Account, optional
+            The privacy account of these users in a `discreet.BudgetStore`, which is charged before
+            anything is released.
         progress : function, bool or None
             By default a bar is shown where a person looks, on a terminal or in a notebook. True
             shows the steps in any case, False never; a function is called as ``progress(done,
@@ -284,39 +287,37 @@ class PrivateRecommender(Recommender):
         trust_user_column : bool
             Learn although the user column does not look like one, as in `Ratings.from_frame`.
         """
-        self.check()
+        self._check_parameters()
+        algorithm = self.make_algorithm()
         if not isinstance(ratings, RatingsSource):
             ratings = to_learn_from(ratings, trust_user_column)
         if hasattr(ratings, "user_problem") and not trust_user_column:
             check_user_column(ratings, self.rating_range)
-        self._check_engine(ratings)
+        self._check_engine(ratings, algorithm)
         given = self._public_range(ratings)
-        seen = None if given else self._observe_range(ratings)
+        seen = None if given else self._observe_range(ratings, algorithm)
         rating_range = given or seen or COMMON_RANGE
-        if self.feedback == "explicit":
+        if self.goal == "rating":
             check_range("rating_range", rating_range)
-        algorithm = self.algorithm().resolve(self.budget, ratings.n_items, rating_range)
+        algorithm = algorithm.resolve(self.budget, ratings.n_items, rating_range)
         features = self._features(ratings)
         seed = secrets.randbits(63) if self.random_state is None else self.random_state
         plan = algorithm.plan(ratings.n_items, self.budget, self.accountant)
         session = Session(plan, self.noise, seed if self.noise == "seeded" else None)
         head = getattr(self, "account_head_", None)
-        with charge_account(budget, session, type(self).__name__, head) as held:
+        with charge_account(account, session, type(self).__name__, head) as held:
             # a fit that is refused before there is a session leaves the last one as it is
             self._begin(ratings)
             self._assume(session, ratings, algorithm, seen, features)
             try:
                 users = seal(ratings, algorithm.bounds(), seed=seed)
-                with (
-                    closing(users),
-                    progress_bar(
-                        progress, f"Training {type(self).__name__}", verbose=verbose
-                    ) as told,
-                ):
-                    learned = self._learn(algorithm, users, session, features, seed, told)
+                text = f"Training {type(self).__name__}"
+                with closing(users), progress_bar(progress, text, verbose=verbose) as report:
+                    options = {"features": features, "seed": seed, "progress": report}
+                    learned = self._learn(algorithm, users, session, **options)
                 session.finish()
                 self._keep(algorithm, learned, session.ledger)
-                scale = rating_range if algorithm.feedback == "explicit" else None
+                scale = rating_range if algorithm.goal == "rating" else None
                 self.restore_items(
                     ratings.item_ids, learned.factors, learned.biases, ratings.titles, scale
                 )
@@ -334,16 +335,9 @@ class PrivateRecommender(Recommender):
             delattr(self, name)
         self.privacy_ = algorithm.statement(ledger)
 
-    def _learn(
-        self,
-        algorithm: Algorithm,
-        users: Users,
-        session: Session,
-        features: NDArray[Any] | None,
-        seed: int,
-        progress: Progress,
-    ) -> Learned:
-        return algorithm.learn(users, session, features=features, seed=seed, progress=progress)
+    def _learn(self, algorithm: Algorithm, users: Users, session: Session, **given: Any) -> Learned:
+        """Run the algorithm: the step that planted faults of the conformance tests replace."""
+        return algorithm.learn(users, session, **given)
 
     def _keep(self, algorithm: Algorithm, learned: Learned, ledger: Ledger) -> None:
         self.algorithm_ = algorithm
@@ -390,7 +384,7 @@ class PrivateRecommender(Recommender):
         session.record_assumption("parameters", "every parameter of the model")
         if engine := getattr(ratings, "engine", ""):
             session.record_assumption("engine", engine)
-        if algorithm.feedback == "explicit":
+        if algorithm.goal == "rating":
             given = self._public_range(ratings)
             low, high = given or seen or COMMON_RANGE
             clipped = CLIPPED if given else ""
@@ -410,19 +404,17 @@ class PrivateRecommender(Recommender):
         """Public features of the items, for models that have any."""
         return None
 
-    def _check_engine(self, ratings: Any) -> None:
-        """An engine says whether its machines agree before anything is charged, and adds up
-        whole numbers only.
-        """
+    def _check_engine(self, ratings: Any, algorithm: Algorithm) -> None:
+        """Refuse an engine that cannot run this training, before anything is charged."""
         check_that(
             self.noise == "secure" or not getattr(ratings, "exact_only", False),
-            "this engine adds up whole numbers, and seeded noise is for floating-point ones: train"
-            " with noise='secure', or on Ratings in memory",
+            "This engine sums integers only, and seeded noise is for floating-point sums. Train"
+            " with noise='secure', or on in-memory Ratings.",
         )
         check_that(
-            not (self.algorithm().secret_coins and getattr(ratings, "replays", False)),
-            f"{type(self).__name__} draws people by secret coins, and an engine that reads them"
-            " again for every sum would throw others: train it on Ratings in memory",
+            not (algorithm.secret_sampling and getattr(ratings, "replays", False)),
+            f"{type(self).__name__} relies on secret Poisson sampling, which this engine cannot"
+            " replay. Train it on in-memory Ratings.",
         )
         if hasattr(ratings, "ready"):
             ratings.ready()
@@ -431,13 +423,9 @@ class PrivateRecommender(Recommender):
         """The range of ratings where it is public: as the model has it, or the people's engine."""
         return self.rating_range or getattr(ratings, "public_range", None)
 
-    def _range(self) -> tuple[float, float]:
-        """The range of ratings: as given, as it was found in the last fit, or a common one."""
-        return self.rating_range or getattr(self, "rating_range_", None) or COMMON_RANGE
-
-    def _observe_range(self, ratings: Any) -> tuple[float, float] | None:
-        """The range as it is in the data, where it was not given; the statement then says so."""
-        if self.rating_range is not None or self.feedback != "explicit":
+    def _observe_range(self, ratings: Any, algorithm: Algorithm) -> tuple[float, float] | None:
+        """Return the range found in the data, where none was given; the statement reports it."""
+        if self.rating_range is not None or self.goal != "rating":
             return None
         found: tuple[float, float] | None = ratings.rating_range()
         return found
@@ -500,17 +488,17 @@ class PrivateRecommender(Recommender):
         return given | {
             "random_state": None,
             "noise": given["noise"] if isinstance(given["noise"], str) else "seeded",
-            "method": None if self.method is None else self.method.to_dict(),
+            "algorithm": None if self.algorithm is None else self.algorithm.to_dict(),
         }
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any]) -> Self:
-        method = parameters.get("method")
+        algorithm = parameters.get("algorithm")
         scale = parameters.get("rating_range")
         return cls(
             **parameters
             | {
-                "method": None if method is None else algorithm_from(method),
+                "algorithm": None if algorithm is None else algorithm_from(algorithm),
                 "rating_range": None if scale is None else tuple(scale),
             }
         )

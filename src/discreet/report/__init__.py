@@ -64,7 +64,8 @@ def write_report(
     What was measured, or None without `data`.
 
     Notes
-    ----- Privacy: with `data` the file shows exact statistics of people's ratings, which the
+    -----
+    Privacy: with `data` the file shows exact statistics of people's ratings, which the
     model's ε does not cover; the page says so.
     """
     from discreet.data.download import atomic_write

@@ -28,7 +28,7 @@ from discreet.models.als import ALS
 from discreet.models.bias import Bias
 from discreet.models.popularity import Popularity
 
-METRICS = {"explicit": ("rmse", "recall@20", "ndcg@20"), "implicit": ("recall@20", "ndcg@100")}
+METRICS = {"rating": ("rmse", "recall@20", "ndcg@20"), "ranking": ("recall@20", "ndcg@100")}
 QUIET = 1000.0  # an ε at which there is next to no noise
 Progress = Callable[[int, int, str], None]
 
@@ -107,16 +107,16 @@ def measure(
         return trained[-1]
 
     makers: dict[str, Callable[[int], Any]] = {mine: anew, **_references(model, test is None)}
-    scale = model.rating_range_ if model.feedback == "explicit" else None
+    scale = model.rating_range_ if model.goal == "rating" else None
     relevant = None if scale is None else lowest_relevant(scale, split.train, split.test.target)
     if scale is None:
-        makers = {name: make for name, make in makers.items() if make(0).feedback == "implicit"}
+        makers = {name: make for name, make in makers.items() if make(0).goal == "ranking"}
     with _quiet():
         found = compare(
             makers,
             [split],
             1,
-            METRICS[model.feedback],
+            METRICS[model.goal],
             relevant=relevant,
             slices="ratings",
             progress=progress,
@@ -198,11 +198,11 @@ def _references(model: Any, retrain: bool) -> dict[str, Callable[[int], Any]]:
         )
     if not isinstance(model, ALS) and rank:
         makers[f"ALS of rank {rank}, not private"] = lambda seed: ALS(
-            rank, feedback=model.feedback, random_state=seed
+            rank, goal=model.goal, random_state=seed
         )
     if type(model) is not Bias:
         makers["Bias"] = lambda seed: Bias()
-    if model.feedback == "explicit":
+    if model.goal == "rating":
         makers["User's mean"] = lambda seed: Bias(items=False)
     if type(model) is not Popularity:
         makers["Popularity"] = lambda seed: Popularity()

@@ -74,7 +74,7 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
         tag(
             "p",
             f"{len(model.item_ids_):,} items, vectors of {model.item_factors_.shape[1]} numbers,"
-            f" {model.feedback} feedback. It holds no user's vector and no rating.",
+            f" goal: {model.goal}. It holds no user's vector and no rating.",
             class_="sub",
         ),
         (
@@ -240,7 +240,7 @@ def _better(metric: str) -> str:
 
 
 def _samples(model: Any, shown: list[Sample]) -> Html:
-    explicit = model.feedback == "explicit"
+    explicit = model.goal == "rating"
     cards = []
     for sample in shown:
         ratings = {rating for _, rating in sample.history}
@@ -347,7 +347,7 @@ def _about(model: Any, quality: Quality | None) -> Html:
     shown = {
         name: value
         for name, value in model.params_to_save().items()
-        if value is not None and name != "method"
+        if value is not None and name != "algorithm"
     }
     algorithm = getattr(model, "algorithm_", None)
     if algorithm is not None:  # with every number as it was resolved

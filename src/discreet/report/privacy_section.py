@@ -359,7 +359,7 @@ def noise(model: Any, quality: Quality | None) -> Html:
     if not length.all():
         instead = (
             "a person's own mean stands in"
-            if model.feedback == "explicit"
+            if model.goal == "rating"
             else "they are not recommended"
         )
         parts.append(

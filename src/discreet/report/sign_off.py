@@ -197,7 +197,7 @@ def _render_guarantee(model: Any, statement: PrivacyStatement, signing: Signing)
         tag("strong", "For: "),
         f"{purpose}. ",
         tag("strong", "Model: "),
-        f"{type(model).__name__}, {len(model.item_ids_):,} items, {model.feedback} feedback. It"
+        f"{type(model).__name__}, {len(model.item_ids_):,} items, goal: {model.goal}. It"
         " holds no user's vector and no rating.",
         class_=f"promise{'' if statement.private else ' bad'}",
     )

@@ -68,8 +68,8 @@ SOLVING = {
     "usual": {"max_items": 6},
     "global mean, growing steps": {"centering": "global", "growth": 2.0, "max_items": 6},
     "replace-one": {"neighboring": "replace-one", "max_items": 6},
-    "implicit": {"feedback": "implicit", "max_items": 6},
-    "replace-one, implicit": {"neighboring": "replace-one", "feedback": "implicit", "max_items": 6},
+    "implicit": {"goal": "ranking", "max_items": 6},
+    "replace-one, implicit": {"neighboring": "replace-one", "goal": "ranking", "max_items": 6},
     "constant, one count": {
         "centering": 3.0,
         "user_norm": 0.7,
@@ -157,7 +157,7 @@ def dense_dpals(model: DPALS, ratings: Ratings) -> np.ndarray:
     who = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
     M[who, ratings.indices], Y[who, ratings.indices] = True, ratings.values
     given = model.algorithm_
-    explicit, r, c = given.feedback == "explicit", given.factors, M.sum(axis=1)
+    explicit, r, c = given.goal == "rating", given.factors, M.sum(axis=1)
     if explicit:
         Y = np.where(M, Y - ((Y.sum(axis=1) + 3 * 3.0) / (c + 3))[:, None], 0)
     else:
@@ -195,13 +195,11 @@ def dense_dpals(model: DPALS, ratings: Ratings) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("feedback", "intercept"), [("explicit", 0.0), ("explicit", 0.5), ("implicit", 0.0)]
+    ("goal", "intercept"), [("rating", 0.0), ("rating", 0.5), ("ranking", 0.0)]
 )
-def test_dpals_without_noise_is_plain_alternating_least_squares(feedback, intercept):
-    weight = 0.0 if feedback == "explicit" else 0.6
-    model = DPALS.configure(
-        feedback=feedback, intercept=intercept, unobserved_weight=weight, **PLAIN
-    )
+def test_dpals_without_noise_is_plain_alternating_least_squares(goal, intercept):
+    weight = 0.0 if goal == "rating" else 0.6
+    model = DPALS.configure(goal=goal, intercept=intercept, unobserved_weight=weight, **PLAIN)
     report = check_private_model(model, twin=dense_dpals, rules=["zero noise"], tolerance=1e-3)
     assert report.checks[0].passed is True
     with pytest.raises(ConformanceError, match=r"zero noise.*off by"):

@@ -329,14 +329,14 @@ def test_what_cannot_be_done_is_said():
         (dict(iterations=3), "iterations is for goal='rating'"),
         (dict(goal="lists"), "goal is 'lists', but must be 'ranking' or 'rating'"),
         (dict(factors=0), "factors is 0"),
-        (dict(method=PairRanking(gate=-1.0)), "gate is -1"),
+        (dict(algorithm=PairRanking(gate=-1.0)), "gate is -1"),
         (
-            dict(method=PairRanking(largest_core=10_001)),
+            dict(algorithm=PairRanking(largest_core=10_001)),
             "largest_core is 10001, but at most 10,000",
         ),
-        (dict(method=PairRanking(levels=21)), "levels is 21, but must be at most 20"),
-        (dict(method=PairRanking(like_threshold="all")), "like_threshold is 'all'"),
-        (dict(method=PairRanking(counts_share=1.0)), "counts_share is 1.0"),
+        (dict(algorithm=PairRanking(levels=21)), "levels is 21, but must be at most 20"),
+        (dict(algorithm=PairRanking(like_threshold="all")), "like_threshold is 'all'"),
+        (dict(algorithm=PairRanking(counts_share=1.0)), "counts_share is 1.0"),
     ):
         with pytest.raises(ConfigError, match=message):
             discreet.DPMF(epsilon=1.0, **wrong).check()

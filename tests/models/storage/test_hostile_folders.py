@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 PRIVATE = {"epsilon": 50.0, "rating_range": (1.0, 5.0)}
 MODELS = {
     "ALS": partial(discreet.ALS, 3, iterations=2),
-    "ALS implicit": partial(discreet.ALS, 3, iterations=2, feedback="implicit"),
+    "ALS implicit": partial(discreet.ALS, 3, iterations=2, goal="ranking"),
     "IRLS": partial(discreet.IRLS, 3, iterations=2),
     "Bias": discreet.Bias,
     "Popularity": discreet.Popularity,

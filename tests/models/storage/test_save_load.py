@@ -26,7 +26,7 @@ MODELS = {
     "explicit": lambda: ALS(3, regularization=0.5, iterations=2, random_state=5),
     "float64": lambda: ALS(2, regularization=0.5, iterations=2, intercepts=False, dtype="float64"),
     "implicit": lambda: ALS(
-        np.int64(3), regularization=np.float32(0.5), iterations=2, feedback="implicit"
+        np.int64(3), regularization=np.float32(0.5), iterations=2, goal="ranking"
     ),
     "bias": lambda: Bias(2.0, users=False),
     "popularity": Popularity,

@@ -274,7 +274,7 @@ def _seed(kit: Kit) -> str:
     " objects",
 )
 def _key(kit: Kit) -> str:
-    classes = [*type(kit.model).__mro__, *type(kit.model.algorithm()).__mro__]
+    classes = [*type(kit.model).__mro__, *type(kit.model.make_algorithm()).__mro__]
     modules: set[Any] = {inspect.getmodule(cls) for cls in classes} - {None}
     for module in modules:
         for name, value in vars(module).items():

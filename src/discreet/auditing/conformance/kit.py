@@ -221,7 +221,7 @@ class Kit:
         self, crowd: int, seed: int = 0, n_items: int = adversarial_ratings.N_ITEMS
     ) -> Ratings:
         given = getattr(self.model, "rating_range", None)
-        implicit = self.model.feedback == "implicit" and given is None
+        implicit = self.model.goal == "ranking" and given is None
         low, high = given or ((1.0, 1.0) if implicit else (1.0, 5.0))
         return adversarial_ratings.make_ratings(
             crowd, n_items=n_items, low=low, high=high, far=self._far, implicit=implicit, seed=seed

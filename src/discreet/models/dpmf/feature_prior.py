@@ -54,8 +54,11 @@ class FeaturePrior:
         Another feature, of released numbers.
 
     Attributes
-    ---------- F : (n, K), the features of (1): a constant, which has half of the weight, and those
-    given; none if none are given explained : ω over what T usually is variance : T
+    ----------
+    F : (n, K), the features of (1): a constant, which has half of the weight, and those given;
+        none if none are given
+    explained : ω over what T usually is
+    variance : T
     """
 
     def __init__(

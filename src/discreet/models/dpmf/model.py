@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, ClassVar, Literal
+from dataclasses import field
+from typing import Any, Literal
 
 from numpy.typing import NDArray
 
@@ -13,7 +14,6 @@ from discreet.models.dpmf.ranking import EVERYTHING, PairRanking
 from discreet.models.dpmf.rating import RatingFactorization
 from discreet.models.parameters import check_choice, check_that
 from discreet.models.private import CLIPPED, PrivateRecommender
-from discreet.privacy.accounting.budget import Neighboring
 from discreet.privacy.release.session import Session
 
 
@@ -26,18 +26,9 @@ class DPMF(PrivateRecommender):
         The largest number of dimensions of taste. Default: 64 for ranking, where noise hides most
         of them; for ratings, 32, of which those are learned that stand out of it. With 0, a model
         of ratings learns only how much each item is liked.
-    epsilon : float
-        The privacy budget: how much may be learned about any one user. Smaller is more private.
-        There is no default.
-    delta : float
-        Probability that this bound fails. See docs/privacy.md.
     goal : {"ranking", "rating"}
         Rank items by how much a user will like them, from ratings or plain interactions; or predict
         ratings.
-    rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says
-        so. For ranking, an item counts by the place of its rating in this range, and all items
-        alike if all ratings are equal.
     item_features : file, frame, mapping or array, optional
         Public features of the items, such as genres or years: a prior for their factors, at no
         privacy cost.
@@ -45,58 +36,13 @@ class DPMF(PrivateRecommender):
         For ratings: the number of steps. Each one costs. Default 6, or 3 without factors.
     regularization : float, optional
         For ratings: λ, the ridge of a user's own least squares.
-    neighboring : {"add-remove", "replace-one"}
-        What is hidden: whether a user is in the data at all, or which user it is.
-    accountant : {"gdp", "rdp", "pld"}
-        How the privacy cost is computed.
-    allow_large_delta : bool
-        Accept a `delta` above 1e-3; the statement says so.
-    noise : {"secure", "seeded"}
-        Seeded noise is for research: whoever knows the seed can subtract it, so it needs a
-        `random_state`.
-    random_state : int, optional
-        Seed of the initial factors. Default: a fresh one for every fit.
-    method : PairRanking or ResidualGradient, optional
-        The algorithm with every knob, in place of `factors`, `iterations` and `regularization`.
     """
 
-    #: What the command line says of parameters that other models have.
-    instead: ClassVar[dict[str, str]] = {
-        "feedback": "use --goal ranking (the default) or --goal rating"
-    }
-
-    def __init__(
-        self,
-        factors: int | None = None,
-        *,
-        epsilon: float,
-        delta: float = 1e-6,
-        goal: Literal["ranking", "rating"] = "ranking",
-        rating_range: tuple[float, float] | None = None,
-        item_features: Any = None,
-        iterations: int | None = None,
-        regularization: float | None = None,
-        neighboring: Neighboring = "add-remove",
-        accountant: str = "gdp",
-        allow_large_delta: bool = False,
-        noise: Any = "secure",
-        random_state: int | None = None,
-        method: PairRanking | RatingFactorization | None = None,
-    ) -> None:
-        self.factors = factors
-        self.epsilon = epsilon
-        self.delta = delta
-        self.goal = goal
-        self.rating_range = rating_range
-        self.item_features = item_features
-        self.iterations = iterations
-        self.regularization = regularization
-        self.neighboring = neighboring
-        self.accountant = accountant
-        self.allow_large_delta = allow_large_delta
-        self.noise = noise
-        self.random_state = random_state
-        self.method = method
+    factors: int | None = field(default=None, kw_only=False)
+    goal: Literal["ranking", "rating"] = "ranking"
+    item_features: Any = None
+    iterations: int | None = None
+    regularization: float | None = None
 
     @classmethod
     def kinds(cls, **settings: Any) -> tuple[type[Algorithm], ...]:
@@ -104,18 +50,13 @@ class DPMF(PrivateRecommender):
         check_choice("goal", goal, "ranking", "rating")
         return (PairRanking,) if goal == "ranking" else (RatingFactorization,)
 
-    @property
-    def feedback(self) -> str:  # type: ignore[override]
-        """What is learned from: ratings, or what was chosen."""
-        return "explicit" if self.goal == "rating" else "implicit"
-
-    def algorithm(self) -> Algorithm:
+    def make_algorithm(self) -> Algorithm:
         for name in ("iterations", "regularization") if self.goal == "ranking" else ():
             check_that(
                 getattr(self, name) is None,
                 f"{name} is for goal='rating': for ranking, users have nothing to solve",
             )
-        return super().algorithm()
+        return super().make_algorithm()
 
     @property
     def like_threshold_(self) -> float | None:
@@ -131,11 +72,11 @@ class DPMF(PrivateRecommender):
             return super().default_rating
         return float(self.algorithm_.rating_range[1])  # type: ignore[attr-defined]
 
-    def _observe_range(self, ratings: Any) -> tuple[float, float] | None:
-        """For ranking as well, where nothing says from which rating on an item is liked."""
+    def _observe_range(self, ratings: Any, algorithm: Algorithm) -> tuple[float, float] | None:
+        """For ranking as well, where no threshold says which ratings count as liked."""
         if self.goal == "rating" or self.rating_range is not None:
-            return super()._observe_range(ratings)
-        if self.algorithm().like_threshold is not None:  # type: ignore[attr-defined]
+            return super()._observe_range(ratings, algorithm)
+        if algorithm.like_threshold is not None:  # type: ignore[attr-defined]
             return None
         found: tuple[float, float] | None = ratings.rating_range()
         return found

@@ -141,7 +141,7 @@ class PairRanking(Algorithm):
     """
 
     name: ClassVar[str] = "pair ranking"
-    feedback: ClassVar[str] = "implicit"
+    goal: ClassVar[str] = "ranking"
 
     factors: int = 64
     rounds: int = 12

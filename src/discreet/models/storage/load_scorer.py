@@ -66,8 +66,8 @@ class OpenedModel:
         return str(self.contents.described["class"])
 
     @property
-    def feedback(self) -> str:
-        return "implicit" if self.scorer.rating_range is None else "explicit"
+    def goal(self) -> str:
+        return "ranking" if self.scorer.rating_range is None else "rating"
 
     @property
     def details(self) -> dict[str, Any]:

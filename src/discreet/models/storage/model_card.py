@@ -18,7 +18,7 @@ This recommender was trained **without privacy protection**. Its item factors we
 exact ratings, and single users' ratings may be recovered from them. Do not publish it, and do not
 share it more widely than the ratings.
 
-- {items:,} items, {factors} factors, {feedback} feedback
+- {items:,} items, {factors} factors, goal: {goal}
 - parameters: `{parameters}`
 - it holds no user's vector; a user's vector is computed from that user's own history when it is
   needed
@@ -37,7 +37,7 @@ _PRIVATE = """\
 
 {cautions}{statement}
 
-- {items:,} items, {factors} factors, {feedback} feedback
+- {items:,} items, {factors} factors, goal: {goal}
 - parameters: `{parameters}`
 - `ledger.json` lists every release with its sensitivity and noise; `discreet budget ledger.json`
   prices it again
@@ -79,7 +79,7 @@ def private(model: Recommender, statement: PrivacyStatement) -> str:
         statement=statement,
         items=len(model.item_ids_),
         factors=model.item_factors_.shape[1],
-        feedback=model.feedback,
+        goal=model.goal,
         parameters=", ".join(f"{name}={value!r}" for name, value in model.params_to_save().items()),
         example=model.item_ids_[:2].tolist(),
     )
@@ -132,7 +132,7 @@ def not_private(model: Recommender) -> str:
         name=type(model).__name__,
         items=len(model.item_ids_),
         factors=model.item_factors_.shape[1],
-        feedback=model.feedback,
+        goal=model.goal,
         parameters=model,
         example=example,
     )

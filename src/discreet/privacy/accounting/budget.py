@@ -13,6 +13,8 @@ Norm = Literal["l1", "l2", "inf"]
 
 RELATIONS: tuple[str, ...] = get_args(Neighboring)
 
+#: The default of δ, everywhere: well below one over the number of users of almost any data set.
+DEFAULT_DELTA = 1e-6
 #: Above the first, δ has to be allowed in words; below the second, but for 0, no price is computed.
 LARGE_DELTA = 1e-3
 SMALLEST_DELTA = 1e-15
@@ -39,7 +41,7 @@ class Budget:
     """
 
     epsilon: float
-    delta: float = 1e-6
+    delta: float = DEFAULT_DELTA
     neighboring: Neighboring = "add-remove"
     allow_large_delta: bool = False
 

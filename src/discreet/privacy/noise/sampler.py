@@ -90,10 +90,15 @@ def gaussian(  # type: ignore[no-untyped-def]
     """Add noise to ``out[n]`` from ``start`` on, until ``out`` or ``words`` is used up.
 
     Parameters
-    ---------- words : uint64 array out : int64 array kinds : uint8 array; entry ``n`` of ``out``
-    has kind ``kinds[n % len(kinds)]``, the row of the next three arrays multiples, limits, sigmas :
-    M_i per kind; ⌊limit·σ·2^q⌋ per kind, 2⁶³ for none; σ per kind q : fractional bits accept,
-    edges, bells : ``TABLES`` pending : uint64 array of ``PENDING_COLUMNS``
+    ----------
+    words : uint64 array
+    out : int64 array
+    kinds : uint8 array; entry ``n`` of ``out`` has kind ``kinds[n % len(kinds)]``, the row of the
+        next three arrays
+    multiples, limits, sigmas : M_i per kind; ⌊limit·σ·2^q⌋ per kind, 2⁶³ for none; σ per kind
+    q : fractional bits
+    accept, edges, bells : ``TABLES``
+    pending : uint64 array of ``PENDING_COLUMNS``
 
     Returns
     -------

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, PrivacyError
 from discreet.privacy.accounting import gdp
-from discreet.privacy.accounting.budget import Budget, Neighboring
+from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
 from discreet.privacy.release import budget_store_log
 from discreet.privacy.release.budget_store_log import (
     TABLES,
@@ -158,7 +158,7 @@ class BudgetStore:
     --------
     >>> store = BudgetStore("people.sqlite")  # doctest: +SKIP
     >>> store.open("customers", epsilon=4, delta=1e-6)  # doctest: +SKIP
-    >>> discreet.DPMF(epsilon=1).fit(ratings, budget=store["customers"])  # doctest: +SKIP
+    >>> discreet.DPMF(epsilon=1).fit(ratings, account=store["customers"])  # doctest: +SKIP
     """
 
     def __init__(self, path: str | Path):
@@ -178,7 +178,7 @@ class BudgetStore:
         self,
         name: str,
         epsilon: float,
-        delta: float = 1e-6,
+        delta: float = DEFAULT_DELTA,
         neighboring: Neighboring = "add-remove",
         note: str = "",
     ) -> Account:
