@@ -38,6 +38,7 @@ REQUIRED = (
 EXTRAS = {
     "accounting": ("dp-accounting",),
     "frames": ("pandas", "polars"),
+    "hub": ("huggingface-hub",),
     "plot": ("matplotlib",),
     "postgres": ("psycopg",),
     "bench": ("implicit", "psutil"),

@@ -38,6 +38,7 @@ from discreet.models.base import Recommender
 from discreet.models.fold_in import KINDS
 from discreet.models.storage.aside import folder_beside, remove_left
 from discreet.models.storage.exchange import exchange
+from discreet.models.storage.hub import SCHEME, download
 from discreet.models.storage.ledger_history import (
     LEDGER,
     check_replaced,
@@ -122,10 +123,12 @@ def _about(target: Path, error: OSError) -> OSError:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The model saved in the folder `path`.
+    """Load the model saved in the folder `path`, or on the Hugging Face Hub: ``hf://user/name``.
 
     Another process may save a model there at the same time: what is loaded is the one or the other.
     """
+    if isinstance(path, str) and path.startswith(SCHEME):
+        path = download(path)
     return assemble(read_contents(Path(path)))
 
 
