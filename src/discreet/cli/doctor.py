@@ -39,6 +39,7 @@ EXTRAS = {
     "accounting": ("dp-accounting",),
     "frames": ("pandas", "polars"),
     "hub": ("huggingface-hub",),
+    "onnx": ("onnx",),
     "plot": ("matplotlib",),
     "postgres": ("psycopg",),
     "bench": ("implicit", "psutil"),

@@ -1,5 +1,5 @@
-"""``discreet export``: a saved model as a page for browsers, as vectors for a database, or as
-an MLflow folder.
+"""``discreet export``: a saved model as a page for browsers, as vectors for a database, as an ONNX
+graph, or as an MLflow folder.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 @command(
     "discreet export --web model/ page.html",
     "discreet export --vectors model/ vectors/",
+    "discreet export --onnx model/ model.onnx",
     "discreet export --mlflow model/ mlflow-model/",
 )
 def export(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
     to: Annotated[
         str,
-        typer.Argument(help="The file (--web) or the new folder (others) to write.", metavar="OUT"),
+        typer.Argument(help="The file (--web, --onnx) or new folder to write.", metavar="OUT"),
     ],
     out: Output,
     web: Annotated[
@@ -41,6 +42,9 @@ def export(
             "--vectors", help="Item vectors and the recipe for queries, for a vector database."
         ),
     ] = False,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="One graph from a history to a list, for ONNX runtimes.")
+    ] = False,
     mlflow: Annotated[
         bool, typer.Option("--mlflow", help="A folder that MLflow loads as a pyfunc model.")
     ] = False,
@@ -48,22 +52,21 @@ def export(
         str | None, typer.Option(help="Heading of the page.", metavar="TEXT")
     ] = None,
 ) -> None:
-    """Hand a model over: to people's own devices, to a vector database, or to MLflow.
+    """Hand a model over: to users' devices, a vector database, an ONNX runtime, or MLflow.
 
     The page holds the item factors and computes a person's own vector on that person's device. Its
     content policy forbids every connection, so that nothing can leave.
     """
-    wanted = [
-        name for name, given in {"web": web, "vectors": vectors, "mlflow": mlflow}.items() if given
-    ]
+    given = {"web": web, "vectors": vectors, "onnx": onnx, "mlflow": mlflow}
+    wanted = [name for name in given if given[name]]
     if len(wanted) != 1:
-        raise ConfigError("say what to export: one of --web, --vectors and --mlflow")
+        raise ConfigError("say what to export: one of --web, --vectors, --onnx and --mlflow")
     if heading is not None and not web:
         raise ConfigError("--heading is for --web")
     from discreet.models.storage.load_scorer import open_model
 
     opened = open_model(folder)
-    written = {"web": _web, "vectors": _vectors, "mlflow": _mlflow}[wanted[0]](
+    written = {"web": _web, "vectors": _vectors, "onnx": _onnx, "mlflow": _mlflow}[wanted[0]](
         opened, Path(to), heading, out
     )
     out.result({"command": "export", "kind": wanted[0], "out": to, **written})
@@ -74,10 +77,7 @@ def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> di
     from discreet.data.download import atomic_write
     from discreet.serve.web_page import web_page
 
-    if file.is_dir():
-        raise ConfigError(f"{file} is a folder: name a file in it, such as {file / 'page.html'}")
-    if not file.absolute().parent.is_dir():
-        raise ConfigError(f"{file} cannot be written: the folder {file.parent} does not exist")
+    _check_file(file, "page.html")
     text = web_page(opened.scorer, opened.statement, heading)
     with atomic_write(file) as aside:
         aside.write_text(text, encoding="utf-8", newline="")
@@ -86,6 +86,13 @@ def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> di
         "bytes": len(text.encode()),
         "status": opened.statement["status"],
     }
+
+
+def _check_file(file: Path, example: str) -> None:
+    if file.is_dir():
+        raise ConfigError(f"{file} is a folder: name a file in it, such as {file / example}")
+    if not file.absolute().parent.is_dir():
+        raise ConfigError(f"{file} cannot be written: the folder {file.parent} does not exist")
 
 
 def _web(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> dict[str, Any]:
@@ -108,6 +115,15 @@ def _vectors(opened: OpenedModel, folder: Path, heading: str | None, out: Output
         f"Wrote {written['items']:,} vectors of length {written['length']} to {folder}: see"
         f" {folder / 'README.md'}"
     )
+    return written
+
+
+def _onnx(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> dict[str, Any]:
+    from discreet.serve.onnx_scorer import write_onnx
+
+    _check_file(file, "model.onnx")
+    written = write_onnx(opened, file)
+    out.say(f"Wrote {file} ({written['bytes'] / 1e6:.1f} MB): items, ratings and n in, a list out")
     return written
 
 
