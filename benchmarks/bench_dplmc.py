@@ -25,10 +25,12 @@ from discreet.models.fold_in import project
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
+from discreet.privacy.statistics.base import triangle_size, unpack
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import triangle_size, unpack
-from discreet.privacy.users.gradient_steps import Descent
-from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.statistics.contributions import GlobalGram
+from discreet.privacy.statistics.gradients import WeightedResidualGradient
+from discreet.privacy.users.sealed_users import Users, seal
+from discreet.privacy.users.steps import ComputeResiduals, GradientStep, StartFrom
 
 RATIO = 1.0
 RANK = 64
@@ -43,8 +45,8 @@ def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
     ratings = _ratings(m, n, each)
     rng = np.random.default_rng(1)
     V = 0.1 * rng.standard_normal((n, RANK))
-    walk = Descent(seal(ratings, Bounds(items=10**9, rating=9.0, center=3.0, norm=1.0)))
-    walk.start(V / each)
+    walk = seal(ratings, Bounds(items=10**9, rating=9.0, center=3.0, norm=1.0))
+    walk.apply(StartFrom(V / each))
     U = 0.1 * rng.standard_normal((m, RANK), dtype=np.float32)
     Y = ratings.to_csr()
     work: dict[str, Callable[[], object]] = {
@@ -94,7 +96,7 @@ def show(result: dict[str, Any]) -> list[str]:
     ]
 
 
-def iteration(walk: Descent, V: NDArray[Any], grade: Literal["secure", "seeded"]) -> NDArray[Any]:
+def iteration(walk: Users, V: NDArray[Any], grade: Literal["secure", "seeded"]) -> NDArray[Any]:
     """As `DPLMC` does it."""
     n = len(V)
     plan = Plan.calibrate(
@@ -102,11 +104,14 @@ def iteration(walk: Descent, V: NDArray[Any], grade: Literal["secure", "seeded"]
         Budget(10.0),
     )
     session = Session(plan, grade, random_state=0 if grade == "seeded" else None)
-    walk.look(V.astype(np.float32), 4.0)
-    R = unpack(session.release("balance", walk.gram()), RANK)[0] / 1e5 - second_moment(V) / n
-    g = session.release("gradient", walk.gradient())
+    walk.apply(ComputeResiduals(V.astype(np.float32), 4.0))
+    R = (
+        unpack(session.release("balance", walk.sum(GlobalGram())), RANK)[0] / 1e5
+        - second_moment(V) / n
+    )
+    g = session.release("gradient", walk.sum(WeightedResidualGradient()))
     V = project(V - 1e-3 * g + 0.05 * tall_product(V, R), 4.0)
-    walk.step(1e-3, R, 0.05)
+    walk.apply(GradientStep(1e-3, R, 0.05))
     return V
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from discreet.data.download import atomic_write
+from discreet.data.atomic_files import atomic_write
 from discreet.errors import ConfigError
 
 HEAD = (

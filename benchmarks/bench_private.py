@@ -27,9 +27,12 @@ from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
+from discreet.privacy.statistics.base import triangle_size, unpack
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import Sum, triangle_size, unpack
+from discreet.privacy.statistics.contributions import ItemGrams, ItemSums
+from discreet.privacy.statistics.sums import Sum
 from discreet.privacy.users.sealed_users import Users, seal
+from discreet.privacy.users.steps import Choose, Solve
 
 RATIO = 2.0
 GIGABYTES = 3.0
@@ -116,8 +119,10 @@ def sealed_users(n_users: int, n_items: int, rank: int) -> Users:
         indptr, items[new], values, np.arange(n_users), np.arange(n_items), catalog=True
     )
     users = seal(ratings, Bounds(items=MAX_ITEMS, rating=1.0))
-    users.choose()
-    users.solve(rng.standard_normal((n_items, rank), dtype=np.float32) * np.float32(0.3), 5.0)
+    users.apply(Choose())
+    users.apply(
+        Solve(rng.standard_normal((n_items, rank), dtype=np.float32) * np.float32(0.3), 5.0)
+    )
     return users
 
 
@@ -128,10 +133,10 @@ def item_step(users: Users, grade: str) -> np.ndarray:
         [Release("sum", shape=(n, r)), Release("gram", shape=(n, triangle_size(r)))], Budget(10.0)
     )
     session = Session(plan, grade, random_state=0 if grade == "seeded" else None)  # type: ignore[arg-type]
-    g = session.release("sum", users.item_sums(), np.float32)
+    g = session.release("sum", users.sum(ItemSums()), np.float32)
     V = np.empty((n, r), np.float32)
     ridge = np.full(n, 30.0)
-    for rows, G in session.release_blocks("gram", users.item_grams(), dtype=np.float32):
+    for rows, G in session.release_blocks("gram", users.sum(ItemGrams()), dtype=np.float32):
         V[rows] = solve_psd(unpack(G, r), g[rows], ridge[rows])
     session.finish()
     return V

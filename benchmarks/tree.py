@@ -22,6 +22,7 @@ from pathlib import Path
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 ROOT = Path(__file__).resolve().parents[1]
+DELTAS = ("DELTA", "DEFAULT_DELTA")  # constants that hold the default of δ
 FRAGMENTS = {
     "of",
     "from",
@@ -217,6 +218,8 @@ def find_delta_defaults(src: Path) -> list[str]:
                 ]
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 pairs.append((node.target.id, node.value))
+            elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in DELTAS:
+                pairs.append(("delta", node.value))
             for name, value in pairs:
                 number = value.value if isinstance(value, ast.Constant) else None
                 if (
@@ -270,7 +273,8 @@ try:
 except SystemExit as left:
     sys.setprofile(None)
     assert not left.code, left.code
-inside = [c for c in codes if c.co_filename.startswith(root)]
+OPTIMIZED = 1  # set for functions, not for bodies of classes, which run once on import
+inside = [c for c in codes if c.co_filename.startswith(root) and c.co_flags & OPTIMIZED]
 seen = {(c.co_filename, c.co_qualname, c.co_firstlineno) for c in inside}
 unnamed = ("<module>", "<genexpr>", "<lambda>", "comp>")
 named = {s for s in seen if not any(part in s[1] for part in unnamed)}

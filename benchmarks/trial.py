@@ -13,9 +13,11 @@ import numpy as np
 
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.contributions import GlobalGram
+from discreet.privacy.statistics.gradients import WeightedResidualGradient
 from discreet.privacy.statistics.sums import look_together
-from discreet.privacy.users.gradient_steps import Descent
 from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import ComputeResiduals, Solve, WeighEntries
 
 _GRIDS = (2.0**-40, 2.0**-30)
 
@@ -25,17 +27,17 @@ def trial_pass(people: Any, n_items: int, rank: int) -> Callable[[int], None]:
     are added up.
     """
     users = seal(people, Bounds(items=10**9, rating=1.0, center=3.0))
-    walk = Descent(users)
-    walk.weigh(np.ones(n_items))
+    walk = users
+    walk.apply(WeighEntries(np.ones(n_items)))
     V = (0.3 * np.random.default_rng(0).standard_normal((n_items, rank))).astype(np.float32)
     x = np.hstack([np.zeros((n_items, 1), np.float32), V])
 
     def step(number: int) -> None:
-        walk.solve(
-            V + np.float32(0.01 * number), ridge=8.0, center=0.1, stretch=True, intercept=0.5
+        walk.apply(
+            Solve(V + np.float32(0.01 * number), ridge=8.0, center=0.1, stretch=True, intercept=0.5)
         )
-        walk.look(x, 1.0, own=False)
-        sums = (walk.gram(), walk.gradient())
+        walk.apply(ComputeResiduals(x, 1.0))
+        sums = (walk.sum(GlobalGram()), walk.sum(WeightedResidualGradient()))
         look_together(KEY, list(zip(sums, _GRIDS, strict=True)))
         for one, grid in zip(sums, _GRIDS, strict=True):
             one.compute(KEY, grid=grid)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import discreet
 from discreet.data.splits import random_ratings
-from discreet.report import write_report
 
 
 def main(folder: Path = Path("my-model"), scale: float = 1.0) -> None:
@@ -65,7 +64,7 @@ def main(folder: Path = Path("my-model"), scale: float = 1.0) -> None:
     # 7. A page about the model, for those who would rather look than read: one HTML file that needs
     # no network.
     page = folder.with_name(f"{folder.name}.html")
-    write_report(model, page)
+    discreet.write_report(model, page)
     print(f"\nsaved to {folder}: {', '.join(sorted(file.name for file in folder.iterdir()))}")
     print(f"open {page} in a browser")
 

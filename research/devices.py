@@ -36,12 +36,12 @@ from discreet.data.ratings import Ratings
 from discreet.engines.local import RatingsSourceMixin
 from discreet.errors import ConfigError, EngineError
 from discreet.privacy.sealed import guard
-from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
+from discreet.privacy.statistics.base import Block, Public, Statistic
 from discreet.privacy.statistics.bounds import Bounds, check_rows
 from discreet.privacy.statistics.sums import Compute
 from discreet.privacy.users.item_sampling import user_keys
-from discreet.privacy.users.partitions import Partitions
-from discreet.privacy.users.sealed_users import Users, sealed_block
+from discreet.privacy.users.sealed_users import Partitions, Users, sealed_block
+from discreet.privacy.users.steps import UserStep
 
 _HEAD = struct.Struct("<qq")  # how many rows are sent, and how many numbers each has
 _SIZE = struct.Struct("<q")

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from discreet.data.download import atomic_write
+from discreet.data.atomic_files import atomic_write
 from research.entry import Entry, Record
 from research.layout import Group, group, matches, reference
 

@@ -34,14 +34,15 @@ from discreet.models.parameters import (
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism
 from discreet.privacy.release.ledger import Ledger
-from discreet.privacy.release.plan import Line, Plan
+from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.release.unsafe import reveal, under_noised
+from discreet.privacy.statistics.base import unpack
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import unpack
-from discreet.privacy.users.huber_weights import reweight
+from discreet.privacy.statistics.contributions import ItemGrams, ItemSums
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import Choose, Reweigh, Solve
 
 UNBOUNDED = 1e9  # bounds that nobody reaches: the paper has none
 
@@ -98,7 +99,7 @@ class HuberAsPrinted(Algorithm):
     def bounds(self) -> Bounds:
         return Bounds(items=EVERY_ITEM, rating=UNBOUNDED, norm=UNBOUNDED)
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         """None: everything goes round the door."""
         return []
 
@@ -125,20 +126,24 @@ class HuberAsPrinted(Algorithm):
         assert self.transition is not None
         rng = np.random.default_rng(seed if session.ledger.noise == "seeded" else None)
         noise = self._noise()
-        users.choose()
+        users.apply(Choose())
         V = self.initial_scale * np.random.default_rng(seed).standard_normal(
             (users.n_items, self.factors)
         )
         before = V
         for step in range(self.iterations):
             before = V  # the paper's Z = U Vᵀ takes the users from before the last item step
-            users.solve(V, self.regularization)
+            users.apply(Solve(V, self.regularization))
             if self.solver == "irls":
                 V = rng.standard_normal(V.shape)  # Algorithm 3 starts afresh every time
             for _ in range(1 if self.solver == "als" else self.inner_iterations):
-                robust = reweight(users, V, self.transition) if self.solver == "irls" else users
-                G = unpack(reveal(session, "gram", robust.item_grams()), self.factors)
-                g = under_noised(session, "sum", robust.item_sums(), noise, rng)
+                robust = (
+                    users.copy_after(Reweigh(V, self.transition))
+                    if self.solver == "irls"
+                    else users
+                )
+                G = unpack(reveal(session, "gram", robust.sum(ItemGrams())), self.factors)
+                g = under_noised(session, "sum", robust.sum(ItemSums()), noise, rng)
                 V = solve_psd(G, g, np.full(len(g), self.regularization), project=False)
             progress(step + 1, self.iterations, "steps")
         details = {"previous_factors": before.tolist()}

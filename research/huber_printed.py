@@ -28,7 +28,7 @@ from discreet.data.ratings import Ratings
 from discreet.data.splits import random_ratings
 from discreet.kernels import solve_rows
 from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism
-from discreet.privacy.users.huber_weights import huber_weights
+from discreet.privacy.users.steps import huber_weights
 from research import papers
 from research.entry import Record, Settings
 from research.huber_as_printed import HuberALSAsPrinted, HuberAsPrinted

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from discreet.data.download import atomic_write
+from discreet.data.atomic_files import atomic_write
 from discreet.errors import ConfigError
 from research import entry as entries
 from research.layout import section

@@ -26,7 +26,7 @@ from discreet.models.dpmf.feature_prior import FeaturePrior, Sums, likelihood
 from discreet.models.dpmf.rating_factors import FactorStage, Steps
 from discreet.models.dpmf.residual_covariance import FactorPosterior
 from discreet.models.dpmf.user_effects import UserEffects
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from research.beyond import genres_and_years, score, split_of
 from research.entry import Record, Settings
 from research.families import SCALES, Family, item_vectors, made
@@ -83,14 +83,14 @@ class PairsAlone(FactorStage):
     lines_left = 7  # pairs, and six steps
     found: Steps | None = None
 
-    def is_affordable(self, names: Sequence[str | Line]) -> bool:
+    def is_affordable(self, names: Sequence[str | Release]) -> bool:
         self.lines_left -= 1
         pairs = super().is_affordable(names)
         if not pairs and not self.lines_left:
             self.steps = self.found
         return pairs
 
-    def release_pairs(self, names: Sequence[str | Line]) -> None:
+    def release_pairs(self, names: Sequence[str | Release]) -> None:
         super().release_pairs(names)
         self.found = self.steps
         if self.lines_left:
@@ -102,7 +102,7 @@ class StepsAlone(FactorStage):
     pairs buys biases.
     """
 
-    def is_affordable(self, names: Sequence[str | Line]) -> bool:
+    def is_affordable(self, names: Sequence[str | Release]) -> bool:
         if super().is_affordable(names) and self.steps is None:
             M = len(self.core)
             deviation = np.sqrt(USUAL_TASTE / RANK * self.state.personal.variance)

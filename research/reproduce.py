@@ -31,7 +31,7 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-from discreet.data.download import atomic_write
+from discreet.data.atomic_files import atomic_write
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.version import __version__
 from research.entry import Entry, Record, Settings, key, load

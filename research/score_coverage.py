@@ -20,7 +20,7 @@ from discreet.evaluation.private_scores import RELEASE, ScoreLayout
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
-from discreet.privacy.statistics.user_values import UserValues
+from discreet.privacy.statistics.user_totals import UserValues
 from discreet.privacy.users.sealed_users import seal_values
 
 METRICS = ("rmse", "mae", "recall@20", "ndcg@100")

@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._numba import njit
-from discreet.data.download import Progress, atomic_write, cache_folder
+from discreet.data.atomic_files import atomic_write
+from discreet.data.download import Progress, cache_folder
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from research.race import draw_items

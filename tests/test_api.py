@@ -57,7 +57,7 @@ def test_signatures_are_shown_as_they_are():
         "import discreet.mechanisms; discreet.mechanisms.Gaussian(1.0)",
         "from discreet import mechanisms; mechanisms.Laplace(1.0)",
         "import discreet; discreet.mechanisms.Huber(alpha=1.5, scale=2.0)",
-        "import discreet; discreet.report.write_report",
+        "import discreet; discreet.write_report",
         "from discreet.report import write_report",
         "import discreet; discreet.errors.ConfigError",
         "from discreet import *; DPALS, report, mechanisms",

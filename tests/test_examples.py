@@ -17,7 +17,7 @@ PAGE = ROOT / "docs" / "extending.md"
 def registries():
     """What examples register is forgotten afterwards."""
     from discreet.models.algorithm import ALGORITHMS
-    from discreet.privacy.statistics.sums import STATISTICS
+    from discreet.privacy.statistics.base import STATISTICS
 
     before = [(registry, dict(registry)) for registry in (ALGORITHMS, STATISTICS)]
     yield

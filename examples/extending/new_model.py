@@ -12,8 +12,10 @@ import numpy as np
 import discreet
 from discreet.models.algorithm import Algorithm, Learned
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.contributions import ItemCounts
+from discreet.privacy.users.steps import Choose
 from discreet.testing import check_private_model
 
 
@@ -32,15 +34,15 @@ class NoisyCounts(Algorithm):
         return Bounds(items=self.max_items)
 
     def releases(self, n_items):
-        return [Line("counts", shape=(n_items,))]
+        return [Release("counts", shape=(n_items,))]
 
     def statistics(self, users):
-        users.choose()
-        return {"counts": users.item_counts()}
+        users.apply(Choose())
+        return {"counts": users.sum(ItemCounts())}
 
     def learn(self, users, session, *, features, seed, progress):
-        users.choose()
-        counts = session.release("counts", users.item_counts())
+        users.apply(Choose())
+        counts = session.release("counts", users.sum(ItemCounts()))
         progress(1, 1, "counting")
         return Learned(np.zeros((users.n_items, 0), np.float32), counts.astype(np.float32), counts)
 

@@ -12,11 +12,10 @@ import numpy as np
 
 import discreet
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.release.plan import Line, Plan
+from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
-from discreet.privacy.statistics.base import Statistic
+from discreet.privacy.statistics.base import SensitivityBounds, Statistic, per_item_total, register
 from discreet.privacy.statistics.bounds import SHAVE, Bounds
-from discreet.privacy.statistics.sums import SensitivityBounds, per_item_total, register
 from discreet.privacy.users.sealed_users import seal
 
 
@@ -48,7 +47,7 @@ class OneVoiceEach(Statistic):
 def main():
     ratings = discreet.load_dataset("cinema", scale=0.1)
     users = seal(ratings, Bounds(items=1, rating=2.25, center=2.75))
-    plan = Plan.from_shares([Line("voices", shape=(ratings.n_items,))], Budget(1.0, 1e-6))
+    plan = Plan.from_shares([Release("voices", shape=(ratings.n_items,))], Budget(1.0, 1e-6))
     session = Session(plan)
     voices = session.release("voices", users.sum(OneVoiceEach()))
     for at in np.argsort(-voices)[:5]:

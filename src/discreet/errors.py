@@ -5,8 +5,16 @@ as one sentence and exits with code 2. Errors raised from private data name the 
 user or a value.
 """
 
-import errno
+from __future__ import annotations
 
+import errno
+import functools
+import typing
+from collections import abc
+
+WorkerTask = abc.Callable[[abc.Iterable[typing.Any]], abc.Iterator[typing.Any]]
+
+WORKER_MARK = "discreet-worker:"  # before the type of an error on a worker, in the driver's log
 LONGEST_MESSAGE = 800  # characters: two sentences with two long paths fit, a pasted file does not
 _LONGEST_END = 300  # of these, at the end, where a message says what to do
 # what the loader of libraries, the system, threads and C++ say when there is too little memory
@@ -92,3 +100,34 @@ class PlanMismatch(PrivacyError):
 
 class EngineError(DiscreetError):
     """An engine lost what it needs: a block, a worker, or the agreement of its machines."""
+
+
+class WorkerProblem(DiscreetError):
+    """A known problem of the data on a worker, by a name that is about no user."""
+
+
+class WorkerError(DiscreetError):
+    """All that the driver and the logs see of an error on a worker of a cluster."""
+
+
+def hide_worker_errors(task: WorkerTask) -> WorkerTask:
+    """Let only the type of an error leave a worker: its text may hold a rating or an id."""
+
+    @functools.wraps(task)
+    def run(batches: abc.Iterable[typing.Any]) -> abc.Iterator[typing.Any]:
+        import numpy as np
+
+        kind = ""
+        try:
+            with np.errstate(all="ignore"):
+                yield from task(batches)
+        except WorkerError:  # of a task within this one
+            raise
+        except WorkerProblem as error:
+            kind = str(error)
+        except Exception as error:
+            kind = type(error).__name__
+        if kind:  # out here, the error is neither cause nor context of the one that is raised
+            raise WorkerError(WORKER_MARK + kind)
+
+    return run

@@ -149,7 +149,7 @@ def test_people_are_charged_only_where_that_is_said(run, private, tmp_path):
                 "--model",
                 "dpals",
             ),
-            "give --epsilon",
+            "pass --epsilon",
         ),
         (("--epsilon", 1, "--plot", "a.txt"), "plots are written as"),
         (("--epsilon", 1, "--out", "no/such/folder/a.json"), "cannot be written"),

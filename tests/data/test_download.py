@@ -5,7 +5,8 @@ import hashlib
 import numpy as np
 import pytest
 
-from discreet.data.download import atomic_write, cache_folder, download, file_md5
+from discreet.data.atomic_files import atomic_write
+from discreet.data.download import cache_folder, download, file_md5
 from discreet.errors import DataError
 from support.local_server import serving
 

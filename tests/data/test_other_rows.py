@@ -35,6 +35,7 @@ from discreet.errors import DataError
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import Choose
 
 FILMS = {item: f"Film {item}" for item in range(1, 41)} | {
     "tt0111161": "Shawshank",
@@ -204,7 +205,7 @@ READERS: dict[str, Callable[[list[Row], Path], Ratings]] = {
 def sealed(ratings: Ratings) -> tuple[list[Any], dict[Any, Any]]:
     """Users in their order, and of each all that is sealed, and what it contributes through."""
     users = seal(ratings, Bounds(items=4, rating=1.5, center="user"), seed=3)
-    users.choose(draw=2)
+    users.apply(Choose(draw=2))
     (rows,) = users.open(KEY)
     given = defaultdict(list)
     for item, (start, end) in enumerate(zip(rows["by_item"], rows["by_item"][1:], strict=False)):

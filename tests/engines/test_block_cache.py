@@ -17,9 +17,9 @@ from discreet.engines.user_hash import Secret
 from discreet.errors import ConfigError
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.gradient_steps import ComputeResiduals
 from discreet.privacy.users.lazy_partitions import Node, Outlook, RecordedStep, follow
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import ComputeResiduals
 from support.engine_helpers import (
     MODELS,
     SCALE,

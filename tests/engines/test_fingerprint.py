@@ -18,7 +18,10 @@ from discreet.engines import fingerprint
 #: Which compute nothing.
 WITHOUT_NUMBERS = ("discreet.kernels.threads.", "discreet.kernels.gather.allocate_aligned_array")
 #: What becomes of numbers that are released already.
-AFTER_RELEASE = ("discreet.privacy.statistics.sums._unpack",)
+AFTER_RELEASE = (
+    "discreet.privacy.statistics.base._unpack",
+    "discreet.kernels.grams.symmetric_of",
+)
 
 
 def modules():

@@ -6,12 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from discreet.data.worker_errors import WorkerError
 from discreet.engines.block_format import PackedBlock, portion_of
 from discreet.engines.spark import shuffle
 from discreet.engines.spark.jobs import outcome
 from discreet.engines.user_hash import Secret, identities
-from discreet.errors import DataError
+from discreet.errors import DataError, WorkerError
 
 SECRET = "somebody-called-4711"
 ITEMS = np.arange(50)

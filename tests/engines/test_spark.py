@@ -201,7 +201,7 @@ def test_machines_that_compute_otherwise_are_refused_before_anything_is_charged(
 
 def test_lists_and_scores_are_those_of_one_machine(ratings, frame, spark):
     model = discreet.DPMF(epsilon=50.0, rating_range=SCALE, random_state=3).fit(ratings)
-    lists = model.recommend_frame(frame, 5, partitions=3).collect()
+    lists = model.recommend_spark(frame, 5, partitions=3).collect()
     ids, scores = model.recommend_many(ratings, 5)
     found = {(row["user"], row["rank"]): (row["item"], row["score"]) for row in lists}
     assert len(found) == len(lists) == (scores > -np.inf).sum()
@@ -333,7 +333,7 @@ def test_what_cannot_be_meant(spark, frame):
     with pytest.raises(DataError, match="needs a DataFrame of Spark, and a Table was given"):
         discreet.SparkRatings(pa.table({"user": [1]}))
     with pytest.raises(DataError, match="needs a DataFrame of Spark"):
-        MODELS["DPALS"]().fit(some_ratings()).recommend_frame(pa.table({"user": [1]}))
+        MODELS["DPALS"]().fit(some_ratings()).recommend_spark(pa.table({"user": [1]}))
     seeded = discreet.DPALS(4, epsilon=8.0, rating_range=SCALE, noise="seeded", random_state=1)
     with pytest.raises(ConfigError, match="whole numbers"):
         seeded.fit(discreet.SparkRatings(frame, items=["x"], partitions=2))

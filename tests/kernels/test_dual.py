@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from discreet.kernels import set_threads, simd, solve_rows
-from discreet.kernels.dual import dual_size, prefers_dual, solve_dual_numpy
-from discreet.kernels.least_squares import DUAL_RANK, solve_rows_numpy
+from discreet.kernels import reference, set_threads, simd, solve_rows
+from discreet.kernels.dual import dual_size, prefers_dual
+from discreet.kernels.least_squares import DUAL_RANK
 
 
 @pytest.fixture(autouse=True)
@@ -29,10 +29,10 @@ def problem(seed, n=90, m=200, r=DUAL_RANK + 5, dtype=np.float64):
 def test_the_formula_is_the_normal_equations():
     indptr, indices, values, Y, ridge = problem(0)
     S, w = Y.T @ Y * 0.1, np.random.default_rng(1).random(len(values))
-    x = solve_rows_numpy(indptr, indices, values, Y, ridge, S, w)
+    x = reference.solve_rows(indptr, indices, values, Y, ridge, S, w)
     for i in (1, 5, 9):
         row = slice(indptr[i], indptr[i + 1])
-        one = solve_dual_numpy(values[row], Y[indices[row]], ridge[i], S, w[row])
+        one = reference.solve_dual(values[row], Y[indices[row]], ridge[i], S, w[row])
         np.testing.assert_allclose(one, x[i], atol=1e-10)
 
 
@@ -46,7 +46,7 @@ def test_rows_of_every_length(r, dtype):
     for S in (None, Y.T @ Y * 0.05):
         for w in (None, np.random.default_rng(0).random(len(values)).astype(dtype)):
             x = solve_rows(indptr, indices, values, Y, ridge, S, w)
-            twin = solve_rows_numpy(
+            twin = reference.solve_rows(
                 indptr, indices, values.astype(float), Y.astype(float), ridge, S, w
             )
             np.testing.assert_allclose(

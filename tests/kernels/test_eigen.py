@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from discreet.kernels import simd
-from discreet.kernels.eigen import add_negative_parts, project_psd_numpy
+from discreet.kernels import reference, simd
+from discreet.kernels.eigen import add_negative_parts
 from discreet.kernels.psd import project_psd
 
 pytestmark = pytest.mark.skipif(not simd.enabled(), reason="this processor runs the plain kernels")
@@ -19,7 +19,7 @@ def symmetric(rng, n, r, rank, noise=1.0):
 def close(found, A, tolerance):
     scale = np.abs(A).max(axis=(1, 2), keepdims=True)
     np.testing.assert_allclose(
-        found / scale, project_psd_numpy(A.astype(float)) / scale, atol=tolerance
+        found / scale, reference.project_psd(A.astype(float)) / scale, atol=tolerance
     )
 
 

@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 
-from discreet.kernels import set_threads
+from discreet.kernels import reference, set_threads
 from discreet.kernels.gradient import (
     residual_rows,
-    residual_rows_numpy,
     share_rows,
-    share_rows_numpy,
     sum_columns,
-    sum_columns_numpy,
     turn_rows,
 )
 
@@ -42,7 +39,7 @@ def test_residuals_equal_their_twin(r, dtype, weighted):
     given[2][3] = np.nan
     w = np.random.default_rng(9).random(len(given[1])).astype(dtype) if weighted else None
     x, g = residual_rows(*given, w)
-    X, G = residual_rows_numpy(*given, w)
+    X, G = reference.residual_rows(*given, w)
     tolerance = 2e-5 if dtype == "f4" else 1e-12
     np.testing.assert_allclose(x, X, atol=tolerance)
     np.testing.assert_allclose(g, G, atol=tolerance * 20)
@@ -81,7 +78,7 @@ def test_sums_of_columns_equal_their_twin_for_any_number_of_threads(r, dtype):
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     indices = np.concatenate([rng.choice(m - 1, k, replace=False) for k in counts]).astype(np.int32)
     c, U = rng.normal(size=len(indices)).astype(dtype), rng.normal(size=(n, r)).astype(dtype)
-    twin = sum_columns_numpy(indptr, indices, c.astype(float), U.astype(float), m)
+    twin = reference.sum_columns(indptr, indices, c.astype(float), U.astype(float), m)
     unit = 2.0**-10
     whole = np.zeros((m, r))
     np.add.at(
@@ -114,5 +111,5 @@ def test_shares_equal_their_twin_to_the_last_bit():
     q = np.random.default_rng(3).random(25)
     q[4] = 0
     assert np.array_equal(
-        share_rows(indptr, indices, q, 0.99), share_rows_numpy(indptr, indices, q, 0.99)
+        share_rows(indptr, indices, q, 0.99), reference.share_rows(indptr, indices, q, 0.99)
     )

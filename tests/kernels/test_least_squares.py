@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 
 from discreet.errors import ConfigError
-from discreet.kernels import second_moment, simd, tall_product
-from discreet.kernels.cholesky import pad_rank, solve_spd, solve_spd_numpy
-from discreet.kernels.gather import PACK, sum_rows, sum_rows_numpy
+from discreet.kernels import reference, second_moment, simd, tall_product
+from discreet.kernels.cholesky import pad_rank, solve_spd
+from discreet.kernels.gather import PACK, sum_rows
 from discreet.kernels.integer_sums import pack_grams
-from discreet.kernels.least_squares import (
-    gram_rows_numpy,
-    solve_rows,
-    solve_rows_constant,
-    solve_rows_numpy,
-)
+from discreet.kernels.least_squares import solve_rows, solve_rows_constant
 
 RANKS = [1, 3, 5, 8, 16, 20, 32, 40, 77, 128]
 
@@ -58,8 +53,8 @@ def test_rows_equal_their_numpy_twins(path, dtype, weighted, r):
     root = np.sqrt(weights) if weighted else np.ones_like(values)
     A, b = pack_grams(indptr, indices, root, Y), sum_rows(indptr, indices, values, Y)
     A_twin, b_twin = (
-        gram_rows_numpy(indptr, indices, *exact, weights)[0],
-        sum_rows_numpy(indptr, indices, *exact),
+        reference.gram_rows(indptr, indices, *exact, weights)[0],
+        reference.sum_rows(indptr, indices, *exact),
     )
     A_twin = A_twin[:, *np.triu_indices(r)]
     assert A.dtype == b.dtype == dtype
@@ -68,7 +63,7 @@ def test_rows_equal_their_numpy_twins(path, dtype, weighted, r):
 
     for extra in (None, shared):
         x = solve_rows(indptr, indices, values, Y, ridge, extra, weights)
-        twin = solve_rows_numpy(indptr, indices, *exact, ridge, extra, weights)
+        twin = reference.solve_rows(indptr, indices, *exact, ridge, extra, weights)
         assert x.dtype == dtype
         assert x.shape == (n, r)
         np.testing.assert_allclose(x, twin, atol=tolerance * max(1, np.abs(twin).max()))
@@ -89,13 +84,15 @@ def test_a_constant_coordinate_and_offsets_equal_one_column_more(path, dtype, r)
         target = (1.0 if given is None else values.astype(np.float64)) - offset[indices]
         for w in (None, rng.random(len(indices)).astype(dtype)):
             x, x0 = solve_rows_constant(indptr, indices, given, Y, ridge, c, shared, w, offset)
-            twin = solve_rows_numpy(indptr, indices, target, wide, ridge, np.pad(shared, (0, 1)), w)
+            twin = reference.solve_rows(
+                indptr, indices, target, wide, ridge, np.pad(shared, (0, 1)), w
+            )
             assert x.dtype == x0.dtype == dtype
             np.testing.assert_allclose(
                 np.column_stack([x, x0]), twin, atol=tolerance * np.abs(twin).max()
             )
             y = solve_rows(indptr, indices, given, Y, ridge, shared, w, offset)
-            twin = solve_rows_numpy(indptr, indices, target, wide[:, :-1], ridge, shared, w)
+            twin = reference.solve_rows(indptr, indices, target, wide[:, :-1], ridge, shared, w)
             np.testing.assert_allclose(y, twin, atol=tolerance * np.abs(twin).max())
 
 
@@ -167,7 +164,7 @@ def test_cholesky_solves_and_says_which_are_definite(path, dtype, r):
     x, definite = solve_spd(A, b)
     assert np.array_equal(definite, ~indefinite)
     assert np.array_equal(A, kept), "the input is left as it was"
-    twin = solve_spd_numpy(A.astype(np.float64), b.astype(np.float64))
+    twin = reference.solve_spd(A.astype(np.float64), b.astype(np.float64))
     tolerance = 1e-3 if dtype == np.float32 else 1e-9
     np.testing.assert_allclose(
         x[definite], twin[definite], atol=tolerance * np.abs(twin[definite]).max()

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from discreet.kernels import threads
-from discreet.kernels.leave_one_out import leave_one_out_errors, leave_one_out_errors_numpy
+from discreet.kernels import reference, threads
+from discreet.kernels.leave_one_out import leave_one_out_errors
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -24,7 +24,7 @@ def test_it_is_what_solving_without_each_entry_gives(dtype, count):
     finally:
         threads.set_threads(None)
     np.testing.assert_allclose(
-        found, leave_one_out_errors_numpy(indptr, indices, y, F, prior, lengths), rtol=1e-9
+        found, reference.leave_one_out_errors(indptr, indices, y, F, prior, lengths), rtol=1e-9
     )
     fewer = leave_one_out_errors(indptr, indices, y, F, prior, lengths[:2])
     np.testing.assert_array_equal(fewer, found[:, :2], "the models are nested")

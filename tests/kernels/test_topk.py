@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.errors import ConfigError
-from discreet.kernels.topk import ITEMS, top_k, top_k_numpy
+from discreet.kernels import reference
+from discreet.kernels.topk import ITEMS, top_k
 
 
 @settings(max_examples=60, deadline=None)
@@ -32,7 +33,7 @@ def test_equals_a_full_sort(n, m, k, seed, ties, exclude):
         indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         seen = indptr, np.concatenate([*rows, np.empty(0)]).astype(np.int32)
     items, scores = top_k(U, V, bias, k, seen)
-    items_twin, scores_twin = top_k_numpy(U, V, bias, k, seen)
+    items_twin, scores_twin = reference.top_k(U, V, bias, k, seen)
     np.testing.assert_allclose(scores, scores_twin, rtol=1e-4, atol=1e-5)
     if ties:
         assert np.array_equal(items, items_twin)
@@ -46,7 +47,7 @@ def test_blocks_of_items_join_seamlessly():
     )
     seen = np.array([0, 2, 2, 3]), np.array([0, ITEMS, 2 * ITEMS + 6], np.int32)
     items, _ = top_k(U, V, np.zeros(len(V)), 50, seen)
-    assert np.array_equal(items, top_k_numpy(U, V, np.zeros(len(V), np.float32), 50, seen)[0])
+    assert np.array_equal(items, reference.top_k(U, V, np.zeros(len(V), np.float32), 50, seen)[0])
 
 
 def test_nan_is_never_recommended():

@@ -15,15 +15,17 @@ from test_statistics import ALL_HIGH, ELSEWHERE, HIGH, LOW, NOTHING, statistic_o
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.accounting.mechanisms import Laplace
-from discreet.privacy.audit import AuditResult, Copies, audit, audit_statistic
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.unsafe import NoNoise
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.sealed_users import Users, seal
+from discreet.privacy.statistics.contributions import GlobalGram, ItemCounts, RatingSum
+from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import Choose, Solve
 from support.fault_helpers import FAULTS, planted
 from support.sealed_helpers import STATISTICS, make, quick
+from support.statistic_audit import AuditResult, Copies, audit, audit_statistic
 
 GRADES = [("secure", None), ("seeded", 20)]
 OPPOSITE = {"item_sums": LOW, "gradient": LOW, "rating_sum": LOW, "rating_count": NOTHING}
@@ -42,8 +44,8 @@ def one_entry(name, rating):
     bounds = Bounds(items=1, rating=1.5, norm=0.7, norm_l1=0.7)
     V = np.array([[1e-3, 0.0]], np.float32)
     users = seal(make([{0: 1.0}] + [{0: rating}] * (rating is not None), 1), bounds)
-    users.choose()
-    users.solve(V, 1e-9, bias=np.array([-1e9]))
+    users.apply(Choose())
+    users.apply(Solve(V, 1e-9, bias=np.array([-1e9])))
     return STATISTICS[name](users, V)
 
 
@@ -170,8 +172,8 @@ def company(counts):
         others = [{j: 1.0 + (i + j) % 5 for j in range(12)} for i in range(20)]
         ids = range(1 - len(first), 21)
         users = seal(make([*first, *others], 12, ids), Bounds(items=2, rating=1.0, center="user"))
-        users.choose()
-        made.append(users.item_counts() if counts else users.rating_sum())
+        users.apply(Choose())
+        made.append(users.sum(ItemCounts()) if counts else users.sum(RatingSum()))
     return audit_statistic(*made, noise="seeded", random_state=5)
 
 
@@ -186,30 +188,21 @@ def repeated(indptr, indices, ids):
             users = seal(Ratings.from_indices(*data, np.arange(3)), Bounds(items=2))
         except PrivacyError:
             users = seal(make([], 3), Bounds(items=2))
-        users.choose()
-        made.append(users.item_counts())
+        users.apply(Choose())
+        made.append(users.sum(ItemCounts()))
     return audit_statistic(*made, noise="seeded", random_state=5)
 
 
 def present_or_not(make_users, ask):
-    """An audit of what `ask` asks of the users made with somebody and without."""
+    """An audit of the statistic `ask` of the users made with somebody and without."""
     return lambda: audit_statistic(
-        *(ask(make_users(there)) for there in (True, False)), noise="seeded", random_state=5
+        *(make_users(there).sum(ask) for there in (True, False)), noise="seeded", random_state=5
     )
 
 
 def with_intercept(there):
     users = seal(make([{0: 1e6}] * there, 1), Bounds(items=1, rating=1.0, norm=0.7))
-    users.solve(np.full((1, 2), 1e-3), 1e-9, intercept=0.5)
-    return users
-
-
-def weighed_where_items_are_bounded(there):
-    users = seal(make([ALL_HIGH] * there, 12), Bounds(items=2, weight=3.0))
-    try:
-        users.weigh(np.ones(12))
-    except ConfigError:
-        users.choose()
+    users.apply(Solve(np.full((1, 2), 1e-3), 1e-9, intercept=0.5))
     return users
 
 
@@ -217,14 +210,14 @@ def among_numbers(there):
     """Somebody called "x" among users with numbers for ids."""
     ids = [str(i) for i in range(20)] + ["x"] if there else list(range(20))
     users = seal(make([ALL_HIGH] * 20 + [{0: 1.0}] * there, 12, ids), Bounds(items=2))
-    users.choose()
+    users.apply(Choose())
     return users
 
 
 def beside_a_heavy_user(there):
     rows = [{0: 1.0}] * 20 + [dict.fromkeys(range(200), 0.0)] * there
     users = seal(make(rows, 200), Bounds(items=1, rating=1.0))
-    users.solve(np.ones((200, 1)), 1.0, exponent=1.0)
+    users.apply(Solve(np.ones((200, 1)), 1.0, exponent=1.0))
     return users
 
 
@@ -254,10 +247,9 @@ AUDITED = {
     "the sum of ratings is priced by √k instead of k": of("rating_sum"),
     "repeated pairs are not refused": functools.partial(repeated, [0, 2], [1, 1], [0]),
     "repeated users are not refused": functools.partial(repeated, [0, 2, 4], [0, 1, 0, 1], [0, 0]),
-    "the weight budget is not normalized": of("item_counts", ALL_HIGH, budget="weight"),
     "one item more than k is contributed": of("rating_count", ALL_HIGH),
     "ratings are not cut": of("item_sums"),
-    "residuals are not cut": of("gradient"),
+    "residuals on a descent are not cut": of("gradient"),
     "covariance rows are not cut": of("covariance"),
     "replacing a user is priced as removing one": of(
         "item_sums", HIGH, LOW, relation="replace-one"
@@ -268,15 +260,10 @@ AUDITED = {
     "the noise forgets the sensitivity": of("item_counts"),
     "Laplace noise is priced in the Euclidean norm": laplace,
     "only the first release is charged": steps,
-    "an intercept is not taken from the norm": present_or_not(with_intercept, Users.global_gram),
-    "a weight budget ignores the number of items": present_or_not(
-        weighed_where_items_are_bounded, Users.rating_count
-    ),
-    "choices depend on how a column of ids was read": present_or_not(
-        among_numbers, Users.item_counts
-    ),
+    "an intercept is not taken from the norm": present_or_not(with_intercept, GlobalGram()),
+    "choices depend on how a column of ids was read": present_or_not(among_numbers, ItemCounts()),
     "a user's ridge depends on everybody's counts": present_or_not(
-        beside_a_heavy_user, Users.global_gram
+        beside_a_heavy_user, GlobalGram()
     ),
 }
 

@@ -14,50 +14,32 @@ from discreet.errors import ConfigError, DiscreetError, PrivacyError
 from discreet.privacy.statistics import bounds as module
 from discreet.privacy.statistics.bounds import LARGEST, SMALLEST, Bounds, check_rows, clip_rows
 from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import Choose
 from support.sealed_helpers import make
 
 
 def test_what_follows_from_the_bounds():
     by_items = Bounds(items=9, rating=2.0, norm=3.0)
     assert by_items.through(100) == 9
-    assert by_items.max_squared_weight(100) == 9
-    assert by_items.weight_sum(100) == 9
     assert by_items.value == 2.0
     assert by_items.vector_l2 == 3.0
     assert by_items.vector_l1(16) == 12.0
     assert by_items.triangle_l1(16) == (12.0**2 + 3.0**2) / 2
-    few = Bounds(items=9, weight=4.0)
-    assert (few.through(4), few.max_squared_weight(4), few.weight_sum(4)) == (4, 4.0, 4.0)
-    assert (
-        Bounds(items=9).through(4),
-        Bounds(items=9).max_squared_weight(4),
-        Bounds(items=9).weight_sum(4),
-    ) == (
-        4,
-        4,
-        4,
-    )
-    by_weight = Bounds(weight=4.0, norm=3.0, norm_l1=2.0)
-    assert by_weight.through(25) == 25
-    assert by_weight.weight_sum(25) == 10
-    assert by_weight.value == 1.0
+    assert Bounds(items=9).through(4) == 4
+    both = Bounds(items=9, norm=3.0, norm_l1=2.0)
+    assert both.value == 1.0
     # an ℓ₂ norm is never above the ℓ₁ norm
-    assert by_weight.vector_l1(16) == by_weight.vector_l2 == 2.0
+    assert both.vector_l1(16) == both.vector_l2 == 2.0
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {},
         {"items": 0},
         {"items": -1},
         {"items": 1.5},
         {"items": True},
         {"items": "3"},
-        {"weight": 0.0},
-        {"weight": math.inf},
-        {"weight": math.nan},
-        {"weight": "1"},
         {"items": 1, "rating": -1.0},
         {"items": 1, "norm": 0.0},
         {"items": 1, "norm": 1e-40},
@@ -77,10 +59,10 @@ def test_what_is_no_bound_is_refused(wrong):
 
 
 def test_bounds_are_values_of_plain_numbers():
-    given = Bounds(items=np.int64(3), weight=np.float32(2.0), rating=1, center=np.float64(3.5))
+    given = Bounds(items=np.int64(3), rating=np.float32(1.0), center=np.float64(3.5))
     assert type(given.items) is int
-    assert type(given.weight) is type(given.rating) is type(given.center) is float
-    assert given == Bounds(items=3, weight=2.0, rating=1.0, center=3.5)
+    assert type(given.rating) is type(given.center) is float
+    assert given == Bounds(items=3, rating=1.0, center=3.5)
     with pytest.raises(dataclasses.FrozenInstanceError):
         given.items = 4
 
@@ -162,7 +144,7 @@ def test_repeated_rows_and_pairs_are_refused_at_the_seal(indptr, indices, ids):
     ],
 )
 def test_rows_in_order_are_sealed(indptr, indices, ids):
-    seal(rows_of(indptr, indices, ids), Bounds(items=2)).choose()
+    seal(rows_of(indptr, indices, ids), Bounds(items=2)).apply(Choose())
 
 
 def test_reading_merges_what_sealing_would_refuse():

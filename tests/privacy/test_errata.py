@@ -14,15 +14,18 @@ from scipy import stats
 import discreet
 from discreet.kernels import solve_psd
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.audit import Copies
 from discreet.privacy.release import unsafe
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
 from discreet.privacy.sealed import KEY
+from discreet.privacy.statistics.base import isometry, pack, unpack
 from discreet.privacy.statistics.bounds import SHAVE, Bounds, clip_rows
-from discreet.privacy.statistics.sums import isometry, pack, unpack
+from discreet.privacy.statistics.contributions import GlobalGram, ItemGrams, ItemSums
+from discreet.privacy.statistics.gradients import WeightedResidualGradient
 from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import Choose, ComputeResiduals, Solve
 from support.sealed_helpers import block, distance, exact, make, quick
+from support.statistic_audit import Copies
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +56,7 @@ def test_erratum_04_a_users_vector_depends_on_nobody_else():
     vectors = []
     for company in ([], heavy[:1], heavy):
         users = seal(make([own, *company], 30), Bounds(items=5, rating=1.0))
-        users.solve(V, 0.5, exponent=0.7, scale=10.0**-0.7)
+        users.apply(Solve(V, 0.5, exponent=0.7, scale=10.0**-0.7))
         vectors.append(block(users)["vectors"][0])
     assert np.array_equal(vectors[0], vectors[1])
     assert np.array_equal(vectors[0], vectors[2])
@@ -75,9 +78,9 @@ def test_erratum_05_the_packing_is_isometric():
 def test_erratum_05_off_diagonal_noise_is_smaller_by_the_root_of_two(grade):
     """Chi-square on either part, false alarm below 1e-9 each."""
     users = seal(make([], 3), Bounds(items=1, norm=1.5))
-    users.solve(np.ones((3, 4), np.float32), 1.0)
+    users.apply(Solve(np.ones((3, 4), np.float32), 1.0))
     session = Session(Plan.explicit([Release("global", 1, 2.0)], 1e-6), grade)
-    noise = unpack(session.release("global", Copies(KEY, users.global_gram(), 5000)), 4)
+    noise = unpack(session.release("global", Copies(KEY, users.sum(GlobalGram()), 5000)), 4)
     sigma = 2.0 * 1.5**2
     diagonal = noise[:, range(4), range(4)] / sigma
     above = noise[:, *np.triu_indices(4, 1)] / (sigma / math.sqrt(2))
@@ -142,8 +145,9 @@ def dplmc(rows, G=1.3, alpha=0.7, n_items=6, steer=-1e9):
     """
     V = np.repeat(np.eye(2), n_items // 2, axis=0).astype(np.float32) * 1e-3
     users = seal(make(rows, n_items), Bounds(items=n_items, rating=5.0, norm=alpha))
-    users.solve(V, 1e-9, bias=np.full(n_items, steer))
-    return users.global_gram(), users.gradient(V, G)
+    users.apply(Solve(V, 1e-9, bias=np.full(n_items, steer)))
+    users.apply(ComputeResiduals(V, G))
+    return users.sum(GlobalGram()), users.sum(WeightedResidualGradient())
 
 
 def test_erratum_09_the_constants_of_dplmc():
@@ -198,13 +202,13 @@ def test_erratum_12_the_printed_huber_release_has_no_finite_epsilon():
     recorded as what it is.
     """
     users = seal(make([{0: 5.0, 1: 2.0}, {1: 4.0}], 3), Bounds(items=3, rating=5.0, norm=10.0))
-    users.choose()
-    users.solve(np.ones((3, 2)), 1.0)
+    users.apply(Choose())
+    users.apply(Solve(np.ones((3, 2)), 1.0))
     plan = Plan.calibrate([Release("sum", mechanism="huber", alpha=1.0)], Budget(5.0, 0.0))
     session = Session(plan)
-    session.release("sum", users.item_sums())
+    session.release("sum", users.sum(ItemSums()))
     assert session.statement.epsilon == pytest.approx(5.0)
-    gram = unsafe.reveal(session, "gram", users.item_grams())
+    gram = unsafe.reveal(session, "gram", users.sum(ItemGrams()))
     U = block(users)["vectors"]
     assert gram[0, 0] == pytest.approx(SHAVE * U[0, 0] ** 2)
     assert session.statement.epsilon == math.inf

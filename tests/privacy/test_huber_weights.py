@@ -18,7 +18,9 @@ from discreet.privacy.release.session import Session
 from discreet.privacy.release.unsafe import under_noised
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.huber_weights import huber_weights, huber_weights_numpy, reweight
+from discreet.privacy.statistics.contributions import ItemCounts, ItemGrams, ItemSums
+from discreet.privacy.users.steps import Reweigh, huber_weights
+from support.privacy_reference import huber_weights_numpy
 from support.sealed_helpers import (
     NORMS,
     RELATIONS,
@@ -29,7 +31,6 @@ from support.sealed_helpers import (
     quick,
     rarest,
     uniform,
-    weigh,
 )
 
 N_ITEMS = 6
@@ -46,13 +47,17 @@ CASES = {
         0.5,
     ),
     "l2 with intercept": (Bounds(items=4, rating=1.3, center=3.0, norm=1.0), uniform, 0.5),
-    "weights": (Bounds(weight=1.7, rating=1.0, center="user", norm=0.5, norm_l1=0.7), weigh, 0.0),
+    "bounded in l1": (
+        Bounds(items=3, rating=1.0, center="user", norm=0.5, norm_l1=0.7),
+        uniform,
+        0.0,
+    ),
     "unbounded, as good as": (Bounds(items=50, rating=1e9, norm=1e9), uniform, 0.0),
 }
 STATISTICS = {
-    "counts": lambda users: users.item_counts(),
-    "grams": lambda users: users.item_grams(),
-    "sums": lambda users: users.item_sums(),
+    "counts": lambda users: users.sum(ItemCounts()),
+    "grams": lambda users: users.sum(ItemGrams()),
+    "sums": lambda users: users.sum(ItemSums()),
 }
 BAD = [0.0, 1.0, 5.0, -2.5, 1e-38, 1e30, -1e30, 3.4e38, -3.4e38, math.nan, math.inf, -math.inf]
 IDS = list(range(40, 60))
@@ -79,7 +84,7 @@ def robust(rows, case, V, alpha, ids=None):
         intercept=intercept,
     )
     W = np.column_stack([np.full(N_ITEMS, 0.7), V]) if intercept else V
-    return reweight(users, W, alpha)
+    return users.copy_after(Reweigh(W, alpha))
 
 
 def assert_neighbors(rows, who, instead, case, V, alpha, observe):
@@ -142,12 +147,12 @@ def test_weights_are_reached_and_never_exceed_one():
     users = prepared(
         rows, 2, Bounds(items=2, rating=5.0, norm=1.0), np.zeros((2, 1)), uniform, intercept=0.999
     )
-    plain = floating(users.item_sums())
+    plain = floating(users.sum(ItemSums()))
     V = np.array([[0.0, 0.0], [1.0, 0.0]])  # predicts 0 and nearly 1
-    weighted = floating(reweight(users, V, 1.5).item_sums())
+    weighted = floating(users.copy_after(Reweigh(V, 1.5)).sum(ItemSums()))
     assert weighted[0, 0] == pytest.approx(plain[0, 0] / 2, rel=1e-5)
     assert weighted[1, 0] == pytest.approx(plain[1, 0], rel=1e-12)
-    huge = reweight(users, V, 1e9)
+    huge = users.copy_after(Reweigh(V, 1e9))
     for ask in STATISTICS.values():
         assert np.array_equal(floating(ask(huge)), floating(ask(users)))
 
@@ -176,15 +181,15 @@ def test_the_kernel_is_its_numpy_twin_and_nobody_changes_another():
 def test_bad_arguments():
     users = prepared([{0: 1.0}], 2, Bounds(items=1, rating=1.0), np.eye(2), uniform)
     with pytest.raises(ConfigError, match="rank 3"):
-        reweight(users, np.zeros((2, 3)), 1.0)
+        users.copy_after(Reweigh(np.zeros((2, 3)), 1.0))
     with pytest.raises(ConfigError, match="alpha"):
-        reweight(users, np.eye(2), 0.0)
+        users.copy_after(Reweigh(np.eye(2), 0.0))
 
 
 def test_under_noised_is_recorded_before_and_makes_epsilon_infinite():
     users = prepared([{0: 1.0}], 2, Bounds(items=1, rating=1.0), np.eye(2), uniform)
     session = Session(Plan((), Budget(1.0)), "seeded", 0)
-    statistic, noise = users.item_sums(), Huber(3.0)
+    statistic, noise = users.sum(ItemSums()), Huber(3.0)
     draws = [
         under_noised(session, "sum", statistic, noise, np.random.default_rng(i)) for i in range(400)
     ]

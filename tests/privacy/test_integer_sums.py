@@ -9,10 +9,19 @@ from discreet.privacy.noise.sources import grid_for
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.gradient_steps import Descent
-from discreet.privacy.users.poisson_batches import clip_gradient, draw_batch
-from discreet.privacy.users.residual_covariance import crowd, item_totals, residuals_of
+from discreet.privacy.statistics.contributions import GlobalGram, ItemTotals
+from discreet.privacy.statistics.covariance import PairCounts, ResidualCovariance
+from discreet.privacy.statistics.gradients import (
+    BiasGradient,
+    ClippedGradient,
+    Size,
+    WeightCounts,
+    WeightedResidualGradient,
+)
+from discreet.privacy.statistics.user_totals import UserCount
+from discreet.privacy.users.poisson_batches import draw_batch
 from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import ComputeResiduals, Solve, SubtractBaseline, WeighEntries
 from support.sealed_helpers import STATISTICS, make, quick, uniform
 
 N_ITEMS, RANK = 7, 3
@@ -33,28 +42,31 @@ def crowd_of(n):
     ]
     users = seal(make(rows, N_ITEMS), Bounds(items=3, rating=2.0, norm=0.7))
     uniform(users)
-    users.solve(V, 0.1)
+    users.apply(Solve(V, 0.1))
     return users
 
 
 def everything(users):
     """Every statistic that there is, by name."""
     found = {name: ask(users, V) for name, ask in STATISTICS.items()}
-    found |= {"item_totals": item_totals(users), "crowd": crowd(users)}
-    walk = Descent(users)
-    walk.weigh(np.ones(N_ITEMS))
-    walk.look(V, 1.3)
+    found |= {"item_totals": users.sum(ItemTotals()), "crowd": users.sum(UserCount())}
+    walk = users
+    walk.apply(WeighEntries(np.ones(N_ITEMS)))
+    walk.apply(ComputeResiduals(V, 1.3))
     found |= {
-        "descent gradient": walk.gradient(),
-        "bias gradient": walk.bias_gradient(),
-        "gram": walk.gram(),
+        "descent gradient": walk.sum(WeightedResidualGradient()),
+        "bias gradient": walk.sum(BiasGradient()),
+        "gram": walk.sum(GlobalGram()),
     }
-    found |= {"counts": walk.counts(), "size": walk.size(2.0)}
-    left = residuals_of(users)
-    found |= {"residual covariance": left.covariance(0.9), "pair counts": left.pair_counts()}
+    found |= {"counts": walk.sum(WeightCounts()), "size": walk.sum(Size(2.0))}
+    left = users.copy_after(SubtractBaseline())
+    found |= {
+        "residual covariance": left.sum(ResidualCovariance(0.9)),
+        "pair counts": left.sum(PairCounts()),
+    }
     batch = draw_batch(users, 1.0)
-    batch.solve(V, 0.1)
-    return found | {"clipped gradient": clip_gradient(batch, V, 0.8)}
+    batch.apply(Solve(V, 0.1))
+    return found | {"clipped gradient": batch.sum(ClippedGradient(V, 0.8))}
 
 
 def on_the_grid(statistic):

@@ -19,8 +19,10 @@ from discreet.data.ratings import Ratings
 from discreet.kernels import set_threads
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.item_sampling import pick, pick_numpy, user_keys
+from discreet.privacy.users.item_sampling import pick, user_keys
 from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import Choose, Solve
+from support.privacy_reference import pick_numpy
 from support.sealed_helpers import (
     NORMS,
     RELATIONS,
@@ -35,7 +37,6 @@ from support.sealed_helpers import (
     rarest,
     restrict_recenter_rarest,
     uniform,
-    weigh,
 )
 
 N_ITEMS = 6
@@ -49,10 +50,8 @@ CASES = {
         Bounds(items=3, rating=0.5, center=3.0, norm=1.0, norm_l1=0.8),
         rarest,
     ),
-    "weight budget": (Bounds(weight=1.7, rating=1.0, center="user", norm=0.5, norm_l1=0.7), weigh),
-    "weights and items": (Bounds(items=2, weight=0.5, rating=1.0), uniform),
+    "bounded in l1": (Bounds(items=3, rating=1.0, center="user", norm=0.5, norm_l1=0.7), uniform),
     "implicit": (Bounds(items=3, norm=3.0), uniform),
-    "implicit, weight budget": (Bounds(weight=2.0), weigh),
     "more items allowed than there are": (Bounds(items=50, rating=2.0, center=1.0), uniform),
     "restricted and recentered": (
         Bounds(items=2, rating=1.0, center="user"),
@@ -330,8 +329,8 @@ def test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read(st
     chosen = []
     for ratings in (as_read, with_x):
         users = seal(ratings, bounds)
-        users.choose()
-        users.solve(V, 1.0)
+        users.apply(Choose())
+        users.apply(Solve(V, 1.0))
         chosen.append(own(users)[:2])
     assert chosen[0] == chosen[1]
 
@@ -394,8 +393,8 @@ def test_choices_differ_between_users_draws_and_seeds():
         for seed in (0, 1)
     )
     again = seal(make([dict.fromkeys(range(40), 1.0)] * 300, 40), Bounds(items=10))
-    again.choose(draw=1)
-    again.solve(V, 1.0)
+    again.apply(Choose(draw=1))
+    again.apply(Solve(V, 1.0))
     chosen = [
         [tuple(what[0] for what in given) for _, given in own(users)]
         for users in (first, other, again)

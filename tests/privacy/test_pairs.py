@@ -13,28 +13,25 @@ from discreet.errors import ConfigError
 from discreet.kernels import set_threads
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics import pairs
+from discreet.privacy.statistics.base import STATISTICS
 from discreet.privacy.statistics.bounds import SHAVE, Bounds
 from discreet.privacy.statistics.pairs import (
     LEVELS,
-    GradeRatings,
     LikeCounts,
     PairSums,
-    ThresholdRatings,
-    UserCount,
     add_likes,
-    add_likes_numpy,
     fold_shape,
     fold_triangle,
     grade_ratings,
-    pair_sums_numpy,
     pair_weights,
     power_sums,
-    power_sums_numpy,
     sort_by_item,
     unfold_triangle,
 )
-from discreet.privacy.statistics.sums import STATISTICS
-from discreet.privacy.users.sealed_users import Restrict, seal
+from discreet.privacy.statistics.user_totals import UserCount
+from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import GradeRatings, Restrict, ThresholdRatings
+from support.privacy_reference import add_likes_numpy, pair_sums_numpy, power_sums_numpy
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, make, quick
 
 N_ITEMS = 7
@@ -73,7 +70,7 @@ def statistics(rows, core="all", step=STEPS["graded"]):
     levels = LEVELS if isinstance(step, GradeRatings) else 1
     return {
         "pair sums": users.sum(PairSums(levels)),
-        "active users": users.sum(UserCount()),
+        "active users": users.sum(UserCount(active=True)),
         "like counts": users.sum(LikeCounts(levels)),
     }
 
@@ -283,7 +280,7 @@ def test_blocks_of_users_change_nothing(monkeypatch):
 def test_the_order_of_a_core_changes_nothing_but_the_order():
     in_order, turned = (
         seal(make(ORDINARY, N_ITEMS), Bounds(items=10**9))
-        .restrict(np.array(core))
+        .copy_after(Restrict(np.array(core)))
         .sum(PairSums())
         .compute(KEY)
         for core in ([0, 2, 3, 5], [5, 3, 2, 0])
@@ -332,7 +329,7 @@ def test_a_five_says_more_than_a_four_and_a_one_says_nothing():
 
 def test_they_are_registered():
     assert STATISTICS["pair sums"] is PairSums
-    assert STATISTICS["active users"] is UserCount
+    assert STATISTICS["number of users"] is UserCount
     assert STATISTICS["like counts"] is LikeCounts
 
 

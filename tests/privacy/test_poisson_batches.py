@@ -23,9 +23,12 @@ from discreet.privacy.release.session import Session
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.contributions import ItemCounts
+from discreet.privacy.statistics.gradients import ClippedGradient
 from discreet.privacy.users import poisson_batches as subsample
-from discreet.privacy.users.poisson_batches import clip_gradient, draw_batch, throw
+from discreet.privacy.users.poisson_batches import draw_batch, throw
 from discreet.privacy.users.sealed_users import Users, seal
+from discreet.privacy.users.steps import Choose, Solve
 from support.batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
@@ -41,7 +44,7 @@ def quickly():
 
 def batch_of(rows, rate=0.5, seed=(5, 0), ids=None, intercept=0.0):
     users = draw_batch(sealed(rows, BOUNDS, ids), rate, seed=seed)
-    users.solve(V.astype(np.float32), 0.1, intercept=intercept)
+    users.apply(Solve(V.astype(np.float32), 0.1, intercept=intercept))
     return users
 
 
@@ -189,7 +192,9 @@ def assert_moves_no_further(rows, who, instead, observe, rate, scale, intercept,
 
     def ask(rows, ids):
         with patch.object(subsample, "who_is_in", by_person):
-            return clip_gradient(batch_of(rows, rate, ids=ids, intercept=intercept), W, 0.8, scale)
+            return batch_of(rows, rate, ids=ids, intercept=intercept).sum(
+                ClippedGradient(W, 0.8, scale)
+            )
 
     whole = ask(rows, ids)
     left = [n for n in range(len(rows)) if n != who]
@@ -232,16 +237,16 @@ def test_no_user_moves_the_gradient_further(rows, instead):
 
 def test_the_bound_is_reached():
     g = floating(
-        clip_gradient(batch_of([{n: 1e6 * (-1) ** n for n in range(N_ITEMS)}], 1.0), V, 0.8)
+        batch_of([{n: 1e6 * (-1) ** n for n in range(N_ITEMS)}], 1.0).sum(ClippedGradient(V, 0.8))
     )
     assert 0.79 < np.linalg.norm(g) <= 0.8
 
 
 def test_a_batch_is_released_once():
     users = batch_of(ORDINARY)
-    statistic = clip_gradient(users, V, 1.0)
+    statistic = users.sum(ClippedGradient(V, 1.0))
     with pytest.raises(PrivacyError, match="released once"):
-        clip_gradient(users, V, 1.0)
+        users.sum(ClippedGradient(V, 1.0))
     statistic.compute(KEY, rows=slice(0, 2))
     statistic.compute(KEY, rows=slice(2, N_ITEMS))
     with pytest.raises(PrivacyError, match="released once"):
@@ -249,7 +254,7 @@ def test_a_batch_is_released_once():
 
 
 def test_an_empty_batch_is_a_batch():
-    assert not floating(clip_gradient(batch_of([{0: 1.0}], 1e-12), V, 1.0)).any()
+    assert not floating(batch_of([{0: 1.0}], 1e-12).sum(ClippedGradient(V, 1.0))).any()
 
 
 # ------------------------------------------------------------ what it costs
@@ -350,25 +355,25 @@ def session_of(rate, noise="seeded"):
 def test_the_session_lets_no_larger_batch_through():
     session = session_of(0.3)
     with pytest.raises(PlanMismatch, match=r"priced for batches of 0\.3"):
-        session.release("gradient", clip_gradient(batch_of(ORDINARY, 0.5), V, 1.0))
+        session.release("gradient", batch_of(ORDINARY, 0.5).sum(ClippedGradient(V, 1.0)))
     users = sealed(ORDINARY, BOUNDS)
-    users.choose()
+    users.apply(Choose())
     with pytest.raises(PlanMismatch, match="and holds 1"):
-        session.release("gradient", users.item_counts())
+        session.release("gradient", users.sum(ItemCounts()))
     assert not session.ledger.entries
 
 
 def test_secure_noise_wants_secret_sampling():
     session = session_of(0.3, "secure")
     with pytest.raises(PrivacyError, match="secret coins"):
-        session.release("gradient", clip_gradient(batch_of(ORDINARY, 0.3), V, 1.0))
-    session.release("gradient", clip_gradient(batch_of(ORDINARY, 0.3, seed=None), V, 1.0))
+        session.release("gradient", batch_of(ORDINARY, 0.3).sum(ClippedGradient(V, 1.0)))
+    session.release("gradient", batch_of(ORDINARY, 0.3, seed=None).sum(ClippedGradient(V, 1.0)))
 
 
 def test_ledger_and_statement_say_that_there_were_batches():
     session = session_of(0.3)
     for n in range(2):
-        session.release("gradient", clip_gradient(batch_of(ORDINARY, 0.3, (0, n)), V, 1.0))
+        session.release("gradient", batch_of(ORDINARY, 0.3, (0, n)).sum(ClippedGradient(V, 1.0)))
     statement = session.finish()
     assert "with probability 0.3" in str(statement)
     assert "μ" not in str(statement)
@@ -387,12 +392,12 @@ def test_the_coins_of_a_batch_are_charged_whatever_its_size():
     for rows in (ORDINARY, ORDINARY[:1]):
         session = session_of(0.3, "secure")
         for made in (1, 2):
-            session.release("gradient", clip_gradient(batch_of(rows, 0.3, seed=None), V, 1.0))
+            session.release("gradient", batch_of(rows, 0.3, seed=None).sum(ClippedGradient(V, 1.0)))
             draws = made * (N_ITEMS * 2 + 2**22)
             assert session.ledger.noise_delta == delta_of(draws)
     assert session.statement.to_dict()["text"].count("through AES") == 2  # noise and coins
     seeded = session_of(0.3)
-    seeded.release("gradient", clip_gradient(batch_of(ORDINARY, 0.3), V, 1.0))
+    seeded.release("gradient", batch_of(ORDINARY, 0.3).sum(ClippedGradient(V, 1.0)))
     assert seeded.ledger.noise_delta == 0.0
 
 
@@ -402,8 +407,8 @@ def test_ledgers_without_batches_have_no_rates():
         Plan.calibrate([Release("counts")], Budget(1.0, 1e-6)), "seeded", random_state=0
     )
     users = sealed(ORDINARY, BOUNDS)
-    users.choose()
-    session.release("counts", users.item_counts())
+    users.apply(Choose())
+    session.release("counts", users.sum(ItemCounts()))
     assert "rate" not in session.ledger.to_dict()["entries"][0]
     assert "batches" not in str(session.statement)
 
@@ -420,8 +425,8 @@ def test_an_adversary_sees_the_mixture_and_no_more():
         users = sealed(rows, Bounds(items=3, rating=1.0, center=0.0, norm=0.7))
         for _ in range(times):
             batch = draw_batch(users, q)
-            batch.solve(V.astype(np.float32), 0.1)
-            seen.append(session.release("gradient", clip_gradient(batch, V, 1.0)))
+            batch.apply(Solve(V.astype(np.float32), 0.1))
+            seen.append(session.release("gradient", batch.sum(ClippedGradient(V, 1.0))))
     there, away = np.array(seen[:times]), np.array(seen[times:])
     direction = there.mean(axis=0) - away.mean(axis=0)
     direction /= np.linalg.norm(direction)

@@ -11,24 +11,43 @@ import numpy as np
 import pytest
 
 import discreet.privacy
-from discreet.privacy.statistics.base import Statistic
+from discreet.privacy.statistics.base import STATISTICS, Statistic
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.pairs import LikeCounts, PairSums, UserCount
-from discreet.privacy.statistics.sums import STATISTICS
-from discreet.privacy.statistics.user_values import UserValues
-from discreet.privacy.users.gradient_steps import Descent, WeighEntries
-from discreet.privacy.users.leave_one_out import LeaveOneOutGains
-from discreet.privacy.users.poisson_batches import clip_gradient
-from discreet.privacy.users.residual_covariance import crowd, item_totals, residuals_of
-from discreet.privacy.users.ridge import (
-    ComputeOwnResiduals,
+from discreet.privacy.statistics.contributions import (
+    ContributedCovariance,
+    GlobalGram,
+    ItemCounts,
+    ItemGrams,
+    ItemSums,
+    ItemTotals,
+    RatingCount,
+    RatingSum,
+)
+from discreet.privacy.statistics.covariance import PairCounts, ResidualCovariance
+from discreet.privacy.statistics.gradients import (
+    BiasGradient,
+    ClippedGradient,
+    Size,
+    WeightCounts,
+    WeightedResidualGradient,
+)
+from discreet.privacy.statistics.pairs import LikeCounts, PairSums
+from discreet.privacy.statistics.user_effects import (
     FitMoments,
+    LeaveOneOutGains,
     PriorMoments,
     ResidualPairs,
     SolutionGram,
-    SolveUserEffects,
 )
+from discreet.privacy.statistics.user_totals import UserCount, UserValues
 from discreet.privacy.users.sealed_users import seal, seal_values
+from discreet.privacy.users.steps import (
+    Choose,
+    ComputeResiduals,
+    Solve,
+    SubtractBaseline,
+    WeighEntries,
+)
 from support.fault_helpers import FAULTS
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, make, quick
 
@@ -49,16 +68,16 @@ EXTREMES = [
 
 def solved(rows):
     users = seal(make(rows, N_ITEMS), BOUNDS)
-    users.choose()
-    users.solve(V, 1e-3)
+    users.apply(Choose())
+    users.apply(Solve(V, 1e-3))
     return users
 
 
 def walking(rows):
-    walk = Descent(seal(make(rows, N_ITEMS), BOUNDS))
-    walk.weigh(np.linspace(0.5, 1.0, N_ITEMS))
-    walk.solve(V, 1e-3, center=0.0, stretch=True)
-    walk.look(V, 0.9, own=False)
+    walk = seal(make(rows, N_ITEMS), BOUNDS)
+    walk.apply(WeighEntries(np.linspace(0.5, 1.0, N_ITEMS)))
+    walk.apply(Solve(V, 1e-3, center=0.0, stretch=True))
+    walk.apply(ComputeResiduals(V, 0.9))
     return walk
 
 
@@ -70,8 +89,8 @@ def measured(rows):
 def alone(rows):
     users = seal(make(rows, N_ITEMS), BOUNDS)
     users.apply(WeighEntries(np.ones(N_ITEMS)))
-    users.apply(SolveUserEffects(V, 1e-3, 0.0, 1e-3, np.zeros(N_ITEMS), 0))
-    users.apply(ComputeOwnResiduals(V, 0.9, np.zeros(N_ITEMS)))
+    users.apply(Solve(V, 1e-3, center=0.0, prior_count=1e-3, stretch=True))
+    users.apply(ComputeResiduals(V, 0.9, relative=True))
     return users
 
 
@@ -79,56 +98,57 @@ def alone(rows):
 #: statistic.
 EXAMPLES = {
     "item counts": (
-        lambda rows: solved(rows).item_counts(),
+        lambda rows: solved(rows).sum(ItemCounts()),
         "counts are priced as if a user had few items",
     ),
-    "item totals": (lambda rows: item_totals(solved(rows)), "√k is forgotten for totals"),
+    "item totals": (lambda rows: solved(rows).sum(ItemTotals()), "√k is forgotten for totals"),
     "item Gram matrices": (
-        lambda rows: solved(rows).item_grams(),
+        lambda rows: solved(rows).sum(ItemGrams()),
         "√k is forgotten for Gram matrices",
     ),
-    "item sums": (lambda rows: solved(rows).item_sums(), "√k is forgotten for right-hand sides"),
+    "item sums": (
+        lambda rows: solved(rows).sum(ItemSums()),
+        "√k is forgotten for right-hand sides",
+    ),
     "global Gram matrix": (
-        lambda rows: solved(rows).global_gram(),
+        lambda rows: solved(rows).sum(GlobalGram()),
         "a Gram matrix is priced by the norm of a third",
     ),
     "covariance of contributions": (
-        lambda rows: solved(rows).covariance(0.7),
+        lambda rows: solved(rows).sum(ContributedCovariance(0.7)),
         "covariance rows are not cut",
     ),
     "sum of ratings": (
-        lambda rows: solved(rows).rating_sum(),
+        lambda rows: solved(rows).sum(RatingSum()),
         "the sum of ratings is priced by √k instead of k",
     ),
     "number of ratings": (
-        lambda rows: solved(rows).rating_count(),
+        lambda rows: solved(rows).sum(RatingCount()),
         "the number of ratings is priced by √k instead of k",
     ),
-    "gradient": (lambda rows: solved(rows).gradient(V, 0.9), "residuals are not cut"),
     "residual gradient": (
-        lambda rows: walking(rows).gradient(),
+        lambda rows: walking(rows).sum(WeightedResidualGradient()),
         "residuals on a descent are not cut",
     ),
     "bias gradient": (
-        lambda rows: walking(rows).bias_gradient(),
+        lambda rows: walking(rows).sum(BiasGradient()),
         "a gradient of biases is priced by half of the cut",
     ),
-    "weight counts": (lambda rows: walking(rows).counts(), "weights of entries are not of norm 1"),
-    "size": (lambda rows: walking(rows).size(1.0), "three numbers are priced as one"),
+    "weight counts": (
+        lambda rows: walking(rows).sum(WeightCounts()),
+        "weights of entries are not of norm 1",
+    ),
+    "size": (lambda rows: walking(rows).sum(Size(1.0)), "three numbers are priced as one"),
     "covariance of residuals": (
-        lambda rows: residuals_of(solved(rows)).covariance(0.7),
+        lambda rows: solved(rows).copy_after(SubtractBaseline()).sum(ResidualCovariance(0.7)),
         "rows of residuals are not cut",
     ),
     "pair counts": (
-        lambda rows: residuals_of(solved(rows)).pair_counts(),
+        lambda rows: solved(rows).copy_after(SubtractBaseline()).sum(PairCounts()),
         "pairs are divided by too little",
     ),
     "pair sums": (lambda rows: solved(rows).sum(PairSums()), "pairs are counted in both triangles"),
     "like counts": (lambda rows: solved(rows).sum(LikeCounts()), "likes are not of norm 1"),
-    "active users": (
-        lambda rows: solved(rows).sum(UserCount()),
-        "whoever likes something is counted twice",
-    ),
     "prior moments": (
         lambda rows: alone(rows).sum(PriorMoments(V, 1e-3, 0.0, 1e-3, 1.0)),
         "moments of a prior are not cut",
@@ -151,13 +171,13 @@ EXAMPLES = {
         ),
         "gains are not cut below",
     ),
-    "number of users": (lambda rows: crowd(solved(rows)), "everybody is counted twice"),
+    "number of users": (lambda rows: solved(rows).sum(UserCount()), "users are counted twice"),
     "user values": (
         lambda rows: seal_values(lambda: measured(rows)).sum(UserValues((1.0, 0.25))),
         "what users measured is not cut",
     ),
     "clipped gradient": (
-        lambda rows: clip_gradient(solved(rows), V, 0.9),
+        lambda rows: solved(rows).sum(ClippedGradient(V, 0.9)),
         "a user's gradient is not cut",
     ),
 }

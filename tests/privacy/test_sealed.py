@@ -6,6 +6,7 @@ import sys
 import textwrap
 import traceback
 import warnings
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +16,43 @@ import discreet.privacy
 from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels.validation import same_length
 from discreet.privacy.sealed import KEY, Key, Sealed, guard, require
-from discreet.privacy.statistics.base import Statistic, UserStep
+from discreet.privacy.statistics.base import SensitivityBounds, Statistic
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import SensitivityBounds
-from discreet.privacy.users.gradient_steps import Descent
-from discreet.privacy.users.huber_weights import reweight
-from discreet.privacy.users.poisson_batches import clip_gradient, draw_batch
-from discreet.privacy.users.residual_covariance import crowd, item_totals, residuals_of
+from discreet.privacy.statistics.contributions import (
+    ContributedCovariance,
+    GlobalGram,
+    ItemCounts,
+    ItemGrams,
+    ItemSums,
+    ItemTotals,
+    RatingCount,
+    RatingSum,
+)
+from discreet.privacy.statistics.covariance import PairCounts, ResidualCovariance
+from discreet.privacy.statistics.gradients import (
+    BiasGradient,
+    ClippedGradient,
+    Size,
+    WeightCounts,
+    WeightedResidualGradient,
+)
+from discreet.privacy.statistics.user_totals import UserCount
+from discreet.privacy.users.poisson_batches import PoissonSample, draw_batch
 from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import (
+    Choose,
+    ComputeResiduals,
+    FrankWolfeStep,
+    GradientStep,
+    Recenter,
+    Restrict,
+    Reweigh,
+    Solve,
+    StartFrom,
+    SubtractBaseline,
+    UserStep,
+    WeighEntries,
+)
 
 
 def test_only_the_key_opens():
@@ -165,54 +195,58 @@ def test_whatever_users_do_or_add_up_to_fails_in_silence(grid):
 
 def computations(users, V):
     """Everything that is computed on users, as functions of nothing."""
-    walk, left, ones = Descent(users), residuals_of(users), np.ones(users.n_items)
-    walk.weigh(ones)
-    walk.look(V, 1.0)
+    left, ones = users.copy_after(SubtractBaseline()), np.ones(users.n_items)
+    users.apply(WeighEntries(ones))
+    users.apply(ComputeResiduals(V, 1.0))
     batch = draw_batch(users, 1.0)
-    batch.solve(V, 1.0)
-    found = {
-        "restrict": lambda: users.restrict(np.array([0, 1])),
-        "recenter": lambda: users.recenter(0.5),
-        "choose": users.choose,
-        "solve": lambda: users.solve(V, 1.0),
+    batch.apply(Solve(V, 1.0))
+    steps = (
+        Recenter(0.5),
+        Choose(),
+        Solve(V, 1.0),
+        Solve(V, 1.0, center=0.0),
+        StartFrom(V),
+        ComputeResiduals(V, 1.0),
+        GradientStep(0.1, np.eye(V.shape[1]), 0.1),
+        WeighEntries(ones),
+        Reweigh(V, 1.0),
+        Restrict(np.array([0, 1])),
+        SubtractBaseline(),
+        PoissonSample(0.5),
+    )
+    sums = (
+        ItemCounts(),
+        ItemGrams(),
+        ItemSums(),
+        ItemTotals(),
+        GlobalGram(),
+        RatingSum(),
+        RatingCount(),
+        UserCount(),
+        ContributedCovariance(1.0),
+        Size(1.0),
+        WeightedResidualGradient(),
+        BiasGradient(),
+        WeightCounts(),
+    )
+    found = {f"apply {step}": partial(users.apply, step) for step in steps}
+    found |= {f"copy after {step}": partial(users.copy_after, step) for step in steps}
+    found |= {f"sum {one}": partial(users.sum, one) for one in sums}
+    return found | {
         "draw_batch": lambda: draw_batch(users, 0.5),
-        "clip_gradient": lambda: clip_gradient(batch, V, 1.0),
-        "reweighted": lambda: reweight(users, V, 1.0),
-        "residuals_of": lambda: residuals_of(users),
-        "item_totals": lambda: item_totals(users),
-        "crowd": lambda: crowd(users),
-        "Descent": lambda: Descent(users),
-        "descent solve": lambda: walk.solve(V, 1.0, center=0.0),
-        "start": lambda: walk.start(V),
-        "look": lambda: walk.look(V, 1.0),
-        "step": lambda: walk.step(0.1, np.eye(V.shape[1]), 0.1),
-        "descent weigh": lambda: walk.weigh(ones),
-        "size": lambda: walk.size(1.0),
-        "residual step": lambda: left.step(ones, 1.0, 1.0, 0.5, 1.0),
-        "residual covariance": lambda: left.covariance(1.0),
-        "gradient": lambda: users.gradient(V, 1.0),
-        "covariance": lambda: users.covariance(1.0),
+        "clipped gradient": lambda: batch.sum(ClippedGradient(V, 1.0)),
+        "residual step": lambda: left.apply(FrankWolfeStep(ones, 1.0, 1.0, 0.5, 1.0)),
+        "residual covariance": lambda: left.sum(ResidualCovariance(1.0)),
+        "pair counts": lambda: left.sum(PairCounts()),
     }
-    for name in (
-        "item_counts",
-        "item_grams",
-        "item_sums",
-        "global_gram",
-        "rating_sum",
-        "rating_count",
-    ):
-        found[name] = getattr(users, name)
-    for name in ("gradient", "bias_gradient", "gram", "counts"):
-        found[f"descent {name}"] = getattr(walk, name)
-    return found | {"pair_counts": left.pair_counts}
 
 
 def sealed_users():
     from support.sealed_helpers import make
 
     users = seal(make([{0: 1.0, 2: 3.0}, {1: 2.0}, {}], 4), Bounds(items=2, rating=1.0))
-    users.choose()
-    users.solve(np.eye(4, 2), 1.0)
+    users.apply(Choose())
+    users.apply(Solve(np.eye(4, 2), 1.0))
     return users
 
 
@@ -238,7 +272,7 @@ def test_no_computation_of_users_tells_why_it_failed(monkeypatch):
 def test_what_is_said_on_purpose_is_said():
     users = sealed_users()
     with pytest.raises(ConfigError, match="positions from 0 to 3"):
-        users.restrict(np.array([7]))
+        users.copy_after(Restrict(np.array([7])))
     with pytest.raises(
         PrivacyError, match=r"^a thing could not be computed \(ZeroDivisionError\)$"
     ):
@@ -259,24 +293,23 @@ import resource, sys, traceback
 import numpy as np
 from discreet.data.ratings import Ratings
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.gradient_steps import Descent
 from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import Choose, ComputeResiduals, Solve, StartFrom
 
 def sealed(n):
     indptr, items = np.arange(n + 1), np.zeros(n, np.int32)
     ratings = Ratings.from_indices(indptr, items, np.ones(n), np.arange(n), np.arange(4))
     users = seal(ratings, Bounds(items=2, rating=1.0))
-    users.choose()
+    users.apply(Choose())
     return users
 
 def ask(users, V):
-    walk = Descent(users)
-    users.solve(V, 1.0)
+    users.apply(Solve(V, 1.0))
     return [
-        lambda: users.solve(V, 1.0),
-        lambda: walk.solve(V, 1.0),
-        lambda: walk.look(V, 1.0),
-        lambda: walk.start(V),
+        lambda: users.apply(Solve(V, 1.0)),
+        lambda: users.apply(Solve(V, 1.0, center=0.0)),
+        lambda: users.apply(ComputeResiduals(V, 1.0)),
+        lambda: users.apply(StartFrom(V)),
     ]
 
 V = np.ones((4, 40), np.float32)

@@ -10,6 +10,7 @@ from discreet.data.splits import random_ratings
 from discreet.engines import RatingsSource
 from discreet.errors import ConfigError, EngineError
 from discreet.models.dpals import NoisySolve
+from discreet.privacy.users.steps import Choose
 from research.devices import Devices
 from support.engine_helpers import MODELS, same_bits, silenced, trained
 
@@ -84,4 +85,4 @@ def test_devices_that_are_gone_are_told_of_in_a_sentence(ratings):
     )
     devices.close()
     with pytest.raises(EngineError, match="the devices have gone"):
-        users.choose()
+        users.apply(Choose())

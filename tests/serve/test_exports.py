@@ -14,8 +14,7 @@ import discreet
 from discreet.cli import main
 from discreet.errors import ConfigError, DataError
 from discreet.models.storage.load_scorer import open_model
-from discreet.serve.mlflow_folder import write_mlflow
-from discreet.serve.mlflow_model import _load_pyfunc
+from discreet.serve.mlflow_model import _load_pyfunc, write_mlflow
 from discreet.serve.vectors import item_vectors, query, write_vectors
 from support.served_models import ITEMS, MODELS, fitted, histories, ratings
 
@@ -126,18 +125,18 @@ def test_a_card_begins_with_what_hubs_read(opened):
 def test_lists_for_everybody(tmp_path, monkeypatch):
     monkeypatch.setattr("discreet.models.recommend_table.BLOCK", 50)  # several blocks
     model = fitted("DPMF, ratings")
-    table = discreet.recommend_frame(model, ratings(), n=4)
-    assert table.column_names == ["user_id", "rank", "item_id", "title", "score"]
-    assert discreet.recommend_frame(model, ratings(), tmp_path / "lists.parquet", n=4) is None
+    table = discreet.recommend_table(model, ratings(), n=4)
+    assert table.column_names == ["user", "rank", "item", "title", "score"]
+    assert discreet.recommend_table(model, ratings(), tmp_path / "lists.parquet", n=4) is None
     assert parquet.read_table(tmp_path / "lists.parquet").equals(table)
     ids, scores = model.recommend_many(ratings(), 4)
-    assert table["item_id"].to_pylist() == ids.ravel().tolist()
+    assert table["item"].to_pylist() == ids.ravel().tolist()
     assert np.float32(table["score"].to_pylist()).tobytes() == scores.tobytes()
     assert table["rank"].to_pylist()[:5] == [1, 2, 3, 4, 1]
 
 
 def test_lists_are_as_long_as_there_are_items(tmp_path):
-    table = discreet.recommend_frame(
+    table = discreet.recommend_table(
         fitted("Popularity"), ratings().select_users([0], by="index"), n=ITEMS + 5
     )
     assert table.num_rows == ITEMS - int(np.diff(ratings().indptr)[0])

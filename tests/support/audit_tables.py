@@ -108,7 +108,7 @@ WHERE = {
     "three numbers are priced as one": "DPMF, rating",
     "rows of residuals are not cut": "DPFrankWolfe",
     "pairs are divided by too little": "DPSVD",
-    "everybody is counted twice": "DPFrankWolfe",
+    "users are counted twice": "DPFrankWolfe",
     "a user's gradient is not cut": "DPSGLD",
     "Laplace noise is priced in the Euclidean norm": "HuberALS, Laplace noise",
     "a release may be made once more than planned": "ReleasesTwice",
@@ -134,11 +134,6 @@ ELSEWHERE = ("about accounts, which no single training shows; a test",)
 #: Why no level refutes some: these are caught by the tests that docs/verification.md names, or are
 #: no loss of privacy.
 EXPLAINED = {
-    "the weight budget is not normalized": "no model uses this step; tests of the statistic",
-    "a weight budget ignores the number of items": (
-        "no model uses this step; tests of the statistic"
-    ),
-    "residuals are not cut": "no model uses this statistic; tests of the statistic",
     "what users measured is not cut": (
         "scores are cut before as well, so nothing changes; tests of the statistic"
     ),

@@ -31,16 +31,16 @@ class Fault:
 
 NEIGHBORS = "test_neighbors.py::test_adversaries_on_the_grid"
 WORST = "test_statistics.py::test_the_worst_user_reaches_the_sensitivity_and_does_not_pass_it"
-WEIGHTS = "test_statistics.py::test_the_worst_user_under_a_weight_budget"
 GRID = "test_statistics.py::test_no_grid_makes_a_contribution_larger"
 BITS = "test_neighbors.py::test_other_users_stay_as_they_are_to_the_last_bit"
-WALK = "test_gradient_steps.py::test_adversaries_on_the_grid"
-WALKED = "test_gradient_steps.py::test_the_sensitivities_are_reached"
+WALK = "test_gradients.py::test_adversaries_on_the_grid"
+WALK_GRID = "test_gradients.py::test_no_grid_makes_a_contribution_larger"
+WALKED = "test_gradients.py::test_the_sensitivities_are_reached"
 PAIRS = "test_pairs.py::test_adversaries_on_the_grid"
 PAIRED = "test_pairs.py::test_every_user_reaches_the_sensitivity_and_does_not_pass_it"
 REGISTRY = "test_registry.py::test_nobody_moves_a_statistic_further_than_it_says"
-OWN = "test_ridge.py::test_adversaries_on_the_grid"
-OWN_REACHED = "test_ridge.py::test_the_sensitivities_are_reached"
+OWN = "test_user_effects.py::test_adversaries_on_the_grid"
+OWN_REACHED = "test_user_effects.py::test_the_sensitivities_are_reached"
 INDEPENDENT = "test_noise_independence.py::test_releases_of_one_training_have_independent_noise"
 APART = "test_users_apart.py::test_what_users_add_does_not_depend_on_who_shares_their_block"
 #: Noise of one pool, which `reuse` takes from for every release of a source.
@@ -54,34 +54,37 @@ FILL = "self._fill(out, mechanism, scale * _UP, to_real)"
 
 FAULTS = {
     "gains are not cut below": Fault(
-        "users.leave_one_out:LeaveOneOutGains.partial",
+        "statistics.user_effects:LeaveOneOutGains.partial",
         "neginf=-1.0), -1, 1)",
         "neginf=-1.0), -9, 1)",
         (OWN, REGISTRY),
     ),
     "gains of all ranks are priced as one": Fault(
-        "users.leave_one_out:LeaveOneOutGains.partial",
+        "statistics.user_effects:LeaveOneOutGains.partial",
         "/ math.sqrt(len(self.ranks))",
         "",
         (OWN, OWN_REACHED),
     ),
     "moments of a prior are not cut": Fault(
-        "users.ridge:PriorMoments.partial", "-1, MOST) / MOST", "-1, 1e6) / MOST", (OWN, REGISTRY)
+        "statistics.user_effects:PriorMoments.partial",
+        "-1, MOST) / MOST",
+        "-1, 1e6) / MOST",
+        (OWN, REGISTRY),
     ),
     "three moments are priced as one": Fault(
-        "users.ridge:FitMoments.reach",
+        "statistics.user_effects:FitMoments.reach",
         "SensitivityBounds(math.sqrt(3), 3.0",
         "SensitivityBounds(1.0, 1.0",
         (OWN,),
     ),
     "solutions are not cut for their Gram matrix": Fault(
-        "users.ridge:SolutionGram.partial",
+        "statistics.user_effects:SolutionGram.partial",
         "np.minimum(length / self.largest, 1.0)",
         "length / self.largest",
         (OWN, OWN_REACHED),
     ),
     "pairs of residuals are priced as if they had no sign": Fault(
-        "users.ridge:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
+        "statistics.user_effects:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
     ),
     "vectors are not clipped": Fault(
         "statistics.bounds:clip_rows",
@@ -103,20 +106,20 @@ FAULTS = {
     ),
     "√k is forgotten for Gram matrices": Fault(
         "statistics.contributions:ItemGrams.reach",
-        "l2 = bounds.max_squared_weight(m) ** 0.5 * ",
-        "l2 = ",
+        "k**0.5 * square",
+        "square",
         (NEIGHBORS, WORST),
     ),
     "√k is forgotten for right-hand sides": Fault(
         "statistics.contributions:ItemSums.reach",
-        "bounds.max_squared_weight(m) ** 0.5 * bounds.value",
-        "bounds.value",
+        "k**0.5 * c * bounds.vector_l2",
+        "c * bounds.vector_l2",
         (NEIGHBORS, WORST),
     ),
     "the sum of ratings is priced by √k instead of k": Fault(
         "statistics.contributions:RatingSum.reach",
-        "public.bounds.weight_sum(public.n_items)",
-        "public.bounds.max_squared_weight(public.n_items) ** 0.5",
+        "public.bounds.through(public.n_items)",
+        "public.bounds.through(public.n_items) ** 0.5",
         (NEIGHBORS, WORST),
     ),
     "repeated pairs are not refused": Fault(
@@ -131,43 +134,25 @@ FAULTS = {
         "",
         ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",),
     ),
-    "the weight budget is not normalized": Fault(
-        "users.sealed_users:Weigh.run",
-        "np.divide(q, all_own, out=np.zeros_like(q), where=all_own > 0)",
-        "q",
-        (NEIGHBORS, WEIGHTS),
-    ),
-    "a weight budget ignores the number of items": Fault(
-        "users.sealed_users:Weigh.check",
-        " or public.bounds.items is not None",
-        "",
-        ("test_sealed_users.py::test_weigh_and_a_number_of_items_exclude_each_other",),
-    ),
     "one item more than k is contributed": Fault(
-        "users.sealed_users:Choose.run",
+        "users.steps:Choose.run",
         "priority, k, self.draw",
         "priority, k + 1, self.draw",
         (NEIGHBORS,),
     ),
     "ratings are not cut": Fault(
-        "users.sealed_users:set_contributions",
+        "users.steps:Choose.run",
         "np.clip(value, -public.bounds.value, public.bounds.value, out=value)",
         "pass",
         (NEIGHBORS, WORST),
     ),
-    "residuals are not cut": Fault(
-        "statistics.contributions:Gradient.partial",
-        "V, self.largest)",
-        "V, 1e300)",
-        (NEIGHBORS, WORST),
-    ),
     "residuals on a descent are not cut": Fault(
-        "users.gradient_steps:ComputeResiduals.run", "self.largest * SHAVE", "1e300", (WALK, WALKED)
+        "users.steps:ComputeResiduals.run", "self.largest * SHAVE", "1e300", (WALK, WALKED)
     ),
     "a gradient is priced without the vectors' length": Fault(
-        "statistics.contributions:entries_reach",
-        "l2 = largest * public.bounds.vector_l2",
-        "l2 = largest / 9",
+        "statistics.gradients:WeightedResidualGradient.reach",
+        "l2 = public.cut * public.bounds.vector_l2",
+        "l2 = public.cut / 9",
         (WALK,),
     ),
     "covariance rows are not cut": Fault(
@@ -201,10 +186,10 @@ FAULTS = {
         (PAIRS, PAIRED, REGISTRY),
     ),
     "whoever likes something is counted twice": Fault(
-        "statistics.pairs:UserCount.partial",
+        "statistics.user_totals:UserCount.partial",
         "(block.counts > 0)",
         "2 * (block.counts > 0)",
-        (PAIRS, REGISTRY),
+        (PAIRS,),
     ),
     "pairs are rounded up": Fault(
         "statistics.pairs:PairSums.partial",
@@ -222,13 +207,13 @@ FAULTS = {
         "statistics.sums:Sum.sensitivity", "reach * factor if", "reach if", (NEIGHBORS, WORST)
     ),
     "off-diagonal noise is halved again": Fault(
-        "statistics.sums:isometry",
+        "statistics.base:isometry",
         "math.sqrt(2.0)",
         "2.0",
         (NEIGHBORS, WORST, "test_errata.py::test_erratum_05_the_packing_is_isometric"),
     ),
     "contributions are rounded to the nearest": Fault(
-        "statistics.integer_sums:units_at", "np.trunc(", "np.rint(", (GRID,)
+        "statistics.integer_sums:units_at", "np.trunc(", "np.rint(", (WALK_GRID,)
     ),
     "contributions are rounded away from zero": Fault(
         "statistics.contributions:ContributedCovariance.partial",
@@ -276,21 +261,21 @@ FAULTS = {
         ),
     ),
     "a user's ridge depends on everybody's counts": Fault(
-        "users.sealed_users:Solve.run",
+        "users.steps:Solve.run",
         "counts**self.exponent",
         "(counts / counts.mean()) ** self.exponent",
         ("test_errata.py::test_erratum_04_a_users_vector_depends_on_nobody_else",),
     ),
     "counts are priced as if a user had few items": Fault(
         "statistics.contributions:ItemCounts.reach",
-        "root = public.bounds.max_squared_weight(public.n_items) ** 0.5",
-        "root = 1.0",
+        "SensitivityBounds(k**0.5,",
+        "SensitivityBounds(1.0,",
         (REGISTRY, WORST),
     ),
     "√k is forgotten for totals": Fault(
         "statistics.contributions:ItemTotals.reach",
-        "root = bounds.max_squared_weight(m) ** 0.5 * bounds.value",
-        "root = bounds.value",
+        "k**0.5 * c, k * c",
+        "c, k * c",
         (REGISTRY,),
     ),
     "a Gram matrix is priced by the norm of a third": Fault(
@@ -301,48 +286,48 @@ FAULTS = {
     ),
     "the number of ratings is priced by √k instead of k": Fault(
         "statistics.contributions:RatingCount.reach",
-        "public.bounds.weight_sum(public.n_items)",
-        "public.bounds.max_squared_weight(public.n_items) ** 0.5",
+        "public.bounds.through(public.n_items)",
+        "public.bounds.through(public.n_items) ** 0.5",
         (REGISTRY, WORST),
     ),
     "a gradient of biases is priced by half of the cut": Fault(
-        "users.gradient_steps:BiasGradient.reach",
+        "statistics.gradients:BiasGradient.reach",
         "SensitivityBounds(public.cut,",
         "SensitivityBounds(public.cut / 2,",
         (REGISTRY,),
     ),
     "weights of entries are not of norm 1": Fault(
-        "users.gradient_steps:WeighEntries.run",
+        "users.steps:WeighEntries.run",
         "q / q.max(), SHAVE)",
         "q / q.max(), SHAVE) ** 0.5",
         (REGISTRY, WALK),
     ),
     "three numbers are priced as one": Fault(
-        "users.gradient_steps:Size.reach",
+        "statistics.gradients:Size.reach",
         "SensitivityBounds(3**0.5,",
         "SensitivityBounds(1.0,",
         (REGISTRY, WALK),
     ),
     "rows of residuals are not cut": Fault(
-        "users.residual_covariance:ResidualCovariance.rows_of",
+        "statistics.covariance:ResidualCovariance.rows_of",
         "np.minimum(1.0, self.largest / np.maximum(norm, 1e-300))",
         "np.ones(block.n)",
         (REGISTRY,),
     ),
     "pairs are divided by too little": Fault(
-        "users.residual_covariance:PairCounts.rows_of",
+        "statistics.covariance:PairCounts.rows_of",
         "np.sqrt(np.maximum(block.counts, 1).astype(np.float64))",
         "np.maximum(block.counts, 1).astype(np.float64) ** 0.25",
         (REGISTRY,),
     ),
-    "everybody is counted twice": Fault(
-        "users.residual_covariance:PopulationTotals.partial",
-        "else block.n * math.floor",
-        "else 2 * block.n * math.floor",
+    "users are counted twice": Fault(
+        "statistics.user_totals:UserCount.partial",
+        "else np.ones(block.n)",
+        "else 2 * np.ones(block.n)",
         (REGISTRY,),
     ),
     "what users measured is not cut": Fault(
-        "statistics.user_values:UserValues.partial",
+        "statistics.user_totals:UserValues.partial",
         'np.clip(block["measured"], 0.0, np.asarray(self.most))',
         'block["measured"]',
         (REGISTRY,),
@@ -373,7 +358,7 @@ FAULTS = {
         ("test_private_selection.py::test_a_ledger_of_tuning_is_priced_again_from_its_file",),
     ),
     "a user's gradient is not cut": Fault(
-        "users.poisson_batches:_coefficients",
+        "statistics.gradients:_coefficients",
         "np.minimum(1.0, C / np.maximum(norm, 1e-300))",
         "np.ones(n)",
         (REGISTRY,),
@@ -485,7 +470,7 @@ FAULTS = {
         ("test_noise_independence.py::test_noise_does_not_follow_from_clock_or_process",),
     ),
     "a user's ridge depends on how many users there are": Fault(
-        "users.sealed_users:Solve.run",
+        "users.steps:Solve.run",
         "counts**self.exponent",
         "counts**self.exponent * (1.0 if block.n < 100 else 2.0)",
         (APART,),

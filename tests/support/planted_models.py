@@ -9,14 +9,16 @@ import numpy as np
 
 from discreet.models.dpals import DPALS, NoisySolve
 from discreet.privacy.release import unsafe
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
+from discreet.privacy.statistics.contributions import ItemCounts, ItemSums
+from discreet.privacy.users.steps import Choose
 
 # ------------------------------------------------------------ faults of algorithms
 
 
 class ReleasesTwiceSolve(NoisySolve):
     def _item_step(self, users, session, *rest):
-        session.release("sum", users.item_sums())
+        session.release("sum", users.sum(ItemSums()))
         return super()._item_step(users, session, *rest)
 
 
@@ -28,8 +30,8 @@ class ReleasesTwice(DPALS):
 
 class RevealsSolve(NoisySolve):
     def _center(self, users, session):
-        users.choose()
-        unsafe.reveal(session, "peek", users.item_counts())
+        users.apply(Choose())
+        unsafe.reveal(session, "peek", users.sum(ItemCounts()))
         return super()._center(users, session)
 
 
@@ -41,8 +43,10 @@ class PeeksUnseenSolve(NoisySolve):
     def _center(self, users, session):
         import sys
 
-        users.choose()
-        users.item_counts().compute(vars(sys.modules["discreet.privacy.release.session"])["KEY"])
+        users.apply(Choose())
+        users.sum(ItemCounts()).compute(
+            vars(sys.modules["discreet.privacy.release.session"])["KEY"]
+        )
         return super()._center(users, session)
 
 
@@ -78,7 +82,7 @@ class FetchesTheKey(DPALS):
 
 class LeavesOneOutSolve(NoisySolve):
     def releases(self, n_items):
-        return [*super().releases(n_items), Line("spare", share=0.1, shape=(1,))]
+        return [*super().releases(n_items), Release("spare", share=0.1, shape=(1,))]
 
 
 class LeavesOneOut(DPALS):

@@ -9,22 +9,35 @@ from discreet.data.ratings import Ratings
 from discreet.kernels import set_threads
 from discreet.privacy.noise.sources import grid_for
 from discreet.privacy.sealed import KEY
+from discreet.privacy.statistics.contributions import (
+    ContributedCovariance,
+    GlobalGram,
+    ItemCounts,
+    ItemGrams,
+    ItemSums,
+    RatingCount,
+    RatingSum,
+)
+from discreet.privacy.statistics.gradients import WeightedResidualGradient
 from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import Choose, ComputeResiduals, Recenter, Restrict, Solve
 
 RELATIONS = ("add-remove", "replace-one")
 NORMS = ("l2", "l1")
 #: Everything that `Users` offers. Those above the line need contributions, those with V need
 #: vectors.
 STATISTICS = {
-    "item_counts": lambda users, V: users.item_counts(),
-    "rating_sum": lambda users, V: users.rating_sum(),
-    "rating_count": lambda users, V: users.rating_count(),
-    "covariance": lambda users, V: users.covariance(0.8),
-    "item_grams": lambda users, V: users.item_grams(),
-    "item_grams, not isometric": lambda users, V: users.item_grams(isometric=False),
-    "item_sums": lambda users, V: users.item_sums(),
-    "global_gram": lambda users, V: users.global_gram(),
-    "gradient": lambda users, V: users.gradient(V, 1.3),
+    "item_counts": lambda users, V: users.sum(ItemCounts()),
+    "rating_sum": lambda users, V: users.sum(RatingSum()),
+    "rating_count": lambda users, V: users.sum(RatingCount()),
+    "covariance": lambda users, V: users.sum(ContributedCovariance(0.8)),
+    "item_grams": lambda users, V: users.sum(ItemGrams()),
+    "item_grams, not isometric": lambda users, V: users.sum(ItemGrams(isometric=False)),
+    "item_sums": lambda users, V: users.sum(ItemSums()),
+    "global_gram": lambda users, V: users.sum(GlobalGram()),
+    "gradient": lambda users, V: users.copy_after(ComputeResiduals(V, 1.3)).sum(
+        WeightedResidualGradient()
+    ),
 }
 
 
@@ -57,28 +70,24 @@ def prepared(
     fewer = steps(users)
     users = users if fewer is None else fewer
     bias = None if bias is None else bias[: users.n_items]
-    users.solve(V[: users.n_items], ridge, bias=bias, **solving)
+    users.apply(Solve(V[: users.n_items], ridge, bias=bias, **solving))
     return users
 
 
 def uniform(users):
-    users.choose()
+    users.apply(Choose())
 
 
 def rarest(users):
-    users.choose(np.linspace(1.0, 2.0, users.n_items))
-
-
-def weigh(users):
-    users.weigh(np.linspace(0.0, 1.0, users.n_items) ** 2)
+    users.apply(Choose(np.linspace(1.0, 2.0, users.n_items)))
 
 
 def restrict_recenter_rarest(users):
     """As DPALS does with a released mean: sample, fewer items, another center, sample again."""
-    users.choose(draw=3)
-    fewer = users.restrict(np.array([4, 0, 2]))
-    fewer.recenter(2.5)
-    fewer.choose(np.array([1.0, 1.0, 0.5]))
+    users.apply(Choose(draw=3))
+    fewer = users.copy_after(Restrict(np.array([4, 0, 2])))
+    fewer.apply(Recenter(2.5))
+    fewer.apply(Choose(np.array([1.0, 1.0, 0.5])))
     return fewer
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from discreet.engines.spark import SparkRatings
-from discreet.privacy.statistics.base import UserStep
+from discreet.privacy.users.steps import UserStep
 from support import java
 
 SECRET = "somebody-called-4711"

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Self
-from unittest.mock import patch
 
 import numpy as np
 
@@ -51,9 +50,9 @@ def freeze() -> Iterator[None]:
         for function, value in constants.items():
             frozen = _constant(function, value, here)
             for module, name in _holders(function):
-                stack.enter_context(patch.object(module, name, frozen))
+                stack.enter_context(replace_attribute(module, name, frozen))
         for module, name in _holders(datetime.datetime):
-            stack.enter_context(patch.object(module, name, FrozenDatetime))
+            stack.enter_context(replace_attribute(module, name, FrozenDatetime))
         try:
             random.seed(_SEED)
             np.random.seed(_SEED)  # noqa: NPY002
@@ -61,6 +60,21 @@ def freeze() -> Iterator[None]:
         finally:
             random.setstate(states[0])
             np.random.set_state(states[1])  # noqa: NPY002
+
+
+@contextmanager
+def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Give a class or module another attribute for the time of a block."""
+    own = name in vars(owner)
+    before = vars(owner).get(name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if own:
+            setattr(owner, name, before)
+        else:
+            delattr(owner, name)
 
 
 def _constant(function: Callable[..., Any], value: Any, here: int) -> Callable[..., Any]:

@@ -75,11 +75,29 @@ def run(args: list[str]) -> int:
     # modules import each other, and help should not show that
     order = {name: at for at, name in enumerate(_MODULES)}
     app.registered_commands.sort(key=lambda command: order.get(command.name or "", len(order)))
-    result = typer.main.get_command(app).main(
-        args=args, prog_name="discreet", standalone_mode=False
-    )
+    root = typer.main.get_command(app)
+    _hide_flag_types(root)
+    result = root.main(args=args, prog_name="discreet", standalone_mode=False)
     # an exit code only where the command asked for one
     return result if isinstance(result, int) else 0
+
+
+def _hide_flag_types(command: Any) -> None:
+    """Show switches in help without ``<bool>``, since they take no value."""
+    make_help_option = command.get_help_option
+    command.get_help_option = lambda context: _hide_type(make_help_option(context))
+    for option in command.params:
+        _hide_type(option)
+    for inner in getattr(command, "commands", {}).values():
+        _hide_flag_types(inner)
+
+
+def _hide_type(option: Any) -> Any:
+    """Make one option's help show no type, if the option is a switch."""
+    if getattr(option, "is_flag", False):
+        option.metavar = ""  # of typer up to 0.19
+        option.display_type_rich = lambda ctx: None
+    return option
 
 
 def _import_from_clone(name: str) -> None:

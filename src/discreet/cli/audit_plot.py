@@ -21,7 +21,7 @@ def draw_audit(found: Audit, file: Path) -> None:
     """Write the picture, in the format that the file's name asks for."""
     from matplotlib.figure import Figure
 
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
 
     panels = {
         "transcript": _transcript,

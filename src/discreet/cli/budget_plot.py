@@ -20,7 +20,7 @@ def draw_budget(bill: Bill, independent: dict[str, Any] | None, file: Path) -> N
     from matplotlib.figure import Figure
 
     from discreet.cli.budget import RELATION
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
 
     figure = Figure(figsize=(12, 4.6), dpi=150, facecolor=PAPER)
     axes = figure.subplots(1, 3, gridspec_kw={"width_ratios": [1.25, 1, 1.1]})

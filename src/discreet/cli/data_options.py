@@ -349,3 +349,20 @@ def _counts(ratings: Ratings) -> dict[str, int]:
 def _sentence(ratings: Ratings) -> str:
     parts = (ratings.n_users, "user"), (ratings.n_items, "item"), (ratings.n_ratings, "rating")
     return ", ".join(format_count(n, what) for n, what in parts)
+
+
+def keep_known_items(ratings: Ratings, model: Any, where: str, skip: bool) -> tuple[Ratings, int]:
+    """The ratings over the model's items, and how many were of others; ids may differ in type
+    but not in spelling.
+    """
+    from discreet.data.ids import IdIndex
+
+    strange = (IdIndex(model.item_ids_).positions(ratings.item_ids, "item id") < 0)[ratings.indices]
+    count = int(strange.sum())
+    if count and not skip:
+        example = ratings.item_ids[ratings.indices[strange][0]]
+        raise DataError(
+            f"{where}: {count:,} of {ratings.n_ratings:,} ratings are of items that the model does"
+            f" not know, such as {example!r}: leave them out, or say --skip-unknown"
+        )
+    return ratings.with_items(model.item_ids_, "drop"), count

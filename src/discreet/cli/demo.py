@@ -273,7 +273,7 @@ def _save(
     leaves nothing behind.
     """
     from discreet.cli.evaluation_plot import draw_demo
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
     from discreet.models.storage.load_scorer import open_model
 
     picture = draw_demo(found, curve, what) if find_spec("matplotlib") else None

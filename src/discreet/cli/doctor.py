@@ -209,11 +209,15 @@ def _kernels() -> dict[str, Any]:
     """Largest difference of each kernel from its numpy twin, relative to the largest value."""
     import numpy as np
 
-    from discreet.kernels import pack_grams, solve_psd, solve_rows, solve_spd, sum_rows, top_k
-    from discreet.kernels.cholesky import solve_spd_numpy
-    from discreet.kernels.least_squares import gram_rows_numpy, solve_rows_numpy
-    from discreet.kernels.psd import solve_psd_numpy
-    from discreet.kernels.topk import top_k_numpy
+    from discreet.kernels import (
+        pack_grams,
+        reference,
+        solve_psd,
+        solve_rows,
+        solve_spd,
+        sum_rows,
+        top_k,
+    )
 
     checks = []
     seconds = {}
@@ -234,16 +238,16 @@ def _kernels() -> dict[str, Any]:
         seconds[f"second call, {dtype}"] = time.perf_counter() - start
         A = pack_grams(indptr, indices, np.ones_like(values), Y)
         b = sum_rows(indptr, indices, values, Y)
-        A_twin, b_twin = gram_rows_numpy(indptr, indices, values, Y)
+        A_twin, b_twin = reference.gram_rows(indptr, indices, values, Y)
         definite = A_twin + 2 * np.eye(13, dtype=dtype)
         noisy = A_twin - 3 * np.eye(13, dtype=dtype)
         pairs = {
-            "solve_rows": (X, solve_rows_numpy(indptr, indices, values, Y, ridge)),
+            "solve_rows": (X, reference.solve_rows(indptr, indices, values, Y, ridge)),
             "pack_grams": (A, A_twin[:, *np.triu_indices(13)]),
             "sum_rows": (b, b_twin),
-            "solve_spd": (solve_spd(definite.copy(), b)[0], solve_spd_numpy(definite, b)),
-            "solve_psd": (solve_psd(noisy.copy(), b, ridge), solve_psd_numpy(noisy, b, ridge)),
-            "top_k": (top_k(X, Y, Y[:, 0], 7)[1], top_k_numpy(X, Y, Y[:, 0], 7)[1]),
+            "solve_spd": (solve_spd(definite.copy(), b)[0], reference.solve_spd(definite, b)),
+            "solve_psd": (solve_psd(noisy.copy(), b, ridge), reference.solve_psd(noisy, b, ridge)),
+            "top_k": (top_k(X, Y, Y[:, 0], 7)[1], reference.top_k(X, Y, Y[:, 0], 7)[1]),
         }
         for name, (ours, twin) in pairs.items():
             # rankings are always in single precision

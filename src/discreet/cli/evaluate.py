@@ -159,9 +159,8 @@ def evaluate(
         scale = float(ratings.values.min()), float(ratings.values.max())
         if goal == "rating" and scale[0] == scale[1]:
             raise nothing_to_predict(what, scale[0], blank)
-        by_stars = goal == "rating" or (
-            getattr(blank, "goal", "") == "ranking" and scale[0] < scale[1]
-        )
+        grades = hasattr(type(blank), "like_threshold_") and scale[0] < scale[1]
+        by_stars = goal == "rating" or grades
         relevant = _relevant(relevant, scale if by_stars else None, ratings)
         models = _makers(choice, baselines, ratings)
         splits = protocol.splits(ratings)
@@ -316,7 +315,7 @@ def _load_saved(
     """
     import numpy as np
 
-    from discreet.cli.typed_history import keep_known_items
+    from discreet.cli.data_options import keep_known_items
     from discreet.data.splits import Holdout, Split
     from discreet.models.storage.save_load import load
 

@@ -74,7 +74,7 @@ def export(
 
 def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> dict[str, Any]:
     """Write the page, whole or not at all, and say what it holds."""
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
     from discreet.serve.web_page import web_page
 
     _check_file(file, "page.html")
@@ -128,7 +128,7 @@ def _onnx(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> 
 
 
 def _mlflow(opened: OpenedModel, folder: Path, heading: str | None, out: Output) -> dict[str, Any]:
-    from discreet.serve.mlflow_folder import write_mlflow
+    from discreet.serve.mlflow_model import write_mlflow
 
     written = write_mlflow(opened, folder)
     out.say(f"Wrote {folder}: mlflow.pyfunc.load_model({str(folder)!r}) loads it")

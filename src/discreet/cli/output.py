@@ -11,7 +11,10 @@ are none (`without_exact`): both may be kept as a log.
 
 from __future__ import annotations
 
+import json
 import logging
+import math
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +26,6 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from discreet.cli.messages import for_shell, printable
-from discreet.data.json_text import to_json
 from discreet.progress import Progress, progress_bar, shows_progress
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ EXACT = ("users", "ratings", "merged", "kept", "left_out", "seconds")
 EXACT_MARK = "exact, not covered by ε: do not publish"
 # tables are as narrow as they can be; this only keeps long titles from being cut in a pipe
 PIPE_WIDTH = 160
+# what JSON may hold as it is and a terminal must not get: control characters, and turns of the
+# direction of writing; and halves of surrogate pairs, which JSON can escape and UTF-8 cannot hold
+_STEERING = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass
@@ -184,3 +189,23 @@ def _set_up_logging(verbose: bool) -> None:
             logger.warning("%s", " ".join(str(message).split()))
 
     warnings.showwarning = show
+
+
+def to_json(value: Any) -> str:
+    """JSON text; numpy values become plain ones, and what JSON has no number for (NaN,
+    infinity) becomes null.
+    """
+    text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if hasattr(value, "tolist"):  # numpy arrays and scalars
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -11,10 +11,15 @@ import typer
 
 from discreet.cli.app import command
 from discreet.cli.data_options import ColumnOptions
-from discreet.cli.output import Output
-from discreet.data.json_text import to_json
+from discreet.cli.output import Output, to_json
 from discreet.errors import ConfigError, DataError
-from discreet.models.item_lookup import ItemLookup, rank_items
+from discreet.models.item_lookup import (
+    ItemLookup,
+    parse_typed_history,
+    rank_items,
+    read_history,
+    with_default,
+)
 
 FORMATS = (".csv", ".tsv", ".json", ".parquet")
 # text that a spreadsheet would run as a formula, or that looks as if it had been escaped from being
@@ -113,17 +118,15 @@ def recommend(
 def _history(
     model: Any, texts: list[str] | None, file: str | None, layout: ColumnOptions, skip: bool
 ) -> dict[Any, float]:
-    from discreet.cli.typed_history import parse_history, read_history, with_default
-
     if texts is None and file is None:
         raise ConfigError(
             "say what the user liked: --history ITEMS, --history-file FILE or, for many, --users"
             " FILE"
         )
     items = ItemLookup(model)
-    known = parse_history(texts or [], items, skip)
+    known = parse_typed_history(texts or [], items, skip)
     if file is not None:
-        known |= read_history(file, items, layout, skip)
+        known |= read_history(file, items, layout.item, layout.rating, layout.text_separator, skip)
     if not known:
         raise DataError("the history names no item" + (" that the model knows" if skip else ""))
     return with_default(known, model)
@@ -177,7 +180,7 @@ def _many(
     raw_csv: bool,
     out: Output,
 ) -> None:
-    from discreet.cli.typed_history import keep_known_items
+    from discreet.cli.data_options import keep_known_items
     from discreet.models.parameters import check_history_range
 
     n = min(n, len(model.item_ids_))
@@ -239,7 +242,7 @@ def _kind(to: str) -> str:
 
 def _write(to: str, rows: list[dict[str, Any]], raw_csv: bool) -> None:
     """All rows or no file: they are written beside the place first."""
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
 
     kind = _kind(to)
     with atomic_write(Path(to)) as aside:

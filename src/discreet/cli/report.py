@@ -138,9 +138,9 @@ def report(
 
 
 def _history(text: str, model: Any, skip: bool) -> dict[Any, float]:
-    from discreet.cli.typed_history import ItemLookup, parse_history, with_default
+    from discreet.models.item_lookup import ItemLookup, parse_typed_history, with_default
 
-    known = parse_history([text], ItemLookup(model), skip)
+    known = parse_typed_history([text], ItemLookup(model), skip)
     if not known:
         raise DataError(f"the history {text!r} names no item")
     return with_default(known, model)
@@ -154,7 +154,7 @@ def _read(
 
 
 def _read_known(ratings: Ratings, model: Any, where: str, skip: bool, out: Output) -> Ratings:
-    from discreet.cli.typed_history import keep_known_items
+    from discreet.cli.data_options import keep_known_items
 
     kept, left_out = keep_known_items(ratings, model, where, skip)
     if left_out:

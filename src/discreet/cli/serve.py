@@ -87,7 +87,7 @@ def serve(
     for name in allow_host or ():
         if not name.strip() or "/" in name:
             raise ConfigError(f"--allow-host takes a name such as shop.example, not {name!r}")
-    from discreet.serve.exit_signals import exit_on_signals
+    from discreet.serve.worker import exit_on_signals
 
     with exit_on_signals():
         from discreet.serve.app import Settings, create_app

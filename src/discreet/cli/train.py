@@ -200,7 +200,7 @@ def ledger_kept(model: Any, folder: str, out: Output) -> Iterator[None]:
 
 def _save_unfinished(statement: Any, folder: Path) -> str:
     """Write the ledger of a training that was cut short; returns a sentence about it."""
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
 
     made = len(statement.ledger.entries)
     planned = sum(r.count for r in statement.ledger.plan.releases)

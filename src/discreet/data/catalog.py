@@ -12,16 +12,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.columns import CONVENTIONS, near_misses, normalize
 from discreet.data.csv_format import guess_separator, split
 from discreet.data.ids import as_ids, first_repeated, object_array, parse_id
-from discreet.data.readers import check_file, damage, kind_of, read_lines, read_table
+from discreet.data.readers import read_list
 from discreet.errors import DataError
 
 ID_NAMES = (*CONVENTIONS["item"], "id", "catalogid", "key")
@@ -93,18 +91,15 @@ def as_titles(titles: Any) -> NDArray[Any]:
 
 def read_catalog(path: str | os.PathLike[str]) -> Catalog:
     """Catalog from a file."""
-    file = check_file(path)
-    kind = kind_of(file)
+    content = read_list(path)
+    file = os.path.expanduser(path)
     try:
-        if kind == "text":
-            return _from_text(file)
-        table = read_table(file, kind)
-        return _from_table(table.column_names, table.column, str(file))
-    except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(damage(file, error)) from error
+        if isinstance(content, list):
+            return _from_text(content, file)
+        return _from_table(content.column_names, content.column, file)
     except DataError as error:
         text = str(error)
-        raise DataError(text if str(file) in text else f"{file}: {text}") from error
+        raise DataError(text if file in text else f"{file}: {text}") from error
 
 
 def _from_table(names: Sequence[Any], column: Any, where: str) -> Catalog:
@@ -136,8 +131,8 @@ def _frame(frame: Any) -> tuple[list[Any], Any]:
         raise DataError("the catalog has several columns of the same name: rename them") from None
 
 
-def _from_text(file: Path) -> Catalog:
-    lines = [line for line in read_lines(file) if line.strip()]
+def _from_text(content: list[str], file: str) -> Catalog:
+    lines = [line for line in content if line.strip()]
     if not lines:
         raise DataError(f"{file} is empty: a catalog has one line per item, with its id and title")
     separator = guess_separator(lines) or guess_separator(lines[:1])
@@ -191,7 +186,7 @@ def _looks_like_a_name(first: str, others: Sequence[Sequence[str]]) -> bool:
 
 
 def _whole_titles(
-    rows: Sequence[tuple[str, ...]], fields: int, at_title: int | None, separator: str, file: Path
+    rows: Sequence[tuple[str, ...]], fields: int, at_title: int | None, separator: str, file: str
 ) -> list[tuple[str, ...]]:
     """Rows with `fields` fields each: a title in the last column may hold the separator without
     quotes.

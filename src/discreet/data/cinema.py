@@ -19,111 +19,29 @@ from __future__ import annotations
 
 import functools
 import re
+import tomllib
 from dataclasses import dataclass
+from importlib import resources
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from discreet.data import cinema_words as words
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 
 N_USERS = 20_000
-GENRES = tuple(words.GENRES)
+_WORDS: dict[str, Any] = tomllib.loads(
+    resources.files("discreet.data").joinpath("cinema.toml").read_text("utf-8")
+)
+GENRES = tuple(_WORDS["genres"])
 YEARS = (1934, 2020)
 _STYLES = 6
 _FIRST_DAY = 18_628  # ratings are from 2021 to 2024, in days since 1970
 _LAST_DAY = 20_088
 _FINE = 4096  # grid of scores, per unit
 _COARSE = 128  # grid of factors, per unit
-
-# Kinds of film-goers: how much they prefer each genre over the average.
-_KINDS: tuple[dict[str, float], ...] = (
-    {
-        "Sci-Fi": 1.5,
-        "Action": 0.5,
-        "Fantasy": 0.5,
-        "Adventure": 0.5,
-        "Romance": -0.75,
-        "Musical": -0.75,
-    },
-    {
-        "Romance": 1.5,
-        "Musical": 0.75,
-        "Comedy": 0.5,
-        "Drama": 0.25,
-        "Horror": -1.0,
-        "War": -0.75,
-        "Western": -0.5,
-    },
-    {
-        "Horror": 1.75,
-        "Thriller": 0.75,
-        "Mystery": 0.5,
-        "Animation": -0.75,
-        "Musical": -1.0,
-        "Romance": -0.5,
-    },
-    {
-        "Crime": 1.25,
-        "Mystery": 1.25,
-        "Thriller": 1.0,
-        "Animation": -0.75,
-        "Fantasy": -0.5,
-        "Musical": -0.5,
-    },
-    {
-        "Drama": 1.25,
-        "Documentary": 1.25,
-        "War": 0.5,
-        "Action": -1.0,
-        "Horror": -0.75,
-        "Fantasy": -0.5,
-    },
-    {
-        "Animation": 1.5,
-        "Fantasy": 1.0,
-        "Comedy": 0.75,
-        "Adventure": 0.5,
-        "Crime": -0.75,
-        "War": -0.75,
-        "Horror": -1.0,
-    },
-    {
-        "Western": 1.5,
-        "War": 1.0,
-        "Adventure": 0.75,
-        "Action": 0.5,
-        "Romance": -0.5,
-        "Animation": -0.75,
-    },
-    {
-        "Action": 1.5,
-        "Thriller": 1.0,
-        "Crime": 0.5,
-        "Documentary": -1.0,
-        "Musical": -1.0,
-        "Drama": -0.5,
-    },
-    {
-        "Comedy": 1.5,
-        "Romance": 0.5,
-        "Animation": 0.5,
-        "War": -0.75,
-        "Horror": -0.5,
-        "Documentary": -0.25,
-    },
-    {
-        "Musical": 1.5,
-        "Comedy": 0.5,
-        "Romance": 0.5,
-        "Animation": 0.5,
-        "Action": -0.75,
-        "Horror": -0.75,
-        "Crime": -0.5,
-    },
-)
 
 
 @dataclass(frozen=True)
@@ -157,8 +75,8 @@ def films() -> tuple[Film, ...]:
     seed.
     """
     bits = _Bits(key=1)
-    first_genres = [genre for genre, count in words.SHARES.items() for _ in range(count)]
-    decks: dict[str, _Deck] = {}
+    first_genres = [name for name, own in _WORDS["genres"].items() for _ in range(own["films"])]
+    decks: dict[tuple[str, str], _Deck] = {}
     made: list[Film] = []
     taken: set[str] = set()
     for genre in first_genres:
@@ -242,7 +160,9 @@ def example_history(*genres: str, n: int = 6) -> dict[str, float]:
 
 def _user_factors(n: int, bits: _Bits) -> NDArray[np.float32]:
     """(n, 16 + styles + 1): genre tastes, feeling for styles, liking for new films."""
-    kinds = np.array([[kind.get(genre, 0.0) for genre in GENRES] for kind in _KINDS], np.float32)
+    kinds = np.array(
+        [[kind.get(genre, 0.0) for genre in GENRES] for kind in _WORDS["kinds"]], np.float32
+    )
     first, second = bits.integers(n, len(kinds)), bits.integers(n, len(kinds))
     # ½ … 15/16 of the first kind
     share = np.float32(1 / 16) * (8 + bits.integers(n, 8))[:, None].astype(np.float32)
@@ -331,7 +251,7 @@ def _year(genre: str, bits: _Bits) -> int:
 
 
 def _genres(first: str, bits: _Bits) -> tuple[str, ...]:
-    companions = words.COMPANIONS[first]
+    companions = _WORDS["genres"][first]["companions"]
     wanted = (0, 1, 1, 1, 1, 2, 2)[bits.one(7)]
     rest: list[str] = []
     while len(rest) < wanted:
@@ -345,39 +265,19 @@ def _genres(first: str, bits: _Bits) -> tuple[str, ...]:
 
 
 def _new_title(
-    genre: str, decks: dict[str, _Deck], bits: _Bits, taken: set[str]
+    genre: str, decks: dict[tuple[str, str], _Deck], bits: _Bits, taken: set[str]
 ) -> tuple[str, str]:
     """A title that no other film has, and its key."""
-    own = words.GENRES[genre]
-    lists = {
-        "adj": (genre, own.adjectives),
-        "noun": (genre, own.nouns),
-        "plural": (genre, own.plurals),
-        "person": ("", words.PEOPLE),
-        "person2": ("", words.PEOPLE),
-        "surname": ("", words.SURNAMES),
-        "family": ("", words.SURNAMES),
-        "place": ("", words.PLACES),
-        "street": ("", words.STREETS),
-        "number": ("", words.NUMBERS),
-        "small": ("", words.SMALL),
-        "day": ("", words.DAYS),
-        "month": ("", words.MONTHS),
-        "animal": ("", words.ANIMALS),
-        "star": ("", words.STARS),
-    }
+    own = _WORDS["genres"][genre]
+    patterns = (*own["patterns"], *own["patterns"], *_WORDS["patterns"])
     while True:
-        pattern = decks.setdefault(
-            f"{genre} patterns", _Deck(2 * own.patterns + words.COMMON_PATTERNS, bits)
-        ).draw()
+        pattern = decks.setdefault((genre, "patterns"), _Deck(patterns, bits)).draw()
         drawn = {}
         for slot in re.findall(r"{(\w+)}", pattern):
-            scope, text = lists[slot]
-            word = (
-                decks.setdefault(f"{scope} {text}", _Deck(tuple(text.split()), bits))
-                .draw()
-                .replace("_", " ")
-            )
+            kind = {"person2": "person", "family": "surname"}.get(slot, slot)
+            scope, text = (genre, own[kind]) if kind in own else ("", _WORDS["words"][kind])
+            deck = decks.setdefault((scope, kind), _Deck(tuple(text.split()), bits))
+            word = deck.draw().replace("_", " ")
             plural = "es" if word[-1] in "sxz" else "s"
             drawn[slot] = word + plural if slot == "family" else word
         title = re.sub(r"\b([Aa]) (?=[AEIOU])", r"\1n ", pattern.format(**drawn))

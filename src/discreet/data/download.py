@@ -4,18 +4,16 @@ whole.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import http.client
 import logging
 import os
 import re
-import secrets
 import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from discreet.errors import DataError
@@ -50,20 +48,6 @@ def cache_folder() -> Path:
         raise DataError(
             "there is no home folder to keep data sets in: set DISCREET_CACHE to a folder"
         ) from None
-
-
-@contextlib.contextmanager
-def atomic_write(target: Path) -> Iterator[Path]:
-    """A path to write to, renamed to ``target`` when the block succeeds and removed when it
-    does not.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    try:
-        yield part
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def download(

@@ -31,7 +31,7 @@ from discreet.data.catalog import ID_NAMES, TITLE_NAMES
 from discreet.data.columns import normalize
 from discreet.data.csv_format import guess_separator, split
 from discreet.data.ids import IdIndex, as_ids, canonical, first_repeated
-from discreet.data.readers import check_file, damage, kind_of, read_lines, read_table
+from discreet.data.readers import read_list
 from discreet.errors import DataError
 
 logger = logging.getLogger("discreet")
@@ -242,15 +242,11 @@ def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]
     """Names and columns; without a line of names the first column is the ids and the second the
     titles.
     """
-    file = check_file(path)
-    kind = kind_of(file)
-    try:
-        if kind != "text":
-            table = read_table(file, kind)
-            return table.column_names, [column.to_pylist() for column in table.columns]
-        lines = [line for line in read_lines(file) if line.strip()]
-    except OSError as error:
-        raise DataError(damage(file, error)) from error
+    file = os.fspath(path)
+    content = read_list(path)
+    if not isinstance(content, list):
+        return content.column_names, [column.to_pylist() for column in content.columns]
+    lines = [line for line in content if line.strip()]
     separator = guess_separator(lines) or guess_separator(lines[:1])
     if not separator:
         raise DataError(

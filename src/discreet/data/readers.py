@@ -152,6 +152,16 @@ def read_lines(file: Path) -> list[str]:
     return lines
 
 
+def read_list(path: str | os.PathLike[str]) -> pa.Table | list[str]:
+    """Read a list of items of any format: an Arrow table, or the lines of a text file."""
+    file = check_file(path)
+    kind = kind_of(file)
+    try:
+        return read_lines(file) if kind == "text" else read_table(file, kind)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(damage(file, error)) from error
+
+
 def read_columns(
     path: str | os.PathLike[str],
     chosen: Mapping[str, Column],

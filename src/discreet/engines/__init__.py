@@ -11,6 +11,6 @@ from __future__ import annotations
 from discreet.engines.blocks import BlockRatings
 from discreet.engines.local import LocalRatings
 from discreet.engines.spark import SparkRatings
-from discreet.privacy.users.ratings_source import RatingsSource
+from discreet.privacy.users.sealed_users import RatingsSource
 
 __all__ = ["BlockRatings", "LocalRatings", "RatingsSource", "SparkRatings"]

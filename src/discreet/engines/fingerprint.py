@@ -22,27 +22,34 @@ from numpy.typing import NDArray
 
 from discreet.kernels.simd import VECTOR_BYTES, enabled
 from discreet.kernels.threads import one_thread
-from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
+from discreet.privacy.statistics.base import Block, Public, Statistic
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.contributions import Gradient, ItemCounts, ItemGrams, ItemSums
-from discreet.privacy.statistics.pairs import GradeRatings, LikeCounts, PairSums, UserCount
-from discreet.privacy.users.gradient_steps import (
+from discreet.privacy.statistics.contributions import ItemCounts, ItemGrams, ItemSums
+from discreet.privacy.statistics.gradients import (
     BiasGradient,
     Size,
-    WeighEntries,
     WeightCounts,
     WeightedResidualGradient,
 )
-from discreet.privacy.users.leave_one_out import LeaveOneOutGains
-from discreet.privacy.users.ridge import (
-    ComputeOwnResiduals,
+from discreet.privacy.statistics.pairs import LikeCounts, PairSums
+from discreet.privacy.statistics.user_effects import (
     FitMoments,
+    LeaveOneOutGains,
     PriorMoments,
     ResidualPairs,
     SolutionGram,
-    SolveUserEffects,
 )
-from discreet.privacy.users.sealed_users import Choose, Restrict, Solve, sealed_block
+from discreet.privacy.statistics.user_totals import UserCount
+from discreet.privacy.users.sealed_users import sealed_block
+from discreet.privacy.users.steps import (
+    Choose,
+    ComputeResiduals,
+    GradeRatings,
+    Restrict,
+    Solve,
+    UserStep,
+    WeighEntries,
+)
 from discreet.version import __version__
 
 #: Fine enough that a difference in the last bits of a float32 shows in the sums.
@@ -79,7 +86,7 @@ def canary() -> str:
 def _ranking() -> Iterator[NDArray[Any]]:
     """DPMF for ranking: counts of likes, and pairs of liked items."""
     block, public = _after(*_users(Bounds(items=1, rating=4.0)), GradeRatings(1.0, 5.0))
-    yield from _sums(block, public, LikeCounts(), UserCount())
+    yield from _sums(block, public, LikeCounts(), UserCount(active=True))
     yield from _sums(*_after(block, public, Restrict(np.arange(0, public.n_items, 2))), PairSums())
 
 
@@ -95,8 +102,17 @@ def _rating() -> Iterator[NDArray[Any]]:
     first = 2
     steps = (
         WeighEntries(np.linspace(1.0, 2.0, m)),
-        SolveUserEffects(V, ridge, center, prior_count, bias, first, 0.3),
-        ComputeOwnResiduals(V, 1.5, bias),
+        Solve(
+            V,
+            ridge,
+            bias=bias,
+            intercept=0.3,
+            center=center,
+            prior_count=prior_count,
+            first=first,
+            stretch=True,
+        ),
+        ComputeResiduals(V, 1.5, bias, relative=True),
     )
     block, public = _after(block, public, *steps)
     yield from (block[name] for name in ("solution", "vectors", "offset", "residual", "length"))
@@ -123,7 +139,7 @@ def _least_squares() -> Iterator[NDArray[Any]]:
     V = np.random.default_rng(22).standard_normal((public.n_items, 8)).astype(np.float32)
     block, public = _after(block, public, Choose(), Solve(V, 2.0, unobserved=0.1))
     yield block["vectors"]
-    yield from _sums(block, public, ItemCounts(), ItemGrams(), ItemSums(), Gradient(V, 1.5))
+    yield from _sums(block, public, ItemCounts(), ItemGrams(), ItemSums())
 
 
 def _users(bounds: Bounds) -> tuple[Block, Public]:

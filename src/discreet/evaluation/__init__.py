@@ -6,39 +6,6 @@ returns, `priced` the same as a release, and `tuning` has `tune`. The names belo
 imported on first use.
 """
 
-from __future__ import annotations
+import lazy_loader
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from discreet.evaluation.evaluator import evaluate
-    from discreet.evaluation.private_scores import PrivateEvaluation
-    from discreet.evaluation.results import Evaluation, Slice
-    from discreet.evaluation.tuning import Between, TuningResult, tune
-
-__all__ = [
-    "Between",
-    "Evaluation",
-    "PrivateEvaluation",
-    "Slice",
-    "TuningResult",
-    "evaluate",
-    "tune",
-]
-
-_HOME = {
-    "Between": "tuning",
-    "Evaluation": "results",
-    "PrivateEvaluation": "private_scores",
-    "Slice": "results",
-    "TuningResult": "tuning",
-    "evaluate": "evaluator",
-    "tune": "tuning",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

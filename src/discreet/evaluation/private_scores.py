@@ -46,7 +46,7 @@ from discreet.privacy.release.hash_chain import Head
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.statement import PrivacyStatement
-from discreet.privacy.statistics.user_values import UserValues
+from discreet.privacy.statistics.user_totals import UserValues
 from discreet.privacy.users.sealed_users import seal_values
 from discreet.progress import html_notes, html_table
 

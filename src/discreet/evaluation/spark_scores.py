@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from discreet.data.columns import find_columns
 from discreet.data.splits import Holdout, Split
-from discreet.data.worker_errors import quiet
-from discreet.errors import ConfigError, DataError
+from discreet.errors import ConfigError, DataError, hide_worker_errors
 from discreet.evaluation.evaluator import evaluate
 from discreet.evaluation.metrics import parse
 from discreet.models.recommend_spark import Files, as_histories, pack_model, unpack_model
@@ -124,7 +123,7 @@ def scorer(
                 }
             )
 
-    return quiet(score)
+    return hide_worker_errors(score)
 
 
 def _same_users(table: pa.Table, columns: dict[str, str], model: Any, target: Any) -> Any:

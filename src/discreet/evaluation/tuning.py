@@ -51,7 +51,7 @@ from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.plan import RESERVE, Plan, Release
 from discreet.privacy.release.session import Session, caller
 from discreet.privacy.release.statement import PrivacyStatement
-from discreet.privacy.statistics.user_values import UserValues
+from discreet.privacy.statistics.user_totals import UserValues
 from discreet.privacy.users.sealed_users import seal_values
 
 COMPOSED = "composed"

@@ -17,13 +17,6 @@ from discreet.kernels.threads import even_cuts, run
 from discreet.kernels.validation import floats
 
 
-def solve_spd_numpy(A: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Solutions of ``A[i] x = b[i]``: the specification of `solve_spd`, with S and ridge
-    already added.
-    """
-    return np.linalg.solve(A, b[..., None])[..., 0]
-
-
 def solve_spd(
     A: np.ndarray, b: np.ndarray, ridge: np.ndarray | None = None, shared: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:

@@ -11,11 +11,6 @@ from discreet.kernels.threads import even_cuts, run
 from discreet.kernels.validation import floats, positions, same_length
 
 
-def pair_products_numpy(U: np.ndarray, V: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """``u_i · v_j`` for each pair: the specification of `pair_products`."""
-    return (U[i] * V[j]).sum(axis=1)
-
-
 def pair_products(U: np.ndarray, V: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """``u_i · v_j`` for each of the pairs (i, j).
 

@@ -25,18 +25,6 @@ from discreet.kernels.least_squares import Entries, read_targets
 from discreet.kernels.simd import gather_scaled, lanes, transpose
 
 
-def solve_dual_numpy(
-    v: np.ndarray, Y: np.ndarray, ridge: float, S: np.ndarray, w: np.ndarray
-) -> np.ndarray:
-    """x of one row with factors Y (K, r), values v and weights w: the specification of
-    `solve_dual`.
-    """
-    D, Q = np.linalg.eigh(S)
-    d = (D + ridge) ** -0.5
-    Z = np.sqrt(w)[:, None] * (Y @ Q) * d
-    return Q @ (d * (Z.T @ np.linalg.solve(np.eye(len(v)) + Z @ Z.T, np.sqrt(w) * v)))
-
-
 def dual_size(counts: np.ndarray, W: int) -> np.ndarray:
     """Entries rounded up to whole vectors (at least 4, the Cholesky tile)."""
     step = max(4, W)

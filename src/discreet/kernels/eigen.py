@@ -39,14 +39,6 @@ from discreet.kernels.threads import even_cuts, run
 from discreet.kernels.tridiagonal import TINY, vectors
 
 
-def project_psd_numpy(A: np.ndarray) -> np.ndarray:
-    """Nearest positive semi-definite matrices in Frobenius norm: the specification of
-    `add_negative_parts`.
-    """
-    values, Q = np.linalg.eigh(A)
-    return (Q * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(Q, -1, -2)
-
-
 def add_negative_parts(A: np.ndarray, which: np.ndarray) -> np.ndarray:
     """Replace the upper triangles of ``A[which]`` by those of the projections; returns what is left
     to do.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -269,13 +268,6 @@ def add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
         else:
             row_1(like, v, s, P + at, line, K, b + at, b + at, line)
             j += W
-
-
-def sum_rows_numpy(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
-) -> np.ndarray:
-    """``Σ_j c_ij y_j`` for each row: the specification of `sum_rows`."""
-    return np.array([c[a:b] @ Y[indices[a:b]] for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1])
 
 
 def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:

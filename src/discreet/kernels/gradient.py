@@ -28,29 +28,6 @@ _SUMS = 1 << 28  # bytes of sums that are held for all pieces together
 _ORDER = {"reassoc", "contract", "nsz"}
 
 
-def residual_rows_numpy(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    y: np.ndarray,
-    U: np.ndarray,
-    V: np.ndarray,
-    largest: float,
-    bias: np.ndarray,
-    offset: np.ndarray,
-    weights: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """x and g as above: the specification of `residual_rows`."""
-    n = len(indptr) - 1
-    row = np.repeat(np.arange(n), np.diff(indptr))
-    e = (U[row] * V[indices]).sum(axis=1) + bias[indices] + offset[row] - y
-    e = np.where(np.isfinite(e), e, 0).astype(U.dtype)
-    g = np.zeros_like(U)
-    np.add.at(g, row, e[:, None] * V[indices])
-    x = e if weights is None else e * weights
-    length = np.sqrt(np.bincount(row, x.astype(np.float64) ** 2, minlength=n))
-    return (x * (largest / np.maximum(length, largest))[row]).astype(U.dtype), g
-
-
 def residual_rows(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -103,15 +80,6 @@ def residual_rows(
     return x, g
 
 
-def sum_columns_numpy(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, U: np.ndarray, m: int
-) -> np.ndarray:
-    """``Σ_i c_ij u_i`` for each column j < m: the specification of `sum_columns`."""
-    sums = np.zeros((m, U.shape[1]))
-    np.add.at(sums, indices, c[:, None] * U[np.repeat(np.arange(len(U)), np.diff(indptr))])
-    return sums
-
-
 def sum_columns(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -149,16 +117,6 @@ def sum_columns(
     for start in sorted(sums):
         total += sums[start]
     return total
-
-
-def share_rows_numpy(
-    indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: float
-) -> np.ndarray:
-    """The specification of `share_rows`."""
-    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    own = q[indices]
-    share = own / np.maximum(np.bincount(row, own, minlength=len(indptr) - 1)[row], 1e-300)
-    return (most * np.sqrt(share)).astype(np.float32)
 
 
 def share_rows(indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: float) -> np.ndarray:

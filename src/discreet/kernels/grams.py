@@ -13,7 +13,6 @@ of threads.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 
@@ -22,18 +21,6 @@ from discreet.kernels.threads import cost_cuts, even_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
 _PIECES = 8  # whatever the threads, so that they do not change a bit
-
-
-def inverse_diagonals_numpy(
-    indptr: np.ndarray, indices: np.ndarray, V: np.ndarray, ridge: float, constant: float
-) -> np.ndarray:
-    """The specification of `inverse_diagonals`."""
-    F = np.column_stack([V, np.ones(len(V))]).astype(np.float64)
-    prior = np.diag([*[ridge] * V.shape[1], constant])
-    own = [F[indices[a:b]] for a, b in pairwise(indptr)]
-    return np.array([np.diag(np.linalg.inv(f.T @ f + prior)) for f in own]).reshape(
-        len(own), F.shape[1]
-    )
 
 
 def inverse_diagonals(
@@ -59,21 +46,6 @@ def inverse_diagonals(
         cuts,
     )
     return found
-
-
-def pair_products_numpy(
-    indptr: np.ndarray, indices: np.ndarray, x: np.ndarray, m: int
-) -> np.ndarray:
-    """Σ p_jk over the rows as a strict upper triangle, (m(m − 1)/2,): the specification of
-    `add_pair_products`.
-    """
-    total = np.zeros((m, m))
-    for a, b in pairwise(indptr):
-        dense = np.zeros(m)
-        dense[indices[a:b]] = x[a:b]
-        squares = np.triu(np.outer(dense**2, dense**2), 1).sum()
-        total += np.outer(dense, dense) / math.sqrt(squares) if squares > 0 else 0.0
-    return total[np.triu_indices(m, 1)]
 
 
 def add_pair_products(

@@ -15,8 +15,6 @@ rounded (`whole=False`).
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from discreet._numba import njit
@@ -28,24 +26,6 @@ from discreet.kernels.threads import cost_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
 LARGEST = 2.0**53
-
-
-def exact_grams_numpy(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
-) -> np.ndarray:
-    """G as above: the specification of `exact_grams`."""
-    P = np.trunc(c[:, None] * Y[indices])
-    return np.array([P[a:b].T @ P[a:b] for a, b in pairwise(indptr)]).reshape(
-        -1, Y.shape[1], Y.shape[1]
-    )
-
-
-def exact_sums_numpy(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
-) -> np.ndarray:
-    """s as above: the specification of `exact_sums`."""
-    P = np.trunc(c[:, None] * Y[indices])
-    return np.array([P[a:b].sum(axis=0) for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1])
 
 
 def exact_grams(

@@ -13,7 +13,6 @@ and vᵀP (see `gather`), and solves W rows at a time.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -57,36 +56,6 @@ class Entries(NamedTuple):
     values: np.ndarray
     weights: np.ndarray
     offset: np.ndarray
-
-
-def gram_rows_numpy(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    Y: np.ndarray,
-    weights: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """A and b as above: the first half of `solve_rows_numpy`."""
-    w = np.ones_like(values) if weights is None else weights
-    rows = [slice(a, b) for a, b in pairwise(indptr)]
-    A = [(w[s, None] * Y[indices[s]]).T @ Y[indices[s]] for s in rows]
-    b = [(w[s] * values[s]) @ Y[indices[s]] for s in rows]
-    return np.array(A).reshape(-1, Y.shape[1], Y.shape[1]), np.array(b).reshape(-1, Y.shape[1])
-
-
-def solve_rows_numpy(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    Y: np.ndarray,
-    ridge: np.ndarray,
-    shared: np.ndarray | None = None,
-    weights: np.ndarray | None = None,
-) -> np.ndarray:
-    """x as above: the specification of `solve_rows`."""
-    A, b = gram_rows_numpy(indptr, indices, values, Y, weights)
-    S = 0 if shared is None else shared
-    return np.linalg.solve(A + S + ridge[:, None, None] * np.eye(Y.shape[1]), b[..., None])[..., 0]
 
 
 def solve_rows(

@@ -15,35 +15,12 @@ entries.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 
 from discreet._numba import njit
 from discreet.kernels.threads import cost_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
-
-
-def leave_one_out_errors_numpy(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    y: np.ndarray,
-    F: np.ndarray,
-    prior: np.ndarray,
-    lengths: np.ndarray,
-) -> np.ndarray:
-    """The specification of `left_out_errors`."""
-    found = np.zeros((len(indptr) - 1, len(lengths)))
-    for i, (a, b) in enumerate(pairwise(indptr)):
-        for at, k in enumerate(lengths):
-            f = F[indices[a:b], :k].astype(np.float64)
-            for j in range(b - a):
-                others = np.arange(b - a) != j
-                x = np.linalg.solve(
-                    f[others].T @ f[others] + np.diag(prior[:k]), f[others].T @ y[a:b][others]
-                )
-                found[i, at] += (y[a + j] - f[j] @ x) ** 2 / (b - a)
-    return found
 
 
 def leave_one_out_errors(

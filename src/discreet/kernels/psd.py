@@ -13,22 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from discreet.kernels import simd
+from discreet.kernels import reference, simd
 from discreet.kernels.cholesky import solve_spd
-from discreet.kernels.eigen import add_negative_parts, mirror_some, project_psd_numpy
+from discreet.kernels.eigen import add_negative_parts, mirror_some
 from discreet.kernels.threads import even_cuts, run
 
 PROBE = 64  # matrices that say whether Cholesky is worth trying on the others
-
-
-def solve_psd_numpy(
-    A: np.ndarray, b: np.ndarray, ridge: np.ndarray, shared: np.ndarray | None = None
-) -> np.ndarray:
-    """x as above: the specification of `solve_psd`."""
-    S = 0 if shared is None else shared
-    return np.linalg.solve(
-        project_psd_numpy(A) + S + ridge[:, None, None] * np.eye(A.shape[-1]), b[..., None]
-    )[..., 0]
 
 
 def project_psd(A: np.ndarray) -> None:
@@ -48,7 +38,7 @@ def _project_upper(A: np.ndarray) -> np.ndarray:
         # small groups: the decompositions of a group are held at once
         for first in range(start, stop, 64):
             some = left[first : min(first + 64, stop)]
-            A[some] = project_psd_numpy(_whole(A[some]))
+            A[some] = reference.project_psd(_whole(A[some]))
 
     run(work, even_cuts(len(left)))
     return wrong

@@ -1,14 +1,14 @@
-"""The kernels that read-outs need, by numpy alone and in double precision: for a single question
-from the shell.
+"""All kernels by numpy alone, as plainly as can be: the specification that tests hold the compiled
+ones to.
 
-Loading the compiler and its cached code takes half a second, which pays from the second question
-on. The functions here have the names, arguments and results of the compiled ones, whose
-specification their twins are; results are rounded to the type of the factors, so they agree to
-single precision, not to the bit.
+Those that fold-in and ranking need also answer a single question from the shell, where loading the
+compiler and its cached code would take half a second. They compute in double precision and round to
+the type of the factors, so they agree with the compiled ones to single precision, not to the bit.
 """
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -105,15 +105,20 @@ def residual_rows(
     largest: float,
     bias: np.ndarray,
     offset: np.ndarray,
+    weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Residuals (not cut: `largest` must be infinite) and the rows' own gradients."""
-    assert np.isinf(largest)
-    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    """Residuals, weighted and cut to a length of `largest` per row, and the rows' own gradients."""
+    n = len(indptr) - 1
+    row = np.repeat(np.arange(n), np.diff(indptr))
     v = V[indices].astype(np.float64)
     e = (U[row].astype(np.float64) * v).sum(axis=1) + bias[indices] + offset[row] - y
+    e = np.where(np.isfinite(e), e, 0)
     g = np.zeros(U.shape)
     np.add.at(g, row, e[:, None] * v)
-    return e.astype(U.dtype), g.astype(U.dtype)
+    x = e if weights is None else e * weights
+    length = np.sqrt(np.bincount(row, x**2, minlength=n))
+    kept = np.minimum(1, largest / np.maximum(length, 1e-300))
+    return (x * kept[row]).astype(U.dtype), g.astype(U.dtype)
 
 
 def top_k(
@@ -123,8 +128,11 @@ def top_k(
     k: int,
     seen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Best `k` items of each user by ``u · v_j + bias_j``, best first, equal scores by index,
-    padded with −1.
+    """Best `k` items of each user by ``u · v_j + bias_j``, padded with −1.
+
+    The order of every top-n list of this library: larger scores, in single precision, come first;
+    of equal scores, the item that comes first in the catalog; scores of −inf or NaN never.
+    tests/models/test_ties.py holds all implementations to it.
     """
     factors = V.V if isinstance(V, ReferencePanels) else V
     items = np.full((len(U), k), -1, np.int32)
@@ -143,3 +151,135 @@ def top_k(
         items[i, : len(order)] = order
         best[i, : len(order)] = scores[order]
     return items, best
+
+
+def solve_spd(A: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Solutions of ``A[i] x = b[i]``: the specification of `solve_spd`, with S and ridge
+    already added.
+    """
+    return np.linalg.solve(A, b[..., None])[..., 0]
+
+
+def solve_dual(
+    v: np.ndarray, Y: np.ndarray, ridge: float, S: np.ndarray, w: np.ndarray
+) -> np.ndarray:
+    """x of one row with factors Y (K, r), values v and weights w: the specification of
+    `solve_dual`.
+    """
+    D, Q = np.linalg.eigh(S)
+    d = (D + ridge) ** -0.5
+    Z = np.sqrt(w)[:, None] * (Y @ Q) * d
+    return Q @ (d * (Z.T @ np.linalg.solve(np.eye(len(v)) + Z @ Z.T, np.sqrt(w) * v)))
+
+
+def project_psd(A: np.ndarray) -> np.ndarray:
+    """Nearest positive semi-definite matrices in Frobenius norm: the specification of
+    `add_negative_parts`.
+    """
+    values, Q = np.linalg.eigh(A)
+    return (Q * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(Q, -1, -2)
+
+
+def sum_columns(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, U: np.ndarray, m: int
+) -> np.ndarray:
+    """``Σ_i c_ij u_i`` for each column j < m: the specification of `sum_columns`."""
+    sums = np.zeros((m, U.shape[1]))
+    np.add.at(sums, indices, c[:, None] * U[np.repeat(np.arange(len(U)), np.diff(indptr))])
+    return sums
+
+
+def share_rows(indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: float) -> np.ndarray:
+    """The specification of `share_rows`."""
+    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    own = q[indices]
+    share = own / np.maximum(np.bincount(row, own, minlength=len(indptr) - 1)[row], 1e-300)
+    return (most * np.sqrt(share)).astype(np.float32)
+
+
+def inverse_diagonals(
+    indptr: np.ndarray, indices: np.ndarray, V: np.ndarray, ridge: float, constant: float
+) -> np.ndarray:
+    """The specification of `inverse_diagonals`."""
+    F = np.column_stack([V, np.ones(len(V))]).astype(np.float64)
+    prior = np.diag([*[ridge] * V.shape[1], constant])
+    own = [F[indices[a:b]] for a, b in pairwise(indptr)]
+    return np.array([np.diag(np.linalg.inv(f.T @ f + prior)) for f in own]).reshape(
+        len(own), F.shape[1]
+    )
+
+
+def sum_pair_products(indptr: np.ndarray, indices: np.ndarray, x: np.ndarray, m: int) -> np.ndarray:
+    """Σ p_jk over the rows as a strict upper triangle, (m(m − 1)/2,): the specification of
+    `add_pair_products`.
+    """
+    total = np.zeros((m, m))
+    for a, b in pairwise(indptr):
+        dense = np.zeros(m)
+        dense[indices[a:b]] = x[a:b]
+        squares = np.triu(np.outer(dense**2, dense**2), 1).sum()
+        total += np.outer(dense, dense) / math.sqrt(squares) if squares > 0 else 0.0
+    return total[np.triu_indices(m, 1)]
+
+
+def exact_grams(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
+) -> np.ndarray:
+    """Gram matrices of whole numbers: the specification of `exact_grams`."""
+    P = np.trunc(c[:, None] * Y[indices])
+    return np.array([P[a:b].T @ P[a:b] for a, b in pairwise(indptr)]).reshape(
+        -1, Y.shape[1], Y.shape[1]
+    )
+
+
+def exact_sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """Sums of whole numbers: the specification of `exact_sums`."""
+    P = np.trunc(c[:, None] * Y[indices])
+    return np.array([P[a:b].sum(axis=0) for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1])
+
+
+def gram_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    Y: np.ndarray,
+    weights: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Gram matrices A and right-hand sides b of every row."""
+    w = np.ones_like(values) if weights is None else weights
+    rows = [slice(a, b) for a, b in pairwise(indptr)]
+    A = [(w[s, None] * Y[indices[s]]).T @ Y[indices[s]] for s in rows]
+    b = [(w[s] * values[s]) @ Y[indices[s]] for s in rows]
+    return np.array(A).reshape(-1, Y.shape[1], Y.shape[1]), np.array(b).reshape(-1, Y.shape[1])
+
+
+def leave_one_out_errors(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    y: np.ndarray,
+    F: np.ndarray,
+    prior: np.ndarray,
+    lengths: np.ndarray,
+) -> np.ndarray:
+    """The specification of `leave_one_out_errors`."""
+    found = np.zeros((len(indptr) - 1, len(lengths)))
+    for i, (a, b) in enumerate(pairwise(indptr)):
+        for at, k in enumerate(lengths):
+            f = F[indices[a:b], :k].astype(np.float64)
+            for j in range(b - a):
+                others = np.arange(b - a) != j
+                x = np.linalg.solve(
+                    f[others].T @ f[others] + np.diag(prior[:k]), f[others].T @ y[a:b][others]
+                )
+                found[i, at] += (y[a + j] - f[j] @ x) ** 2 / (b - a)
+    return found
+
+
+def solve_psd(
+    A: np.ndarray, b: np.ndarray, ridge: np.ndarray, shared: np.ndarray | None = None
+) -> np.ndarray:
+    """Solutions: the specification of `solve_psd`."""
+    S = 0 if shared is None else shared
+    return np.linalg.solve(
+        project_psd(A) + S + ridge[:, None, None] * np.eye(A.shape[-1]), b[..., None]
+    )[..., 0]

@@ -10,8 +10,6 @@ comparison per vector.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 
 from discreet._numba import njit
@@ -27,27 +25,6 @@ USERS = 64
 CHUNK = 64
 TILE = SCORE_VECTORS * simd.VECTOR_BYTES // 4  # items of a register tile
 PLAIN = 512  # items that portable loops take at a time
-
-
-def top_k_numpy(
-    U: np.ndarray,
-    V: np.ndarray,
-    bias: np.ndarray,
-    k: int,
-    seen: tuple[np.ndarray, np.ndarray] | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Items (n, k) and scores of ``U Vᵀ + bias``, best first, ties by index: the specification
-    of `top_k`.
-    """
-    scores = U @ V.T + bias
-    if seen:
-        for i, (start, stop) in enumerate(pairwise(seen[0])):
-            scores[i, seen[1][start:stop]] = -np.inf
-    items = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    best = np.take_along_axis(scores, items, axis=1)
-    items = np.where(best > -np.inf, items, -1)
-    pad = ((0, 0), (0, max(0, k - items.shape[1])))
-    return np.pad(items, pad, constant_values=-1), np.pad(best, pad, constant_values=-np.inf)
 
 
 class Panels:
@@ -91,7 +68,7 @@ def top_k(
     items : (n, k) int32, best first, padded with -1
     scores : (n, k) float32, padded with -inf
 
-    Scores that are NaN are never chosen. Equal scores are ordered by index.
+    Ties are broken as `reference.top_k` says.
     """
     U, bias = floats("U", U, 2, np.float32), floats("bias", bias, 1, np.float32)
     V = V if isinstance(V, Panels) else Panels(V)

@@ -35,7 +35,9 @@ from discreet.models.parameters import (
 )
 from discreet.privacy.release.session import Session
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.contributions import ItemCounts
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import Choose, Restrict, Solve
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,15 +119,15 @@ class ClippedDescent(Algorithm):
         """Users with the frequent items only, the positions of those, and their noisy counts,
         at least 1.
         """
-        users.choose()
-        counts = session.release("counts", users.item_counts())
+        users.apply(Choose())
+        counts = session.release("counts", users.sum(ItemCounts()))
         frequent = most_frequent(counts, self.n_frequent(users.n_items))
-        return users.restrict(frequent), frequent, np.maximum(counts[frequent], 1.0)
+        return users.copy_after(Restrict(frequent)), frequent, np.maximum(counts[frequent], 1.0)
 
     def solve_users(self, users: Users, V: NDArray[Any]) -> None:
         """Users solve for their vectors, each for itself."""
         F, b = self.parts(V)
-        users.solve(F, self.ridge_per_rating, exponent=1.0, bias=b, intercept=self.iota)
+        users.apply(Solve(F, self.ridge_per_rating, exponent=1.0, bias=b, intercept=self.iota))
 
     def parts(self, V: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Factors and biases."""

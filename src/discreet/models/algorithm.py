@@ -27,7 +27,7 @@ from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
 from discreet.models.parameters import check_that
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.ledger import Ledger
-from discreet.privacy.release.plan import Line, Plan, reshare
+from discreet.privacy.release.plan import Plan, Release, reshare
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.statistics.bounds import Bounds
@@ -98,7 +98,7 @@ class Algorithm(ABC):
         """What one user may contribute at most."""
 
     @abstractmethod
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         """What will be released on a catalog of that many items."""
 
     @abstractmethod

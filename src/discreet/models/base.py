@@ -252,7 +252,7 @@ class Recommender(Estimator, ABC):
         """Item ids by position, and −1 at position −1, which is padding."""
         return np.append(self.item_ids_, np.array([-1], self.item_ids_.dtype))
 
-    def recommend_frame(
+    def recommend_spark(
         self,
         frame: Any,
         n: int = 10,
@@ -281,11 +281,11 @@ class Recommender(Estimator, ABC):
         Privacy: a list is made from the model and from the user's own history, and is for that user
         alone. The frame is about people: write it where their ratings are.
         """
-        from discreet.models.recommend_spark import recommend_frame
+        from discreet.models.recommend_spark import recommend_spark
 
         self._check_fitted()
         check_int("n", n)
-        return recommend_frame(
+        return recommend_spark(
             self, frame, n, user, item, rating, timestamp, exclude_seen, partitions
         )
 

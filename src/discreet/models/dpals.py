@@ -60,11 +60,21 @@ from discreet.models.parameters import (
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.release.plan import Line, Plan, Release
+from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
+from discreet.privacy.statistics.base import triangle_size
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import triangle_size, unpack
+from discreet.privacy.statistics.contributions import (
+    ContributedCovariance,
+    GlobalGram,
+    ItemCounts,
+    ItemGrams,
+    ItemSums,
+    RatingCount,
+    RatingSum,
+)
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import Choose, Recenter, Restrict, Solve
 
 # items from which implicit feedback is taken to come from so many users that more can be learned
 LARGE = 10_000
@@ -303,35 +313,39 @@ class NoisySolve(Algorithm):
             norm=self.user_norm,
         )
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         T = self.steps
         frequent = self._n_frequent(n_items)
-        lines = [Line("counts", share=0.035, shape=(n_items,))]
+        lines = [Release("counts", share=0.035, shape=(n_items,))]
         if self.recount:
-            lines.append(Line("recounts", share=0.035, shape=(frequent,)))
+            lines.append(Release("recounts", share=0.035, shape=(frequent,)))
         if self._explicit and self.centering == "global":
             lines += [
-                Line("center sum", share=0.005, shape=(1,)),
-                Line("center count", share=0.005, shape=(1,)),
+                Release("center sum", share=0.005, shape=(1,)),
+                Release("center count", share=0.005, shape=(1,)),
             ]
         if self.initialization == "spectral":
-            lines.append(Line("initial", share=0.2, shape=(frequent, frequent)))
+            lines.append(Release("initial", share=0.2, shape=(frequent, frequent)))
         if self.lambda_0 > 0:
-            lines.append(Line("global", times=T, share=0.02, shape=(1, triangle_size(self.rank))))
+            lines.append(
+                Release("global", count=T, share=0.02, shape=(1, triangle_size(self.rank)))
+            )
         grams = self._steps_of("gram", 0.19, (frequent, triangle_size(self.rank)))
         sums = self._steps_of("sum", 0.74, (frequent, self.rank))
         return lines + list(dict.fromkeys(grams)) + list(dict.fromkeys(sums))
 
-    def _steps_of(self, name: str, share: float = 1.0, shape: tuple[int, ...] = ()) -> list[Line]:
+    def _steps_of(
+        self, name: str, share: float = 1.0, shape: tuple[int, ...] = ()
+    ) -> list[Release]:
         """The release of that name at each step; steps whose noise differs are lines of their
         own.
         """
         T = self.steps
         if self.growth == 1:
-            return [Line(name, times=T, share=share, shape=shape)] * T
+            return [Release(name, count=T, share=share, shape=shape)] * T
         each = self.growth ** np.arange(T)
         return [
-            Line(name, t + 1, share=float(share * each[t] / each.sum()), shape=shape)
+            Release(name, step=t + 1, share=float(share * each[t] / each.sum()), shape=shape)
             for t in range(T)
         ]
 
@@ -342,10 +356,7 @@ class NoisySolve(Algorithm):
         if not self.sigmas:
             return super().plan(n_items, budget, accountant)
         lines = self.releases(n_items)
-        exact = [
-            Release(str(line), line.times, self._multiplier(line.name), shape=line.shape)
-            for line in lines
-        ]
+        exact = [line.with_weight(self._multiplier(line.name)) for line in lines]
         plan = Plan.explicit(
             exact, budget.delta, budget.neighboring, accountant, budget.allow_large_delta
         )
@@ -368,18 +379,30 @@ class NoisySolve(Algorithm):
         )
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
-        users.choose()
-        found: dict[str, ReleasableSum] = {"counts": users.item_counts()}
-        users = users.restrict(np.arange(self._n_frequent(users.n_items)))
-        users.choose()
-        users.solve(
-            np.zeros((users.n_items, self.rank_of_factors), np.float32), 1.0, intercept=self.iota
+        users.apply(Choose())
+        found: dict[str, ReleasableSum] = {"counts": users.sum(ItemCounts())}
+        users = users.copy_after(Restrict(np.arange(self._n_frequent(users.n_items))))
+        users.apply(Choose())
+        users.apply(
+            Solve(
+                np.zeros((users.n_items, self.rank_of_factors), np.float32),
+                1.0,
+                intercept=self.iota,
+            )
         )
-        found["recounts"] = users.item_counts()
-        found |= {str(line): users.item_grams(self.isometric) for line in self._steps_of("gram")}
-        found |= {str(line): users.item_sums() for line in self._steps_of("sum")}
-        found |= {"global": users.global_gram(), "initial": users.covariance(self._start_norm)}
-        return found | {"center sum": users.rating_sum(), "center count": users.rating_count()}
+        found["recounts"] = users.sum(ItemCounts())
+        found |= {
+            str(line): users.sum(ItemGrams(self.isometric)) for line in self._steps_of("gram")
+        }
+        found |= {str(line): users.sum(ItemSums()) for line in self._steps_of("sum")}
+        found |= {
+            "global": users.sum(GlobalGram()),
+            "initial": users.sum(ContributedCovariance(self._start_norm)),
+        }
+        return found | {
+            "center sum": users.sum(RatingSum()),
+            "center count": users.sum(RatingCount()),
+        }
 
     @property
     def _explicit(self) -> bool:
@@ -428,16 +451,18 @@ class NoisySolve(Algorithm):
         progress: Progress,
     ) -> Learned:
         n_items = users.n_items
-        users.choose()
-        counts = session.release("counts", users.item_counts())
+        users.apply(Choose())
+        counts = session.release("counts", users.sum(ItemCounts()))
         everywhere = counts.astype(np.float64)
         frequent = most_frequent(counts, self._n_frequent(n_items))
-        users = users.restrict(frequent)
+        users = users.copy_after(Restrict(frequent))
         center = self._center(users, session)
         priority = counts[frequent] if self.sampling == "rarest" else None
-        users.choose(priority)
+        users.apply(Choose(priority))
         counts = (
-            session.release("recounts", users.item_counts()) if self.recount else counts[frequent]
+            session.release("recounts", users.sum(ItemCounts()))
+            if self.recount
+            else counts[frequent]
         )
         signal = self._check_signal(users, session, counts)
         ridge = self._lambda(signal["average"])
@@ -446,19 +471,21 @@ class NoisySolve(Algorithm):
         sums = self._steps_of("sum")
         for step in range(self.steps):
             if self.resample and step:
-                users.choose(priority, draw=step)
+                users.apply(Choose(priority, draw=step))
             active = self._active(step)
             F, b = self._parts(np.where(np.arange(self.rank) < active, V, np.float32(0.0)))
-            users.solve(
-                F,
-                ridge,
-                exponent=self.user_exponent,
-                scale=self._user_scale(),
-                unobserved=self.lambda_0,
-                bias=b,
-                intercept=self.iota,
-                fraction=1 / self.steps if self.user_sampling else 1.0,
-                draw=step,
+            users.apply(
+                Solve(
+                    F,
+                    ridge,
+                    exponent=self.user_exponent,
+                    scale=self._user_scale(),
+                    unobserved=self.lambda_0,
+                    bias=b,
+                    intercept=self.iota,
+                    fraction=1 / self.steps if self.user_sampling else 1.0,
+                    draw=step,
+                )
             )
             found = self._item_step(users, session, counts, ridge, grams[step], sums[step], active)
             # those of later stages wait where they started
@@ -487,20 +514,21 @@ class NoisySolve(Algorithm):
         session: Session,
         counts: NDArray[Any],
         lam: float,
-        gram: Line,
-        right: Line,
+        gram: Release,
+        right: Release,
         active: int,
     ) -> NDArray[Any]:
         """Equation (2) in the first `active` coordinates, block by block of items."""
-        grams = users.item_grams(self.isometric)
+        grams = users.sum(ItemGrams(self.isometric))
         ridge = self._item_ridge(counts, lam, session.deviation(gram, grams))
-        shared = [("global", users.global_gram())] if self.lambda_0 > 0 else []
+        whole = users.sum(GlobalGram())
+        shared = [("global", whole)] if self.lambda_0 > 0 else []
         *everyone, summed, squares = session.prepare(
-            [*shared, (right, users.item_sums()), (gram, grams)]
+            [*shared, (right, users.sum(ItemSums())), (gram, grams)]
         )
         K = None
         if everyone:
-            K = unpack(everyone[0].whole(np.float32), self.rank)
+            K = whole.unpack(everyone[0].whole(np.float32))
             project_psd(K)
             K = self.lambda_0 * K[0, :active, :active]
         g = np.ascontiguousarray(summed.whole(np.float32)[:, :active])
@@ -509,7 +537,7 @@ class NoisySolve(Algorithm):
         room = None
         for rows, G in squares.blocks(dtype=np.float32):
             room = np.empty((len(G), self.rank, self.rank), np.float32) if room is None else room
-            squared = unpack(G, self.rank, room, False)
+            squared = grams.unpack(G, room, False)
             if active < self.rank:
                 squared = np.ascontiguousarray(squared[:, :active, :active])
             V[rows] = solve_psd(squared, g[rows], ridge[rows], K, project=self.projection)
@@ -550,12 +578,12 @@ class NoisySolve(Algorithm):
             return float(self.centering)
         center = middle(self.rating_range)
         if self._explicit and self.centering == "global":
-            users.recenter(center)  # around the middle of the range, sums are smaller
-            users.choose()
-            total = session.release("center sum", users.rating_sum())[0]
-            count = session.release("center count", users.rating_count())[0]
+            users.apply(Recenter(center))  # around the middle of the range, sums are smaller
+            users.apply(Choose())
+            total = session.release("center sum", users.sum(RatingSum()))[0]
+            count = session.release("center count", users.sum(RatingCount()))[0]
             center = float(np.clip(center + total / max(count, 1.0), low, high))
-            users.recenter(center)
+            users.apply(Recenter(center))
         return center
 
     def _start(self, users: Users, session: Session, seed: int) -> NDArray[Any]:
@@ -565,7 +593,7 @@ class NoisySolve(Algorithm):
         if self.initialization == "random":
             start = np.random.default_rng(seed).standard_normal((n, self.rank_of_factors))
             return np.hstack([none, (scale * start).astype(np.float32)])
-        W = session.release("initial", users.covariance(self._start_norm))
+        W = session.release("initial", users.sum(ContributedCovariance(self._start_norm)))
         Q = np.linalg.eigh((W + W.T) / 2)[1][:, -self.rank_of_factors :]
         return np.hstack([none, (scale * math.sqrt(n) * Q).astype(np.float32)])
 
@@ -581,7 +609,7 @@ class NoisySolve(Algorithm):
         """By the noise on counts and on the last right-hand sides, relative to what a rating
         can add.
         """
-        counted = users.item_counts()
+        counted = users.sum(ItemCounts())
         last = self._steps_of("sum")[-1]
         # moves a sum by √2 times more than a count
         replaced = session.plan.budget.neighboring == "replace-one"

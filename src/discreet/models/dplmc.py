@@ -51,12 +51,14 @@ from discreet.models.parameters import (
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.release.plan import Line, Plan, Release
+from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
+from discreet.privacy.statistics.base import triangle_size
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import triangle_size, unpack
-from discreet.privacy.users.gradient_steps import Descent
+from discreet.privacy.statistics.contributions import ContributedCovariance, GlobalGram
+from discreet.privacy.statistics.gradients import Size, WeightedResidualGradient
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import Choose, ComputeResiduals, GradientStep, StartFrom
 
 SIZE_SHARE = 0.02  # of μ², for how many users and ratings there are
 
@@ -206,23 +208,23 @@ class ProjectedGradient(Algorithm):
             norm=self.user_norm,
         )
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         lines = []
         if not self.has_public_sizes:
-            lines.append(Line("size", share=SIZE_SHARE, shape=(3,)))
+            lines.append(Release("size", share=SIZE_SHARE, shape=(3,)))
         if self.initialization == "spectral":
             lines.append(
-                Line("initial", share=float(self.initial_share or 0), shape=(n_items, n_items))
+                Release("initial", share=float(self.initial_share or 0), shape=(n_items, n_items))
             )
         rest = 1 - sum(line.share for line in lines)
         omega = float(self.balance_share or 0)
         packed = (1, triangle_size(self.factors))
         return [
             *lines,
-            Line("balance", times=self.iterations, share=omega * rest, shape=packed),
-            Line(
+            Release("balance", count=self.iterations, share=omega * rest, shape=packed),
+            Release(
                 "gradient",
-                times=self.iterations,
+                count=self.iterations,
                 share=(1 - omega) * rest,
                 shape=(n_items, self.factors),
             ),
@@ -232,10 +234,7 @@ class ProjectedGradient(Algorithm):
         if self.constants != "printed":
             return super().plan(n_items, budget, accountant)
         printed = self._paper_multipliers(budget)
-        lines = self.releases(n_items)
-        exact = [
-            Release(str(line), line.times, printed[line.name], shape=line.shape) for line in lines
-        ]
+        exact = [line.with_weight(printed[line.name]) for line in self.releases(n_items)]
         return Plan.explicit(
             exact, budget.delta, budget.neighboring, accountant, budget.allow_large_delta
         )
@@ -249,14 +248,16 @@ class ProjectedGradient(Algorithm):
         return found
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
-        users.choose()
-        walk = Descent(users)
+        users.apply(Choose())
         none = np.zeros((users.n_items, self.factors), np.float32)
-        walk.start(none)
-        found: dict[str, ReleasableSum] = {"size": walk.size(self.half), "balance": walk.gram()}
-        found["initial"] = users.covariance(self.largest)
-        walk.look(none, self.largest, own=False)
-        return found | {"gradient": walk.gradient()}
+        users.apply(StartFrom(none))
+        found: dict[str, ReleasableSum] = {
+            "size": users.sum(Size(self.half)),
+            "balance": users.sum(GlobalGram()),
+        }
+        found["initial"] = users.sum(ContributedCovariance(self.largest))
+        users.apply(ComputeResiduals(none, self.largest))
+        return found | {"gradient": users.sum(WeightedResidualGradient())}
 
     def _best_balance(self, budget: Budget, n: int) -> float:
         """ω: the part of R̃, such that both kinds of noise together move the item factors least.
@@ -335,54 +336,53 @@ class ProjectedGradient(Algorithm):
         progress: Progress,
     ) -> Learned:
         """Algorithm 1."""
-        walk = Descent(users)
         n = users.n_items
         eta = self.step_size
-        m, per_user = self._sizes(walk, session)
+        m, per_user = self._sizes(users, session)
         per_item = per_user * m / n
-        V = self._start(users, walk, session, per_user, m, seed)
+        V = self._start(users, session, per_user, m, seed)
         moves = []
         for step in range(self.iterations):
-            walk.look(V, self.largest)
+            users.apply(ComputeResiduals(V, self.largest))
+            gram = users.sum(GlobalGram())
             K, g = session.release_together(
-                [("balance", walk.gram()), ("gradient", walk.gradient())]
+                [("balance", gram), ("gradient", users.sum(WeightedResidualGradient()))]
             )
-            K = unpack(K, self.factors)[0]
-            R = K / m - second_moment(V) / n
+            R = gram.unpack(K)[0] / m - second_moment(V) / n
             before = V
             V = project(V - eta / per_item * g + eta / 2 * tall_product(V, R), self.item_norm)
-            walk.step(eta / per_user, R, eta / 2)
+            users.apply(GradientStep(eta / per_user, R, eta / 2))
             moves.append(float(np.sqrt(((V - before) ** 2).mean())))
             progress(step + 1, self.iterations, "steps")
         details = {"share_rated": per_user / n, "trace": moves}
         return Learned(V.astype(np.float32), np.zeros(n, np.float32), None, details)
 
-    def _sizes(self, walk: Descent, session: Session) -> tuple[float, float]:
+    def _sizes(self, users: Users, session: Session) -> tuple[float, float]:
         """m and pn, public or released."""
-        n = walk.n_items
+        n = users.n_items
         if self.has_public_sizes:
             return n * self.ratings_per_item / self.ratings_per_user, self.ratings_per_user
-        known, m, _ = session.release("size", walk.size(self.half))
+        known, m, _ = session.release("size", users.sum(Size(self.half)))
         m = max(float(m), 1.0)
         session.judge_delta(m)
         return m, min(max(float(known) / m, 1.0 / n), 1.0) * n
 
     def _start(
-        self, users: Users, walk: Descent, session: Session, per_user: float, m: float, seed: int
+        self, users: Users, session: Session, per_user: float, m: float, seed: int
     ) -> NDArray[np.float64]:
         """Item factors, and every user's vector from them: one step from 0, or Algorithm 2."""
         if self.initialization == "random":
             V = self.initial_scale * np.random.default_rng(seed).standard_normal(
                 (users.n_items, self.factors)
             )
-            walk.start(self.step_size / per_user * V)
+            users.apply(StartFrom(self.step_size / per_user * V))
             return V
-        users.choose()
-        C = session.release("initial", users.covariance(self.largest))
+        users.apply(Choose())
+        C = session.release("initial", users.sum(ContributedCovariance(self.largest)))
         V, W = spectral_start(
             C, self.factors, per_user / users.n_items, m, self.spectral_scale, self.balanced
         )
-        walk.start(W)
+        users.apply(StartFrom(W))
         return project(V, self.item_norm)
 
     # ------------------------------------------------------------ reading out

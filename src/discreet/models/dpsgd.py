@@ -39,10 +39,13 @@ from discreet.models.parameters import check_bool, check_number, check_positive,
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.accounting.pricing import LEAST_RATE
-from discreet.privacy.release.plan import Line, Plan
+from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
-from discreet.privacy.users.poisson_batches import clip_gradient, draw_batch
+from discreet.privacy.statistics.contributions import ItemCounts
+from discreet.privacy.statistics.gradients import ClippedGradient
+from discreet.privacy.users.poisson_batches import draw_batch
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import Choose, Restrict
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,14 +98,16 @@ class PoissonDescent(ClippedDescent):
         )
         return found
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         """Counts have about a twentieth of what gradients cost where all take part in every
         batch.
         """
         shape = (self.n_frequent(n_items), self.factors + 1)
         return [
-            Line("counts", share=0.05, shape=(n_items,)),
-            Line("gradient", times=self.iterations, share=1.0, shape=shape, rate=self.batch_rate),
+            Release("counts", share=0.05, shape=(n_items,)),
+            Release(
+                "gradient", count=self.iterations, share=1.0, shape=shape, rate=self.batch_rate
+            ),
         ]
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
@@ -115,13 +120,13 @@ class PoissonDescent(ClippedDescent):
         return super(PoissonDescent, replace(self, shares=given)).plan(n_items, budget, accountant)
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
-        users.choose()
-        found: dict[str, ReleasableSum] = {"counts": users.item_counts()}
-        few = users.restrict(np.arange(self.n_frequent(users.n_items)))
+        users.apply(Choose())
+        found: dict[str, ReleasableSum] = {"counts": users.sum(ItemCounts())}
+        few = users.copy_after(Restrict(np.arange(self.n_frequent(users.n_items))))
         batch = draw_batch(few, self.batch_rate)
         V = np.zeros((few.n_items, self.factors + 1))
         self.solve_users(batch, V)
-        return found | {"gradient": clip_gradient(batch, V, self.gradient_norm)}
+        return found | {"gradient": batch.sum(ClippedGradient(V, self.gradient_norm))}
 
     def learn(
         self,
@@ -142,7 +147,7 @@ class PoissonDescent(ClippedDescent):
         for t in range(self.iterations):
             batch = draw_batch(users, self.batch_rate, seed=None if secure else (seed, t))
             self.solve_users(batch, V)
-            gradient = clip_gradient(batch, V.astype(np.float32), self.gradient_norm, s)
+            gradient = batch.sum(ClippedGradient(V.astype(np.float32), self.gradient_norm, s))
             g = session.release("gradient", gradient)
             deviation = 0.0 if session.silent else session.deviation("gradient", gradient)
             V = V - self._rates(deviation, counts, s)[:, None] * g

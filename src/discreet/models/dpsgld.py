@@ -39,10 +39,12 @@ from discreet.models.algorithm import Learned, Progress, Range
 from discreet.models.parameters import check_number, check_positive, check_that
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
-from discreet.privacy.users.poisson_batches import clip_gradient
+from discreet.privacy.statistics.contributions import ItemCounts
+from discreet.privacy.statistics.gradients import ClippedGradient
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import Choose, Restrict
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,27 +83,27 @@ class Langevin(ClippedDescent):
         check_that(found.decay <= 1, f"decay is {found.decay!r}, but must be a number from 0 to 1")
         return found
 
-    def releases(self, n_items: int) -> list[Line]:
-        return [Line("counts", share=0.05, shape=(n_items,)), *self._gradients(n_items)]
+    def releases(self, n_items: int) -> list[Release]:
+        return [Release("counts", share=0.05, shape=(n_items,)), *self._gradients(n_items)]
 
-    def _gradients(self, n_items: int) -> list[Line]:
+    def _gradients(self, n_items: int) -> list[Release]:
         shape = (self.n_frequent(n_items), self.factors + 1)
         # of the budget: the noise is its inverse root
         parts = np.arange(1, self.iterations + 1) ** -self.decay
         parts = parts / parts.sum()
         return [
-            Line("gradient", t + 1, share=0.95 * part, shape=shape)
+            Release("gradient", step=t + 1, share=0.95 * part, shape=shape)
             for t, part in enumerate(parts.tolist())
         ]
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         n_items = users.n_items
-        users.choose()
-        found: dict[str, ReleasableSum] = {"counts": users.item_counts()}
-        users = users.restrict(np.arange(self.n_frequent(n_items)))
+        users.apply(Choose())
+        found: dict[str, ReleasableSum] = {"counts": users.sum(ItemCounts())}
+        users = users.copy_after(Restrict(np.arange(self.n_frequent(n_items))))
         V = np.zeros((users.n_items, self.factors + 1))
         self.solve_users(users, V)
-        gradient = clip_gradient(users, V, self.gradient_norm)
+        gradient = users.sum(ClippedGradient(V, self.gradient_norm))
         return found | {str(line): gradient for line in self._gradients(n_items)}
 
     def learn(
@@ -120,7 +122,7 @@ class Langevin(ClippedDescent):
         first = self.iterations // 2
         for t, line in enumerate(self._gradients(n_items)):
             self.solve_users(users, V)
-            gradient = clip_gradient(users, V.astype(np.float32), self.gradient_norm)
+            gradient = users.sum(ClippedGradient(V.astype(np.float32), self.gradient_norm))
             g = session.release(line, gradient)
             sigma = 0.0 if session.silent else session.deviation(line, gradient)
             h = self._step_length(sigma, t, counts)

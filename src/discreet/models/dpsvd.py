@@ -56,12 +56,14 @@ from discreet.models.parameters import (
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
+from discreet.privacy.statistics.base import triangle_size
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import triangle_size, unpack
-from discreet.privacy.users.residual_covariance import item_totals, residuals_of
+from discreet.privacy.statistics.contributions import ItemCounts, ItemTotals, RatingCount, RatingSum
+from discreet.privacy.statistics.covariance import PairCounts, ResidualCovariance
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import Choose, Restrict, SubtractBaseline
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,27 +146,30 @@ class CovarianceSVD(Algorithm):
             center=middle(self.rating_range),
         )
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         pairs = (1, triangle_size(share_of_items(self.item_fraction, n_items)))
         lines = [
-            Line("sum", share=0.005, shape=(1,)),
-            Line("count", share=0.005, shape=(1,)),
-            Line("item sums", share=0.3, shape=(n_items,)),
-            Line("item counts", share=0.1, shape=(n_items,)),
-            Line("covariance", share=0.45, shape=pairs),
+            Release("sum", share=0.005, shape=(1,)),
+            Release("count", share=0.005, shape=(1,)),
+            Release("item sums", share=0.3, shape=(n_items,)),
+            Release("item counts", share=0.1, shape=(n_items,)),
+            Release("covariance", share=0.45, shape=pairs),
         ]
-        return [*lines, Line("pairs", share=0.15, shape=pairs)] if self.weighted else lines
+        return [*lines, Release("pairs", share=0.15, shape=pairs)] if self.weighted else lines
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
-        users.choose()
-        found: dict[str, ReleasableSum] = {"sum": users.rating_sum(), "count": users.rating_count()}
-        found |= {"item sums": item_totals(users), "item counts": users.item_counts()}
-        rows = residuals_of(
-            users.restrict(np.arange(share_of_items(self.item_fraction, users.n_items)))
-        )
+        users.apply(Choose())
+        found: dict[str, ReleasableSum] = {
+            "sum": users.sum(RatingSum()),
+            "count": users.sum(RatingCount()),
+        }
+        found |= {"item sums": users.sum(ItemTotals()), "item counts": users.sum(ItemCounts())}
+        rows = users.copy_after(
+            Restrict(np.arange(share_of_items(self.item_fraction, users.n_items)))
+        ).copy_after(SubtractBaseline())
         return found | {
-            "covariance": rows.covariance(self.clamp, per_rating=True),
-            "pairs": rows.pair_counts(),
+            "covariance": rows.sum(ResidualCovariance(self.clamp, per_rating=True)),
+            "pairs": rows.sum(PairCounts()),
         }
 
     @property
@@ -187,13 +192,13 @@ class CovarianceSVD(Algorithm):
         assert self.rating_range is not None
         n_items = users.n_items
         half = width(self.rating_range) / 2
-        users.choose()
-        total = session.release("sum", users.rating_sum())[0]
-        count = session.release("count", users.rating_count())[0]
+        users.apply(Choose())
+        total = session.release("sum", users.sum(RatingSum()))[0]
+        count = session.release("count", users.sum(RatingCount()))[0]
         G = float(np.clip(total / max(count, 1.0), -half, half))
-        totals = item_totals(users)
+        totals = users.sum(ItemTotals())
         sums = session.release("item sums", totals)
-        counts = np.maximum(session.release("item counts", users.item_counts()), 0.0)
+        counts = np.maximum(session.release("item counts", users.sum(ItemCounts())), 0.0)
         # variance of the noise on a sum over the variance that item means are taken to have,
         # (range/9)²
         noise = (
@@ -202,14 +207,14 @@ class CovarianceSVD(Algorithm):
         b = shrink_means(sums, counts, G, self.item_prior + noise / np.maximum(counts, 1.0), half)
         frequent = most_frequent(counts, share_of_items(self.item_fraction, n_items))
         own_prior = self.prior_count if self.centering == "user" else None
-        rows = residuals_of(users.restrict(frequent), G + b[frequent], own_prior, self.clamp)
-        C = unpack(
-            session.release("covariance", rows.covariance(self.clamp, per_rating=True)),
-            len(frequent),
-        )[0]
+        rows = users.copy_after(Restrict(frequent)).copy_after(
+            SubtractBaseline(G + b[frequent], own_prior, self.clamp)
+        )
+        covariance = rows.sum(ResidualCovariance(self.clamp, per_rating=True))
+        C = covariance.unpack(session.release("covariance", covariance))[0]
         if self.weighted:
-            pairs = rows.pair_counts()
-            N = unpack(session.release("pairs", pairs), len(frequent))[0]
+            pairs = rows.sum(PairCounts())
+            N = pairs.unpack(session.release("pairs", pairs))[0]
             C = C / (
                 np.maximum(N, 0.0)
                 + max(self.pair_prior * self._deviation(session, "pairs", pairs), 1e-9)

@@ -18,7 +18,7 @@ from discreet.errors import ConfigError
 def no_parameter(model: str, name: str, allowed: Iterable[str]) -> str:
     """Return the message about an unknown parameter, with the nearest known one."""
     known = list(allowed)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
     return f"{model} has no parameter {name!r}: {hint}"
 

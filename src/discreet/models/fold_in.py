@@ -474,7 +474,7 @@ class FrankWolfeFoldIn(FoldIn):
     def fold(
         self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
     ) -> tuple[Array, Array]:
-        from discreet.privacy.users.residual_covariance import frank_wolfe_step
+        from discreet.privacy.users.steps import frank_wolfe_step
 
         if self.prior_count is None:
             offset = np.full(rows.n, self.center, np.float32)

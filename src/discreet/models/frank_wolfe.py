@@ -1,7 +1,7 @@
 """Private matrix completion in a nuclear-norm ball: Frank–Wolfe (Jain, Thakkar & Thakurta, 2018).
 
 Algorithm 1 of the paper minimizes ½ ‖P_Ω(Y − Y*)‖² over ‖Y‖_nuclear ≤ k by rank-one steps. Per
-user, private and free (`discreet.privacy.users.residual_covariance.frank_wolfe_step`):
+user, private and free (`discreet.privacy.users.steps.frank_wolfe_step`):
 
     a_i = P_Ωi(Y_i − Y*_i)                                                                       (1)
     û_i = a_i · v̂ / λ̂',     Y_i ← Π_L((1 − γ_t) Y_i − γ_t k û_i v̂ᵀ)                           (2)
@@ -56,12 +56,16 @@ from discreet.models.parameters import (
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
+from discreet.privacy.statistics.base import triangle_size
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import triangle_size, unpack
-from discreet.privacy.users.residual_covariance import Residuals, crowd, residuals_of
+from discreet.privacy.statistics.contributions import ItemCounts
+from discreet.privacy.statistics.covariance import ResidualCovariance
+from discreet.privacy.statistics.sums import Sum
+from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import Choose, FrankWolfeStep, Restrict, SubtractBaseline
 
 MOST_STEPS = 1000  # allowed on any catalog; more only where there are as many items
 
@@ -157,23 +161,29 @@ class FrankWolfe(Algorithm):
         assert self.rating_range is not None
         return own_mean_bounds(self.max_items, self.rating_range, self.centering, self.prior_count)
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         m = share_of_items(self.item_fraction, n_items)
         lines = []
         if m < n_items:
-            lines.append(Line("counts", share=0.05, shape=(n_items,)))
+            lines.append(Release("counts", share=0.05, shape=(n_items,)))
         if not self.nuclear_norm:
-            lines.append(Line("crowd", share=0.002, shape=(1,)))
+            lines.append(Release("crowd", share=0.002, shape=(1,)))
         return [
             *lines,
-            Line("covariance", times=self.factors, share=0.948, shape=(1, triangle_size(m))),
+            Release("covariance", count=self.factors, share=0.948, shape=(1, triangle_size(m))),
         ]
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
-        users.choose()
-        few = users.restrict(np.arange(share_of_items(self.item_fraction, users.n_items)))
-        covariance = self._covariance(residuals_of(few))
-        return {"counts": users.item_counts(), "crowd": crowd(users), "covariance": covariance}
+        users.apply(Choose())
+        few = users.copy_after(
+            Restrict(np.arange(share_of_items(self.item_fraction, users.n_items)))
+        )
+        covariance = self._covariance(few.copy_after(SubtractBaseline()))
+        return {
+            "counts": users.sum(ItemCounts()),
+            "crowd": users.sum(UserCount()),
+            "covariance": covariance,
+        }
 
     # ------------------------------------------------------------ learning
 
@@ -189,38 +199,38 @@ class FrankWolfe(Algorithm):
         n_items = users.n_items
         frequent = np.arange(n_items)
         if "counts" in session.list_remaining():
-            users.choose()
-            counts = session.release("counts", users.item_counts())
+            users.apply(Choose())
+            counts = session.release("counts", users.sum(ItemCounts()))
             frequent = most_frequent(counts, share_of_items(self.item_fraction, n_items))
         m = len(frequent)
         k = self._nuclear_norm(users, session, m)
-        rows = residuals_of(users.restrict(frequent))
+        rows = users.copy_after(Restrict(frequent)).copy_after(SubtractBaseline())
         V = np.empty((m, self.factors))
         lengths = []
         assert self.row_norm is not None
         for t in range(self.factors):
             covariance = self._covariance(rows)
             W = session.release("covariance", covariance)
-            V[:, t], top = top_eigen(unpack(W, m)[0])
+            V[:, t], top = top_eigen(covariance.unpack(W)[0])
             # the largest eigenvalue that the noise alone has is σ √(2 m), entries off the diagonal
             # having σ/√2
             deviation = 0.0 if session.silent else session.deviation("covariance", covariance)
             length = math.sqrt(max(top, 0.0) + max(deviation * math.sqrt(2 * m), 1e-12))
-            rows.step(V[:, t], length, k, self._gamma(t), self.row_norm)
+            rows.apply(FrankWolfeStep(V[:, t], length, k, self._gamma(t), self.row_norm))
             lengths.append(length)
             progress(t + 1, self.factors, "steps")
         details = {"frequent": frequent.tolist(), "lengths": lengths, "nuclear_norm": k}
         factors = spread_out(V * math.sqrt(m), frequent, n_items)
         return Learned(factors, np.zeros(n_items, np.float32), None, details)
 
-    def _covariance(self, rows: Residuals) -> ReleasableSum:
+    def _covariance(self, rows: Users) -> Sum:
         assert self.residual_norm is not None
-        return rows.covariance(self.residual_norm)
+        return rows.sum(ResidualCovariance(self.residual_norm))
 
     def _nuclear_norm(self, users: Users, session: Session, m: int) -> float:
         if self.nuclear_norm:
             return float(self.nuclear_norm)
-        n = max(float(session.release("crowd", crowd(users))[0]), 1.0)
+        n = max(float(session.release("crowd", users.sum(UserCount()))[0]), 1.0)
         session.judge_delta(n)
         assert self.spread is not None
         return self.spread * math.sqrt(n * m)

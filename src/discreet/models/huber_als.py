@@ -61,12 +61,12 @@ from discreet.models.parameters import (
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.accounting.mechanisms import LARGEST_ALPHA, SMALLEST_ALPHA, Huber
-from discreet.privacy.release.plan import Line, Plan, Release
+from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import unpack
-from discreet.privacy.users.huber_weights import reweight
+from discreet.privacy.statistics.contributions import ItemGrams, ItemSums
 from discreet.privacy.users.sealed_users import Users, seal
+from discreet.privacy.users.steps import Choose, Reweigh, Solve
 
 logger = logging.getLogger("discreet")
 
@@ -229,13 +229,13 @@ class RobustSolve(Algorithm):
             norm_l1=self.user_norm_l1 if self.clipping == "l1" else None,
         )
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         """Two in every inner iteration."""
         n = self.iterations * self.inner
         share = {"sum": 1 - self.gram_share, "gram": self.gram_share}
         found = self.statistics(seal(empty_ratings(n_items), self.bounds()))
         return [
-            Line(name, times=n, share=share[name], shape=tuple(s.shape))
+            Release(name, count=n, share=share[name], shape=tuple(s.shape))
             for name, s in found.items()
         ]
 
@@ -254,14 +254,11 @@ class RobustSolve(Algorithm):
         huber = self.mechanism == "huber"
         ratio = self._ratios(n_items, budget.neighboring)
         releases = tuple(
-            Release(
-                str(line),
-                line.times,
-                (line.times / line.share) ** power,
-                self.mechanism,
-                self.alpha if huber else None,
-                ratio[line.name] if huber else 1.0,
-                line.shape,
+            line.with_weight(
+                (line.count / line.share) ** power,
+                mechanism=self.mechanism,
+                alpha=self.alpha if huber else None,
+                l2_ratio=ratio[line.name] if huber else 1.0,
             )
             for line in self.releases(n_items)
         )
@@ -300,9 +297,9 @@ class RobustSolve(Algorithm):
         }
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
-        users.choose()
-        users.solve(np.zeros((users.n_items, self.factors)), 1.0, intercept=self.iota)
-        return {"sum": users.item_sums(), "gram": users.item_grams()}
+        users.apply(Choose())
+        users.apply(Solve(np.zeros((users.n_items, self.factors)), 1.0, intercept=self.iota))
+        return {"sum": users.sum(ItemSums()), "gram": users.sum(ItemGrams())}
 
     @property
     def iota(self) -> float:
@@ -328,13 +325,17 @@ class RobustSolve(Algorithm):
         seed: int,
         progress: Progress,
     ) -> Learned:
-        users.choose()
+        users.apply(Choose())
         V = self._start(users.n_items, seed)
         for step in range(self.iterations):
             F, b = self._parts(V)
-            users.solve(F, self.ridge_per_rating, exponent=1.0, bias=b, intercept=self.iota)
+            users.apply(Solve(F, self.ridge_per_rating, exponent=1.0, bias=b, intercept=self.iota))
             for _ in range(self.inner):
-                robust = reweight(users, V, self.transition) if self.solver == "irls" else users
+                robust = (
+                    users.copy_after(Reweigh(V, self.transition))
+                    if self.solver == "irls"
+                    else users
+                )
                 V = self._item_step(robust, session)
             progress(step + 1, self.iterations, "steps")
         if np.abs(V).max() < 1e-2:
@@ -348,10 +349,10 @@ class RobustSolve(Algorithm):
 
     def _item_step(self, users: Users, session: Session) -> NDArray[Any]:
         """Equation (4)."""
-        sums = users.item_sums()
-        grams = users.item_grams()
+        sums = users.sum(ItemSums())
+        grams = users.sum(ItemGrams())
         g, G = session.release_together([("sum", sums), ("gram", grams)])
-        G = unpack(G, self.rank)
+        G = grams.unpack(G)
         seen = np.trace(G, axis1=1, axis2=2) / self.rank
         bend = curvature(seen, session.deviation("gram", grams), self.rank)
         ridge = self.item_regularization + session.deviation("sum", sums) ** 2 / (

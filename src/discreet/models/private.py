@@ -38,8 +38,7 @@ from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.plan import Plan
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.statement import PrivacyStatement
-from discreet.privacy.users.ratings_source import RatingsSource
-from discreet.privacy.users.sealed_users import Users, seal
+from discreet.privacy.users.sealed_users import RatingsSource, Users, seal
 from discreet.progress import ShowProgress, progress_bar
 
 CLIPPED = " (others are clipped to it)"  # said of any data, so that it says nothing about them

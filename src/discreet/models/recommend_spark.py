@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from discreet.data.columns import Column, find_columns
 from discreet.data.ratings import Ratings
-from discreet.data.worker_errors import quiet
-from discreet.errors import DataError
+from discreet.errors import DataError, hide_worker_errors
+from discreet.models.recommend_table import list_rows
 
 Files = tuple[tuple[str, bytes], ...]
 
@@ -63,7 +63,7 @@ def _unpack_model(digest: str, hidden: _Hidden) -> Any:
         return load(folder)
 
 
-def recommend_frame(
+def recommend_spark(
     model: Any,
     frame: Any,
     n: int,
@@ -74,10 +74,10 @@ def recommend_frame(
     exclude_seen: bool = True,
     partitions: int | None = None,
 ) -> Any:
-    """See `Recommender.recommend_frame`."""
+    """See `Recommender.recommend_spark`."""
     if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
         raise DataError(
-            f"recommend_frame needs a DataFrame of Spark, and a {type(frame).__name__} was given"
+            f"recommend_spark needs a DataFrame of Spark, and a {type(frame).__name__} was given"
         )
     chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     names = list(frame.columns)
@@ -109,32 +109,11 @@ def ranker(files: Files, n: int, columns: dict[str, str], exclude_seen: bool) ->
         table = pa.Table.from_batches(rows)
         histories = as_histories(table, columns, model)
         at, scores = model.recommend_indices(histories, n, exclude_seen=exclude_seen)
-        found = at >= 0
-        place = at[found]
         kind = table.schema.field(columns["user"]).type
-        users = (
-            pa.array(histories.user_ids.tolist()).cast(kind).take(pa.array(np.nonzero(found)[0]))
-        )
-        ids = model.item_ids_[place]
-        items = (
-            pa.array(ids)
-            if ids.dtype == np.int64
-            else pa.array([str(one) for one in ids.tolist()], pa.string())
-        )
-        titles = model.titles_
-        yield pa.RecordBatch.from_pydict(
-            {
-                "user": users,
-                "rank": pa.array((np.nonzero(found)[1] + 1).astype(np.int32)),
-                "item": items,
-                "title": pa.array(
-                    [None] * len(place) if titles is None else titles[place].tolist(), pa.string()
-                ),
-                "score": pa.array(scores[found].astype(np.float32)),
-            }
-        )
+        users = pa.array(histories.user_ids.tolist()).cast(kind)
+        yield from list_rows(model, users, at, scores).to_batches()
 
-    return quiet(rank)
+    return hide_worker_errors(rank)
 
 
 def as_histories(table: pa.Table, columns: dict[str, str], model: Any) -> Ratings:

@@ -1,4 +1,4 @@
-"""Lists for everybody, as a table or as a Parquet file that is written block by block."""
+"""Lists for many users, as a table or as a Parquet file that is written block by block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BLOCK = 1 << 14  # users whose lists are in memory at once
 
 
-def recommend_frame(
+def recommend_table(
     model: Recommender,
     ratings: Any,
     to: str | os.PathLike[str] | None = None,
@@ -30,8 +30,7 @@ def recommend_frame(
     unknown: Unknown = "error",
     progress: ShowProgress = None,
 ) -> pa.Table | None:
-    """The best items for many users, in rows of user_id, rank, item_id, title (where known) and
-    score.
+    """Recommend items to many users, in rows of user, rank, item, title (or null) and score.
 
     What is in the table is for these users alone: each list depends on the user's own history.
 
@@ -48,17 +47,17 @@ def recommend_frame(
     import pyarrow as pa
     from pyarrow import parquet
 
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
 
     check_int("n", n)
     histories = as_user_rows(ratings, model.item_ids_)
     check_history_range(histories.values, model.history_range)
-    with progress_bar(progress, "Recommending") as told:
-        blocks = _blocks(model, histories, n, exclude_seen, unknown, told)
+    with progress_bar(progress, "Recommending") as report:
+        blocks = _blocks(model, histories, n, exclude_seen, unknown, report)
         first = next(blocks)
         if to is None:
             return pa.concat_tables([first, *blocks])
-        with atomic_write(Path(to)) as aside, parquet.ParquetWriter(aside, first.schema) as writer:
+        with atomic_write(Path(to)) as part, parquet.ParquetWriter(part, first.schema) as writer:
             writer.write_table(first)
             for block in blocks:
                 writer.write_table(block)
@@ -76,35 +75,37 @@ def _blocks(
     """Tables of the lists of some users after others; at least one, which has no rows where
     there are no users.
     """
-    import pyarrow as pa
 
-    ids = _column(model.item_ids_)
-    titles = (
-        None
-        if model.titles_ is None
-        else pa.array([str(title) for title in model.titles_.tolist()])
-    )
     for start in range(0, max(histories.n_users, 1), BLOCK):
         stop = min(start + BLOCK, histories.n_users)
         part = histories.select_users(np.arange(start, stop), by="index")
         at, scores = model.recommend_indices(part, n, exclude_seen=exclude_seen, unknown=unknown)
-        user, rank = np.nonzero(at >= 0)
-        item = pa.array(at[user, rank])
-        columns = {
-            "user_id": _column(part.user_ids).take(pa.array(user)),
-            "rank": pa.array((rank + 1).astype(np.int32)),
-            "item_id": ids.take(item),
-            **({} if titles is None else {"title": titles.take(item)}),
-            "score": pa.array(scores[user, rank]),
-        }
-        yield pa.table(columns)
+        yield list_rows(model, _column(part.user_ids), at, scores)
         progress(stop, histories.n_users, "lists")
+
+
+def list_rows(model: Recommender, users: pa.Array, at: Any, scores: Any) -> pa.Table:
+    """Build rows (user, rank, item, title, score) from item positions; −1 is padding."""
+    import pyarrow as pa
+
+    user, rank = np.nonzero(at >= 0)
+    place = at[user, rank]
+    titles = [None] * len(place) if model.titles_ is None else model.titles_[place].tolist()
+    return pa.table(
+        {
+            "user": users.take(pa.array(user)),
+            "rank": pa.array((rank + 1).astype(np.int32)),
+            "item": _column(model.item_ids_[place]),
+            "title": pa.array(titles, pa.string()),
+            "score": pa.array(scores[user, rank].astype(np.float32)),
+        }
+    )
 
 
 def _column(ids: Any) -> pa.Array:
     """Ids as arrow has them: integers, and text for all others."""
     import pyarrow as pa
 
-    return (
-        pa.array(ids) if ids.dtype == np.int64 else pa.array([str(item) for item in ids.tolist()])
-    )
+    if ids.dtype == np.int64:
+        return pa.array(ids)
+    return pa.array([str(item) for item in ids.tolist()], pa.string())

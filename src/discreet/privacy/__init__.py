@@ -1,9 +1,9 @@
-"""The privacy core: one door, three owners.
+"""The privacy core: one release point, three owners.
 
-A *statistic* owns its sensitivity, a *plan* the noise multiplier, a *session* the ledger. Rooms:
-`door` (plan, session, ledger, statement), `people` (bounds, sealed users, what they compute by
-themselves), `statistics` (sums that know how far one user moves them), `noise`, `accounting`;
-`audit` is an adversary. The names below are public, and imported on first use.
+A *statistic* owns its sensitivity, a *plan* the noise multiplier, a *session* the ledger. Layers,
+from below: `accounting`, `noise`, `statistics` (sums that know how far one user moves them),
+`users` (sealed users, and what they compute by themselves), `release` (plan, session, ledger,
+statement). The names below are public, and imported on first use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from discreet.privacy.accounting.budget import Budget
     from discreet.privacy.release.budget_store import Account, BudgetStore
     from discreet.privacy.release.ledger import Ledger
-    from discreet.privacy.release.plan import Line, Plan, Release
+    from discreet.privacy.release.plan import Plan, Release
     from discreet.privacy.release.session import Session
     from discreet.privacy.release.statement import PrivacyStatement
     from discreet.privacy.statistics.bounds import Bounds
@@ -27,7 +27,6 @@ __all__ = [
     "Budget",
     "BudgetStore",
     "Ledger",
-    "Line",
     "Plan",
     "PrivacyStatement",
     "Release",
@@ -42,7 +41,6 @@ _HOME = {
     "Budget": "accounting.budget",
     "BudgetStore": "release.budget_store",
     "Ledger": "release.ledger",
-    "Line": "release.plan",
     "Plan": "release.plan",
     "PrivacyStatement": "release.statement",
     "Release": "release.plan",

@@ -1,8 +1,8 @@
 """``discreet report``: one HTML file about a trained model, to be looked at rather than read.
 
 ledger_summary, item_map, evaluation_section   content: from the ledger, the vectors, the ratings
-html, charts                                   escaped markup, SVG
-privacy_section, page                          the page, with style.css and script.js inside
+html, charts, templates                        escaped markup, SVG, the words of the pages
+page                                           the report, with style.css and script.js inside
 sign_off                                       one sheet to be signed, with sign_off.css
 """
 
@@ -68,7 +68,7 @@ def write_report(
     Privacy: with `data` the file shows exact statistics of people's ratings, which the
     model's ε does not cover; the page says so.
     """
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
     from discreet.report import evaluation_section, item_map, page
 
     if test is not None and data is None:
@@ -85,6 +85,6 @@ def write_report(
     else:
         shown = item_map.samples(model, n)
     text = page.render(model, measured, shown)
-    with atomic_write(file) as aside:
-        aside.write_bytes(text.encode("utf-8"))
+    with atomic_write(file) as part:
+        part.write_bytes(text.encode("utf-8"))
     return measured

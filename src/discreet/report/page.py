@@ -1,349 +1,336 @@
-"""The page: one HTML file that needs nothing else, neither network nor fonts nor pictures.
+"""The report: one HTML file that needs nothing else, neither network nor fonts nor pictures.
 
-It states what it looked at. Parts that look at people's ratings carry a mark, because no ε pays for
-what they show.
+The words are in ``templates/report.html.j2``; here are the numbers. Sections that are computed from
+users' ratings carry a mark, because the model's ε does not cover what they show.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from importlib import resources
 from typing import Any
 
-from discreet.report import charts, item_map, privacy_section
-from discreet.report.evaluation_section import Quality, trace_of
-from discreet.report.html import Html, content_policy, data, join, power, table, tag, title
+from discreet.privacy.accounting.budget import WEAK_EPSILON
+from discreet.privacy.accounting.pricing import CONVERSIONS
+from discreet.privacy.release.statement import PrivacyStatement
+from discreet.report import charts, item_map, ledger_summary
+from discreet.report.evaluation_section import QUIET, Quality, trace_of
+from discreet.report.html import markup, power, render_template, script_data
 from discreet.report.item_map import Sample
-from discreet.report.privacy_section import QUINTILES
 from discreet.version import __version__
 
 _LOOK = "looks at people's ratings"
+_WORLDS = {
+    "add-remove": "with and without all the ratings of any one person",
+    "replace-one": "with all the ratings of any one person replaced by those of another",
+}
+_RELATIONS = {"add-remove": "one person more or less", "replace-one": "one person is another"}
+_NOISE = {
+    "secure": (
+        "It came from the operating system's entropy through a cryptographic generator and was"
+        " added to whole numbers, so that rounding gives nothing away."
+    ),
+    "seeded": (
+        "RESEARCH MODE: it came from a seed. Whoever learns the seed can take the noise away again."
+    ),
+}
+VERDICTS = (
+    (1.0, "By common reading that is a strong promise."),
+    (10.0, "By common reading that is a reasonable promise, though not a strong one."),
+    (
+        WEAK_EPSILON,
+        "By common reading that is a weak promise: it rules out certainty rather than good"
+        " guesses.",
+    ),
+    (math.inf, f"An ε above {WEAK_EPSILON:g} is no meaningful protection."),
+)
+QUINTILES = ("1 (head)", "2", "3", "4", "5 (tail)")
+_TRACES = {"DPLMC": "How far the item vectors moved (root mean square)"}
+_NORMS = {"l1": "ℓ₁", "l2": "ℓ₂"}
+_DELTAS = (1e-3, 1e-5, 1e-6, 1e-7, 1e-9)
+_MOST_ROWS = 30  # releases up to which the staircase is a table as well: a screen of it
 
 
 def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
-    """The whole file, as text."""
-    statement: Any = getattr(model, "privacy_", None)
-    finite = statement is not None and statement.finite
-    parts = [("promise", "What is promised", privacy_section.render_guarantee(model), False)]
-    if statement is not None:
-        parts.append(("ledger", "What left the ratings", privacy_section.ledger(model), False))
-        if finite:
-            parts.append(
-                (
-                    "noise",
-                    "What the noise did",
-                    privacy_section.noise(model, quality),
-                    quality is not None,
-                )
-            )
-    parts.append(("quality", "How good it is", _quality(model, quality), quality is not None))
-    # of a training on the ratings given
+    """Render the whole file, as text."""
+    statement: PrivacyStatement | None = getattr(model, "privacy_", None)
+    looks = quality is not None
+    # the trace of a training on the ratings given
     anew = quality is not None and bool(quality.trace) and not trace_of(model)
-    parts.append(("training", "How it was trained", privacy_section.training(model, quality), anew))
-    parts.append(("samples", "What it recommends", _samples(model, shown), False))
-    parts.append(("map", "A map of the items", _map(model), False))
-    parts.append(("about", "About this page", _about(model, quality), False))
-    name = type(model).__name__
-    badge = (
-        f"{statement.status}, ε = {statement.epsilon:.4g}, δ = {power(statement.delta)}"
-        if finite
-        else "NOT PRIVATE"
-    )
-    sections = [
-        tag(
-            "section",
-            tag("h2", heading, tag("span", _LOOK, class_="look") if look else None, id=f"h-{key}"),
-            body,
-            id=key,
-            aria_labeledby=f"h-{key}",
+    values: dict[str, Any] = {}
+    sections = {"promise": ("What is promised", False)}
+    badge = "NOT PRIVATE"
+    if statement is not None:
+        sections["ledger"] = ("What left the ratings", False)
+        values["ledger"] = _summarize_ledger(model, statement)
+        unsafe = sorted({entry.name for entry in statement.ledger.entries if entry.unsafe})
+        values["unsafe"] = (
+            f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
         )
-        for key, heading, body, look in parts
-    ]
-    kind = "private" if finite and statement.private else "open"
-    research = (
-        tag("p", "RESEARCH MODE: seeded noise", class_="badge open")
-        if finite and statement.noise == "seeded"
-        else None
-    )
-    header = tag(
-        "header",
-        tag("p", "discreet report", class_="over"),
-        tag("h1", name),
-        tag("p", badge, class_=f"badge {kind}"),
-        research,
-        tag(
-            "p",
-            f"{len(model.item_ids_):,} items, vectors of {model.item_factors_.shape[1]} numbers,"
-            f" goal: {model.goal}. It holds no user's vector and no rating.",
-            class_="sub",
-        ),
-        (
-            tag("p", f"What was learned: {learned}", class_="sub")
-            if (learned := getattr(model, "summary_", ""))
-            else None
-        ),
-        tag(
-            "nav",
-            tag(
-                "ul",
-                *(tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _, _ in parts),
-            ),
-            aria_label="Contents",
-        ),
-        _caution(quality),
-    )
-    style, script = Html(_file("style.css")), Html(_file("script.js"))
-    head = join(
-        [
-            tag("meta", charset="utf-8"),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag(
-                "meta", http_equiv="Content-Security-Policy", content=content_policy(style, script)
-            ),
-            tag("meta", name="color-scheme", content="light dark"),
-            tag("title", f"{name}: {badge}"),
-            tag("style", style),
-        ]
-    )
-    body = tag(
-        "body",
-        tag("a", "Skip to the promise", href="#promise", class_="skip"),
-        header,
-        tag("main", *sections),
-        tag("script", script),
-    )
-    return "<!doctype html>\n" + tag("html", tag("head", head), body, lang="en") + "\n"
-
-
-def _file(name: str) -> str:
-    return resources.files("discreet.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _caution(quality: Quality | None) -> Html | None:
-    if quality is None:
-        return None
-    return tag(
-        "p",
-        tag("strong", "This page looks at people's ratings. "),
-        f"Parts marked “{_LOOK}” show exact statistics of ratings, which no model's ε pays for."
-        " Show them only to those who may see the ratings.",
-        class_="note",
-        role="note",
-    )
-
-
-# ------------------------------------------------------------ quality
-
-
-def _quality(model: Any, quality: Quality | None) -> Html:
-    if quality is None:
-        return tag(
-            "p",
-            "Not measured: no ratings were given. With ",
-            tag("code", "--data ratings.csv"),
-            " this part shows the model beside baselines, as a whole and by popularity.",
-        )
-    found = quality.found
-    how = (
-        f"A fifth of the ratings was held out at random ({quality.targets:,} ratings of"
-        f" {quality.users:,} people). The saved model may have learned from them, so the same kind"
-        " of model, with the same parameters, was trained anew on the other four fifths; baselines"
-        " learned from the same."
-        if quality.retrained
-        else (
-            f"The saved model was asked about {quality.targets:,} test ratings of {quality.users:,}"
-            " people, knowing what the data hold of them; baselines learned from the data."
-        )
-    )
-    head = ["model", *found.metrics]
-    rows = [[row.name, *(_score(row.scores.get(m)) for m in found.metrics)] for row in found.rows]
-    figures = []
-    for metric in found.metrics:
-        bars = [
-            (
-                row.name,
-                row.scores[metric].mean,
-                row.scores[metric].stderr,
-                0 if row.name == quality.mine else 5,
-            )
-            for row in found.rows
-            if metric in row.scores
-        ]
-        words = f"{metric}, {_better(metric)}"
-        figures.append(tag("figure", tag("figcaption", words), charts.bars(bars, f"Bars: {words}")))
-    relevant = (
-        "all held-out items"
-        if found.relevant is None
-        else f"held-out items rated {found.relevant:g} or more"
-    )
-    return join(
-        [
-            tag("p", how),
-            tag("div", *figures, class_="figures"),
-            table(head, rows, caption="Scores ± standard error over people"),
-            tag(
-                "p",
-                f"Error bars are one standard error over people. Relevant in rankings: {relevant}."
-                " Everybody's known items are left out of the lists.",
-                class_="small",
-            ),
-            _slices(found, quality),
-        ]
-    )
-
-
-def _slices(found: Any, quality: Quality) -> Html:
-    metric = found.metrics[0]
-    rows = [row for row in found.rows if row.quintiles and metric in row.scores]
-    series = [
-        charts.Series(
-            row.name,
-            [g[metric].mean for g in row.quintiles],
-            [g[metric].stderr for g in row.quintiles],
-            at % 6,
-        )
-        for at, row in enumerate(rows)
-    ]
-    words = f"{metric} from popular to rare items ({_better(metric)})"
-    cells = [[row.name, *(_score(g.get(metric)) for g in row.quintiles)] for row in rows]
-    return join(
-        [
-            tag("h3", "From popular to rare items"),
-            tag(
-                "p",
-                "Each of the five groups of items has a fifth of the training ratings: few popular"
-                " items on the left, many rare ones on the right.",
-            ),
-            tag(
-                "figure",
-                tag("figcaption", f"{words}; the axis is cut"),
-                charts.lines(QUINTILES, series, f"Lines: {words}"),
-                charts.legend(series),
-                class_="wide",
-            ),
-            table(["model", *QUINTILES], cells, caption=f"{metric} by popularity"),
-        ]
-    )
-
-
-def _score(score: Any) -> str:
-    if score is None or math.isnan(score.mean):
-        return "–"
-    return f"{score.mean:.4f}" + ("" if math.isnan(score.stderr) else f" ± {score.stderr:.4f}")
-
-
-def _better(metric: str) -> str:
-    return "lower is better" if metric in ("rmse", "mae") else "higher is better"
-
-
-# ------------------------------------------------------------ items
-
-
-def _samples(model: Any, shown: list[Sample]) -> Html:
+        if statement.finite:
+            sections["noise"] = ("What the noise did", looks)
+            values["guarantee"] = _describe_guarantee(statement)
+            values["noise"] = _measure_noise(model, quality)
+            badge = f"{statement.status}, ε = {statement.epsilon:.4g}, δ = {power(statement.delta)}"
+    sections |= {
+        "quality": ("How good it is", looks),
+        "training": ("How it was trained", anew),
+        "samples": ("What it recommends", False),
+        "map": ("A map of the items", False),
+        "about": ("About this page", False),
+    }
     explicit = model.goal == "rating"
-    cards = []
-    for sample in shown:
-        ratings = {rating for _, rating in sample.history}
-        alike = f", each rated {min(ratings):g}" if explicit and len(ratings) == 1 else ""
-        single = explicit and not alike
-        rated = [
-            tag("li", title(name), f": {rating:g}" if single else None)
+    if quality is not None:
+        values |= {"scores": _tabulate_scores(quality), "metric": quality.found.metrics[0]}
+    return render_template(
+        "report.html.j2",
+        "style.css",
+        "script.js",
+        model=model,
+        name=type(model).__name__,
+        statement=statement,
+        finite=statement is not None and statement.finite,
+        badge=badge,
+        sections=sections,
+        look=_LOOK,
+        quality=quality,
+        explicit=explicit,
+        quintiles=QUINTILES,
+        charts=charts,
+        training=_describe_training(model, statement, quality),
+        samples=[_describe_sample(sample, explicit) for sample in shown],
+        invented=all(sample.invented for sample in shown),
+        map=_describe_map(model),
+        parameters=_list_parameters(model),
+        version=__version__,
+        **values,
+    )
+
+
+def _describe_guarantee(statement: PrivacyStatement) -> dict[str, Any]:
+    epsilon, delta = statement.epsilon, statement.delta
+    together = "all releases as one: telling a bell curve from one shifted by μ"
+    prices = [(at, ledger_summary.epsilon_at(statement, at)) for at in _DELTAS]
+    return {
+        "worlds": _WORLDS[statement.neighboring],
+        "times": f"{math.exp(epsilon):,.4g}" if epsilon < 30 else f"e^{epsilon:.4g}",
+        "verdict": next(words for limit, words in VERDICTS if epsilon <= limit),
+        "facts": [
+            ("ε", f"{epsilon:.4g}", "how far any likelihood can move; smaller is more private"),
+            ("δ", power(delta), "the probability with which ε may not hold"),
+            *([] if statement.mu is None else [("μ", f"{statement.mu:.4g}", together)]),
+            ("Neighbors", _RELATIONS[statement.neighboring], "what the two worlds differ in"),
+            (
+                "Releases",
+                f"{len(statement.ledger.entries):,}",
+                "noisy sums that everything in the model was made of",
+            ),
+            ("Noise", statement.noise, _NOISE.get(statement.noise, "")),
+        ],
+        "doubt": (
+            "that somebody is in the data"
+            if statement.neighboring == "add-remove"
+            else "which of two histories it was"
+        ),
+        "seen": f"{ledger_summary.SEEN:.0%}",
+        "beliefs": [
+            (
+                _percent(prior),
+                _percent(ledger_summary.belief(prior, epsilon, delta, ledger_summary.SEEN)),
+            )
+            for prior in (0.01, 0.1, 0.5)
+        ],
+        "curve": ledger_summary.curve(statement),
+        "how": CONVERSIONS[statement.accountant],
+        "prices": [(power(at), f"{price:.4g}") for at, price in prices if math.isfinite(price)],
+    }
+
+
+def _summarize_ledger(model: Any, statement: PrivacyStatement) -> dict[str, Any]:
+    rows = []
+    for kind in ledger_summary.kinds(model):
+        entry = kind.entry
+        tails = f", α = {entry.alpha:g}" if entry.alpha else ""
+        rate = "" if entry.rate == 1 else f", batches of {entry.rate:.3g}"
+        rows.append(
+            [
+                entry.name,
+                f"{kind.count:,}",
+                " × ".join(f"{n:,}" for n in entry.shape),
+                ("none" if entry.unsafe else entry.mechanism + tails) + rate,
+                f"{entry.sensitivity:.4g} ({_NORMS.get(entry.norm, entry.norm)})",
+                f"{entry.noise_multiplier:.4g}",
+                f"{kind.deviation:.4g}",
+                "–" if math.isnan(kind.share) else f"{kind.share:.1%}",
+            ]
+        )
+    whole = statement.ledger.to_dict()
+    digest = hashlib.sha256(statement.ledger.to_text().encode()).hexdigest()
+    return {"rows": rows, "head": whole["head"], "seal": whole["seal"], "sha256": digest}
+
+
+def _measure_noise(model: Any, quality: Quality | None) -> dict[str, Any]:
+    """Compare noise and signal: of one user, of one item, and of items by popularity."""
+    found = ledger_summary.audible(ledger_summary.kinds(model))
+    loudest = ledger_summary.loudest(found)
+    counts = quality.counts if quality is not None else ledger_summary.read_released_counts(model)
+    length = (model.item_factors_ != 0).any(axis=1)
+    values: dict[str, Any] = {
+        "rows": [[k.entry.name, f"{k.deviation:.4g}", f"{math.ceil(k.hearing):,}"] for k in found],
+        "joint": ledger_summary.has_joint_bound(model),
+        "spread": ledger_summary.spread(model),
+        "counted": counts is not None,
+        "cost": None if quality is None else _tabulate_cost(quality),
+        "quiet": f"{QUIET:,.0f}",
+        "without": "" if length.all() else f"{int((~length).sum()):,} of {len(length):,}",
+    }
+    if counts is None or loudest is None:
+        return values
+    groups = list(
+        zip(QUINTILES, ledger_summary.quintiles(model, counts, loudest.hearing), strict=True)
+    )
+    return values | {
+        "people": f"{math.ceil(loudest.hearing):,}",
+        "loudest": loudest.entry.name,
+        "groups": [
+            [
+                name,
+                f"{g.n_items:,}",
+                f"{g.with_vector:,}",
+                _number(g.raters, ",.0f"),
+                _number(g.signal, ".2f"),
+                _number(g.length, ".3f"),
+            ]
+            for name, g in groups
+        ],
+        "bars": [
+            (
+                f"{name}: {g.with_vector:,} of {g.n_items:,} items have a vector",
+                g.signal,
+                math.nan,
+                4 if g.signal < 1 else 0,
+            )
+            for name, g in groups
+        ],
+    }
+
+
+def _tabulate_cost(quality: Quality) -> list[list[str]]:
+    """Compare the model with itself with next to no noise, by popularity of the items."""
+    rows = {row.name: row for row in quality.found.rows}
+    metric = quality.found.metrics[0]
+    if quality.quiet not in rows or not rows[quality.mine].quintiles:
+        return []
+    pairs = zip(QUINTILES, rows[quality.mine].quintiles, rows[quality.quiet].quintiles, strict=True)
+    scores = [(name, noisy[metric].mean, quiet[metric].mean) for name, noisy, quiet in pairs]
+    return [
+        [name, _number(a, ".4f"), _number(b, ".4f"), _number(a - b, "+.4f")]
+        for name, a, b in scores
+    ]
+
+
+def _tabulate_scores(quality: Quality) -> dict[str, Any]:
+    found = quality.found
+    metric = found.metrics[0]
+
+    def compare(metric: str) -> str:
+        return "lower is better" if metric in ("rmse", "mae") else "higher is better"
+
+    def draw(metric: str) -> list[tuple[str, float, float, int]]:
+        return [
+            (row.name, score.mean, score.stderr, 0 if row.name == quality.mine else 5)
+            for row in found.rows
+            if (score := row.scores.get(metric)) is not None
+        ]
+
+    def write(score: Any) -> str:
+        if score is None or math.isnan(score.mean):
+            return "–"
+        error = "" if math.isnan(score.stderr) else f" ± {score.stderr:.4f}"
+        return f"{score.mean:.4f}{error}"
+
+    sliced = [row for row in found.rows if row.quintiles and metric in row.scores]
+    return {
+        "bars": [(f"{metric}, {compare(metric)}", draw(metric)) for metric in found.metrics],
+        "rows": [
+            [row.name, *(write(row.scores.get(name)) for name in found.metrics)]
+            for row in found.rows
+        ],
+        "caption": f"{metric} from popular to rare items ({compare(metric)})",
+        "series": [
+            charts.Series(
+                row.name,
+                [group[metric].mean for group in row.quintiles],
+                [group[metric].stderr for group in row.quintiles],
+                at % 6,
+            )
+            for at, row in enumerate(sliced)
+        ],
+        "slices": [
+            [row.name, *(write(group.get(metric)) for group in row.quintiles)] for row in sliced
+        ],
+    }
+
+
+def _describe_training(
+    model: Any, statement: PrivacyStatement | None, quality: Quality | None
+) -> dict[str, Any]:
+    own = trace_of(model)
+    trace = own or (quality.trace if quality is not None else [])
+    trace = [value for value in trace if math.isfinite(value)]
+    values: dict[str, Any] = {}
+    if trace and min(trace) >= 0:
+        values |= {
+            "trace": trace,
+            "label": f"Line: from {trace[0]:.3g} to {trace[-1]:.3g}",
+            "what": _TRACES.get(type(model).__name__, "The model's own trace"),
+            "whose": "in this training" if own else "in the training on 80 % of the ratings",
+        }
+    steps = ledger_summary.spending_steps(statement) if statement is not None else []
+    if steps:
+        names, spent = zip(*steps, strict=True)
+        rows = [[f"{at}. {name}", f"{spent:.4g}"] for at, (name, spent) in enumerate(steps, 1)]
+        values |= {
+            "steps": steps,
+            "names": names,
+            "spent": spent,
+            "stairs": f"Staircase: ε rises to {spent[-1]:.4g}",
+            "rows": rows if len(rows) <= _MOST_ROWS else [],
+        }
+    return values
+
+
+def _describe_sample(sample: Sample, explicit: bool) -> dict[str, Any]:
+    ratings = {rating for _, rating in sample.history}
+    alike = explicit and len(ratings) == 1
+    return {
+        "name": sample.name,
+        "alike": f", each rated {min(ratings):g}" if alike else "",
+        "history": [
+            (name, f": {rating:g}" if explicit and not alike else "")
             for name, rating in sample.history
-        ]
-        rows = [
-            [str(at), title(name), f"{score:.2f}" if explicit else f"{score:.3f}"]
+        ],
+        "rows": [
+            [str(at), markup("<bdi>{}</bdi>", name), f"{score:.2f}" if explicit else f"{score:.3f}"]
             for at, (name, score) in enumerate(sample.best, start=1)
-        ]
-        known = tag(
-            "details",
-            tag("summary", f"The history: {len(rated)} items{alike}"),
-            tag("ul", *rated),
-            open=True,
-        )
-        head = [
-            tag("span", "rank", class_="unseen"),
-            "recommended",
-            "predicted" if explicit else "score",
-        ]
-        best = table(head, rows, caption=f"Recommendations: {sample.name}", words=(1,), quiet=True)
-        cards.append(tag("article", tag("h3", title(sample.name)), known, best))
-    what = (
-        "Invented histories, nobody's in particular: items that the model takes to be alike. What a"
-        " real person gets is computed the same way, from that person's history alone."
-        if all(sample.invented for sample in shown)
-        else (
-            "For the histories given when this page was written. What is recommended is computed"
-            " from the history alone: whoever sees this page sees both."
-        )
-    )
-    return join(
-        [
-            tag("p", what),
-            tag("div", *cards, class_="cards"),
-        ]
-    )
+        ],
+    }
 
 
-def _map(model: Any) -> Html:
+def _describe_map(model: Any) -> dict[str, Any] | None:
     drawn = item_map.item_map(model)
     if drawn is None:
-        return tag("p", f"{type(model).__name__} has no item vectors that could be drawn.")
+        return None
     missing = len(model.item_ids_) - len(drawn.at)
-    left_out = f" {missing:,} items without a vector are not on it." if missing else ""
-    keys = (
-        "Point at a dot, or move to the map with the tab key and go from item to item with the"
-        " arrow keys."
-    )
-    return join(
-        [
-            tag(
-                "p",
-                f"Each dot is one of {len(drawn.at):,} items. Items that the same people like lie"
-                " close together, as far as a plane can show it: these two directions hold"
-                f" {drawn.share:.0%} of how the vectors differ. Strong color: a long vector, of"
-                f" which the model is sure.{left_out}",
-            ),
-            tag(
-                "div",
-                tag(
-                    "label",
-                    "Find an item ",
-                    tag("input", type="search", id="find", autocomplete="off", spellcheck="false"),
-                ),
-                tag("span", id="matches", role="status"),
-                class_="find",
-            ),
-            tag(
-                "div",
-                tag(
-                    "canvas",
-                    id="plane",
-                    tabindex="0",
-                    role="application",
-                    aria_roledescription="map",
-                    aria_label=f"Map of {len(drawn.at):,} items",
-                    aria_describedby="keys chosen",
-                ),
-                tag("div", id="tip", hidden=True, aria_hidden="true"),
-                class_="plane",
-            ),
-            tag("p", keys, id="keys", class_="small"),
-            tag("p", id="chosen", role="status", aria_live="polite", class_="chosen"),
-            tag(
-                "noscript",
-                tag(
-                    "p", "The map is drawn by a script in this file, and scripts are switched off."
-                ),
-            ),
-            data("items", item_map.map_data(drawn, model)),
-        ]
-    )
+    return {
+        "drawn": f"{len(drawn.at):,}",
+        "share": f"{drawn.share:.0%}",
+        "missing": f"{missing:,}" if missing else "",
+        "data": script_data(item_map.map_data(drawn, model)),
+    }
 
 
-# ------------------------------------------------------------ about
-
-
-def _about(model: Any, quality: Quality | None) -> Html:
+def _list_parameters(model: Any) -> dict[str, str]:
     shown = {
         name: value
         for name, value in model.params_to_save().items()
@@ -353,28 +340,18 @@ def _about(model: Any, quality: Quality | None) -> Html:
     if algorithm is not None:  # with every number as it was resolved
         resolved = algorithm.to_dict()
         shown |= {"algorithm": resolved.pop("name")} | resolved
-    rows = [tag("div", tag("dt", name), tag("dd", str(value))) for name, value in shown.items()]
-    looked = (
-        "It was computed from the saved model alone, without a look at any rating, so it gives away"
-        " no more than the model does."
-        if quality is None
-        else (
-            "Parts marked as such were computed from ratings; the others from the saved model"
-            " alone."
-        )
-    )
-    return join(
-        [
-            tag(
-                "p",
-                f"Written by discreet {__version__} with ",
-                tag("code", "discreet report"),
-                f". {looked} It loads nothing from anywhere and works without a network.",
-            ),
-            (
-                join([tag("h3", "Parameters of the model"), tag("dl", *rows, class_="parameters")])
-                if rows
-                else None
-            ),
-        ]
-    )
+    return {name: str(value) for name, value in shown.items()}
+
+
+def _percent(share: float) -> str:
+    """Write a probability with as many digits as it takes to tell it from certainty."""
+    if share > 1 - 1e-9:
+        return "more than 99.9999999 %"
+    digits = 1 if share < 0.999 else math.ceil(-math.log10(1 - share)) - 1
+    if share in (0.01, 0.1, 0.5):
+        digits = 0
+    return f"{100 * share:.{digits}f} %"
+
+
+def _number(value: float, form: str) -> str:
+    return "–" if math.isnan(value) else format(value, form).replace("-", "−")

@@ -3,13 +3,12 @@ systems.
 
 `app` answers over HTTP (`schemas`: what may be asked, `model_registry`, `middleware`: limits,
 `batching`, `server`, `workers` and `worker`: several processes), `web_page` writes the page,
-`vectors` and `mlflow_folder` hand item vectors and models to other systems. All of them ask the
+`vectors` and `mlflow_model` hand item vectors and models to other systems. All of them ask the
 same `Scorer`.
 """
 
 __all__ = [
     "app",
-    "mlflow_folder",
     "mlflow_model",
     "model_registry",
     "server",

@@ -32,6 +32,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
+from discreet.data.safe_io import content_policy
 from discreet.errors import ConfigError, DiscreetError
 from discreet.kernels import thread_count
 from discreet.models.parameters import in_range
@@ -50,7 +51,6 @@ from discreet.serve.schemas import (
     RecommendRequest,
     RecommendResponse,
 )
-from discreet.serve.web_page import content_policy
 from discreet.version import __version__
 
 # numbers in the factors up to which a question is answered without another thread

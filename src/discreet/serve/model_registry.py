@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from discreet.errors import ConfigError, DiscreetError
+from discreet.models.item_lookup import ItemLookup, fold_text
 from discreet.models.storage.load_scorer import OpenedModel, open_model
 from discreet.models.storage.read_folder import MODEL
 from discreet.serve.web_page import web_page
@@ -46,13 +47,13 @@ class ServedModel:
         at: int = self.scorer.position(item)
         if at >= 0 or not isinstance(item, str):
             return at
-        return self._titles.get(_key(item), -1)
+        return self._items.find_title(item)
 
     def search(self, query: str, n: int) -> list[int]:
         """Positions of items whose title or id has all the words, those that begin with the
         first one first.
         """
-        words = _key(query).split()
+        words = fold_text(query).split()
         if not words:
             return list(range(min(n, len(self.scorer))))
         text, starts = self._text
@@ -73,7 +74,7 @@ class ServedModel:
     def warm(self) -> None:
         """Do before the first question what would make it slow."""
         self.scorer.best(*self.scorer.history([]), 1)
-        assert self._titles is not None
+        self._items.find_title("")
         assert self._text
         assert self.opened.statement
 
@@ -85,15 +86,8 @@ class ServedModel:
         return web_page(self.scorer, self.opened.statement).encode()
 
     @cached_property
-    def _titles(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for at, title in enumerate(self.scorer.titles if self.scorer.titles is not None else ()):
-            whole = str(title)
-            plain = whole.split(" · ")[0]
-            short = plain[:-7] if plain.endswith(")") and plain[-7:-5] == " (" else plain
-            for way in dict.fromkeys(map(_key, (whole, plain, short))):
-                found[way] = at if way not in found else -2
-        return found
+    def _items(self) -> ItemLookup:
+        return ItemLookup(self.opened)
 
     @cached_property
     def _text(self) -> tuple[str, list[int]]:
@@ -107,7 +101,7 @@ class ServedModel:
             if titles is None
             else (f"{title} {item}" for title, item in zip(titles, ids, strict=True))
         )
-        lines = [_key(str(line)) for line in named]
+        lines = [fold_text(str(line)) for line in named]
         starts = [0]
         for line in lines[:-1]:
             starts.append(starts[-1] + len(line) + 1)
@@ -204,7 +198,3 @@ def _stamp(folder: Path) -> tuple[int, ...] | None:
     except OSError:
         return None
     return (found.st_ino, found.st_mtime_ns, found.st_size)
-
-
-def _key(text: str) -> str:
-    return " ".join(text.casefold().split())

@@ -76,7 +76,7 @@ class Graph:
 
 def write_onnx(opened: OpenedModel, file: Path) -> dict[str, Any]:
     """Write the graph of a saved model, whole or not at all, and say what it holds."""
-    from discreet.data.download import atomic_write
+    from discreet.data.atomic_files import atomic_write
 
     content = _make_model(opened).SerializeToString()
     with atomic_write(file) as aside:

@@ -22,8 +22,8 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from discreet.errors import ConfigError
-from discreet.serve.exit_signals import exit_at_once
 from discreet.serve.middleware import Middleware
+from discreet.serve.worker import exit_at_once
 
 logger = logging.getLogger("discreet")
 

@@ -17,15 +17,13 @@ database.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.atomic_files import temporary_sibling
 from discreet.errors import ConfigError
 from discreet.models.fold_in import KINDS
 from discreet.models.scorer import Scorer, as_history
@@ -127,18 +125,14 @@ def write_vectors(opened: OpenedModel, folder: Path) -> dict[str, Any]:
         more=", own mean − offset" if longer else "",
         example=ids[:2],
     )
-    aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.part")
-    aside.mkdir()
-    try:
-        np.save(aside / "vectors.npy", vectors)
-        parquet.write_table(pa.table(columns), aside / "vectors.parquet")
-        (aside / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
+    with temporary_sibling(folder) as part:
+        np.save(part / "vectors.npy", vectors)
+        parquet.write_table(pa.table(columns), part / "vectors.parquet")
+        (part / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
         arrays: dict[str, Any] = scorer.fold_in_rule.arrays()
-        np.savez(aside / "fold_in_rule.npz", **arrays)
-        (aside / "README.md").write_text(readme, encoding="utf-8")
-        os.rename(aside, folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        np.savez(part / "fold_in_rule.npz", **arrays)
+        (part / "README.md").write_text(readme, encoding="utf-8")
+        part.rename(folder)
     return {"items": items, "length": length}
 
 

@@ -12,7 +12,6 @@ Factors are stored as float16, each column divided by its largest value: a numbe
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
 import json
 import re
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.safe_io import content_policy
 from discreet.errors import ConfigError
 from discreet.models.fold_in import KINDS
 from discreet.models.scorer import Scorer
@@ -90,15 +90,6 @@ def check_exportable(scorer: Scorer) -> None:
             f"a page can hold {MOST_ITEMS:,} items, and this model has {len(scorer):,}: serve it"
             " instead"
         )
-
-
-def content_policy(style: str, script: str | None = None) -> str:
-    """Write the content policy: nothing but this style sheet and this script, and no way out."""
-    scripts = "'none'" if script is None else _hash(script)
-    return (
-        f"default-src 'none'; script-src {scripts}; style-src {_hash(style)}; connect-src 'none'; "
-        "form-action 'none'; base-uri 'none'"
-    )
 
 
 def describe_model(scorer: Scorer) -> dict[str, Any]:
@@ -195,10 +186,6 @@ def _as_data(document: dict[str, Any]) -> str:
     # escapes whatever is not ASCII
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def _part(name: str) -> str:

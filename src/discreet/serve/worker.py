@@ -3,11 +3,13 @@ discreet.serve.worker``.
 
 What to serve comes as one line of JSON on standard input, so that a token is in no list of
 processes. Standard input stays open: when it ends, the supervisor has died, and the worker ends as
-well. One line of JSON on standard output says what is served, or what is wrong.
+well. One line of JSON on standard output says what is served, or what is wrong. Nothing that takes
+long is imported before `exit_on_signals`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -15,10 +17,9 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-from discreet.serve.exit_signals import exit_on_signals
 
 
 def main() -> int:
@@ -64,6 +65,35 @@ def _end_with_supervisor() -> None:
     while os.read(0, 64):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """While a service starts, SIGTERM and SIGINT end the process at once, with code 0: there is
+    nothing to finish.
+
+    Once it runs, its loop has handlers of its own. An exception instead could be raised anywhere,
+    in the compiler or in the loop, and become a traceback there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {
+        number: signal.signal(number, exit_at_once) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def exit_at_once(number: int, frame: Any) -> None:
+    """End the process with code 0, as a signal handler."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # the signal may have come while it was written to
+            stream.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from discreet.models.private import PrivateRecommender
 from discreet.privacy.noise import sources as noise
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 from discreet.privacy.release.session import Session
-from discreet.privacy.users import gradient_steps, ridge
-from discreet.privacy.users import sealed_users as sealed
+from discreet.privacy.statistics.user_effects import SolutionGram
+from discreet.privacy.users import steps
 from discreet.testing import (
     ConformanceError,
     PrivateModelConformance,
@@ -312,22 +312,21 @@ def test_seeded_noise_that_is_called_secure_is_found(monkeypatch):
 
 
 def test_vectors_that_are_not_cut_are_found(monkeypatch):
-    cut = sealed.clip_rows
+    cut = steps.clip_rows
     given = SMALL | {"regularization": 0.01}
     monkeypatch.setattr(
-        sealed, "clip_rows", lambda U, bounds, *rest: 9 * cut(U, replace(bounds, norm=1e6), *rest)
+        steps, "clip_rows", lambda U, bounds, *rest: 9 * cut(U, replace(bounds, norm=1e6), *rest)
     )
     assert "neighbors" in broken_rules(DPALS(3, **given))
-    monkeypatch.setattr(gradient_steps, "clip_rows", sealed.clip_rows)
     assert "neighbors" in broken_rules(taking_steps())
 
 
 def test_solutions_that_are_not_cut_are_found(monkeypatch):
     """What users' own coefficients say of each other is cut by itself."""
     monkeypatch.setattr(rating, "longest", lambda rank: 1e-3)
-    original = ridge.SolutionGram.reach
+    original = SolutionGram.reach
     monkeypatch.setattr(
-        ridge.SolutionGram, "reach", lambda self, public: replace(original(self, public), l2=0.9)
+        SolutionGram, "reach", lambda self, public: replace(original(self, public), l2=0.9)
     )
     assert "neighbors" in broken_rules(taking_steps())
 

@@ -166,7 +166,8 @@ def test_a_model_of_random_batches_loads_without_the_extra(originals):
         sys.modules["dp_accounting"] = None
         import discreet
         model = discreet.load(sys.argv[1])
-        print(model.privacy_.epsilon, len(model.recommend([1, 2])[0]), model.privacy_.as_stated)
+        stated = model.privacy_.ledger.as_stated
+        print(model.privacy_.epsilon, len(model.recommend([1, 2])[0]), stated)
         assert "It is the one that the ledger states" in str(model.privacy_)
         model.save(sys.argv[2])
         assert discreet.load(sys.argv[2]).privacy_ == model.privacy_
@@ -180,6 +181,6 @@ def test_a_model_of_random_batches_loads_without_the_extra(originals):
     )
     there = discreet.load(originals / "DPSGD").privacy_
     assert done.stdout.split() == [str(there.epsilon), "10", "True"], done.stderr
-    assert not there.as_stated
+    assert not there.ledger.as_stated
     assert there.accountant == "pld"
     assert discreet.load(again).privacy_ == there

@@ -18,8 +18,9 @@ from scipy import sparse
 
 import discreet
 from discreet import ALS, Bias, Popularity, Ratings
+from discreet.data import atomic_files
 from discreet.errors import ConfigError, DataError
-from discreet.models.storage import aside, exchange, read_folder
+from discreet.models.storage import read_folder
 
 FILES = {"factors.safetensors", "model.json", "README.md"}
 MODELS = {
@@ -191,7 +192,7 @@ def test_permissions_are_those_of_any_new_file(old, tmp_path):
 @pytest.fixture(params=["one step", "two renames"])
 def swap(request, monkeypatch):
     if request.param == "two renames":
-        monkeypatch.setattr(exchange, "_in_one_step", lambda one, other: False)
+        monkeypatch.setattr(atomic_files, "_swap_in_one_step", lambda one, other: False)
 
 
 def test_a_model_is_replaced(saved, new, swap):
@@ -220,7 +221,7 @@ def test_an_error_while_writing_changes_nothing(saved, old, new, call, monkeypat
 
 
 def test_an_interrupt_while_swapping_changes_nothing(saved, old, new, monkeypatch):
-    monkeypatch.setattr(exchange, "_in_one_step", lambda one, other: False)
+    monkeypatch.setattr(atomic_files, "_swap_in_one_step", lambda one, other: False)
     rename, calls = type(saved).rename, []
 
     def once(self, target):
@@ -241,13 +242,13 @@ KILLED = """if True:
     import os, shutil, signal, sys
     import discreet
     from discreet.errors import DataError
-    from discreet.models.storage import exchange
+    from discreet.data import atomic_files
     from discreet.models.storage import read_folder
     from discreet.models.storage import save_load
 
     work, half = sys.argv[1], sys.argv[2] == "half"
     if sys.argv[2] == "two renames":
-        exchange._in_one_step = lambda one, other: False
+        atomic_files._swap_in_one_step = lambda one, other: False
     old, new = (discreet.load(os.path.join(work, name)) for name in ("old", "new"))
     place = os.path.join(work, "place")
 
@@ -271,7 +272,7 @@ KILLED = """if True:
         os._exit(0)
 
     one, other = (os.path.join(work, name).encode() for name in ("old", "new"))
-    can_swap = exchange._in_one_step(one, other) and exchange._in_one_step(one, other)
+    can_swap = all(atomic_files._swap_in_one_step(one, other) for _ in range(2))
     found = []
     for k in range(1, 1000):
         for there in (True, False):
@@ -332,7 +333,7 @@ def test_killed_at_any_moment(old, new, how, tmp_path):
 
 def test_a_folder_that_somebody_works_in_is_not_taken_for_a_left_one(old, new, tmp_path):
     """Two saves at once: neither removes what the other is writing."""
-    with aside.folder_beside(tmp_path / "model") as other:
+    with atomic_files.temporary_sibling(tmp_path / "model") as other:
         (other / "half").write_text("written")
         old.save(tmp_path / "model")
         new.save(tmp_path / "model")
@@ -346,7 +347,7 @@ def test_a_folder_that_somebody_works_in_is_not_taken_for_a_left_one(old, new, t
 
 
 def test_where_folders_cannot_be_locked_a_day_tells_which_are_left(old, tmp_path, monkeypatch):
-    monkeypatch.setattr(aside, "fcntl", None)
+    monkeypatch.setattr(atomic_files, "fcntl", None)
     fresh, stale = tmp_path / ".model.0123abcd.part", tmp_path / ".model.4567abcd.part"
     fresh.mkdir()
     stale.mkdir()
@@ -373,9 +374,9 @@ def test_no_ledger_goes_with_what_a_killed_save_left(tmp_path):
 WRITER = """if True:
     import os, sys
     import discreet
-    from discreet.models.storage import exchange
+    from discreet.data import atomic_files
     if sys.argv[4] == "two renames":
-        exchange._in_one_step = lambda one, other: False
+        atomic_files._swap_in_one_step = lambda one, other: False
     os.fsync = lambda handle: None  # more saves in the same time
     model, count = discreet.load(sys.argv[1]), 0
     while not os.path.exists(sys.argv[3]):
@@ -617,7 +618,7 @@ def test_the_card_says_what_it_is_and_its_example_runs(saved, monkeypatch):
     card = (saved / "README.md").read_text(encoding="utf-8")
     assert card.startswith("---\nlibrary_name: discreet\n")  # as hubs of models want it
     assert "\n---\n\n# ALS: NOT PRIVATE\n" in card
-    assert "12 items, 3 factors, explicit feedback" in card
+    assert "12 items, 3 factors, goal: rating" in card
     assert "ALS(factors=3, iterations=2, regularization=0.5, random_state=5)" in card
     example = re.search(r"```python\n(.*?)```", card, re.DOTALL).group(1)
     shutil.copytree(saved, saved.parent / "this-folder")

@@ -10,7 +10,7 @@ rule.
 """
 
 from discreet.auditing.conformance.kit import PrivateModelConformance, check_private_model
-from discreet.auditing.conformance.report import Check, ConformanceError, Report
+from discreet.auditing.conformance.rules import Check, ConformanceError, Report
 from discreet.auditing.conformance.rules import names as rule_names
 
 __all__ = [

@@ -12,20 +12,28 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 
 from discreet.auditing.conformance import adversarial_ratings, guarantee_rules, release_rules
 from discreet.auditing.conformance.recorded_fit import Run, clone, fit
-from discreet.auditing.conformance.report import Check, ConformanceError, Report
-from discreet.auditing.conformance.rules import RULES, Broken, Rule, Skipped, names
+from discreet.auditing.conformance.rules import (
+    RULES,
+    Broken,
+    Check,
+    ConformanceError,
+    Report,
+    Rule,
+    Skipped,
+    names,
+)
+from discreet.auditing.frozen import replace_attribute
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded, ConfigError, PrivacyError
 from discreet.models import MODELS
 from discreet.models import algorithm as algorithm_module
 from discreet.models.private import PrivateRecommender
-from discreet.models.storage import save_load
+from discreet.models.storage import read_folder, save_load
 from discreet.models.storage.ledger_history import LEDGER
 from discreet.privacy.release.unsafe import NoNoise
 
@@ -380,9 +388,9 @@ class Kit:
             for name, content in run.files.items():
                 Path(folder, name).write_bytes(content)
             with (
-                patch.dict(MODELS, {kind.__name__: kind.__module__}),
-                patch.object(save_load, "model_class", find),
-                patch.object(algorithm_module, "algorithm_class", find_algorithm),
+                replace_attribute(read_folder, "MODELS", MODELS | {kind.__name__: ""}),
+                replace_attribute(save_load, "model_class", find),
+                replace_attribute(algorithm_module, "algorithm_class", find_algorithm),
             ):
                 return save_load.load(folder)
 

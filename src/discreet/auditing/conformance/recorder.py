@@ -15,16 +15,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Self
-from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.auditing.frozen import replace_attribute
 from discreet.privacy.accounting import mechanisms
 from discreet.privacy.accounting.mechanisms import Mechanism
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 from discreet.privacy.release.ledger import Entry
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.unsafe import NoNoise
 from discreet.privacy.statistics.sums import Sum
@@ -136,7 +136,7 @@ class Recorder:
         ):
             original = getattr(owner, name)
             self._stack.enter_context(
-                patch.object(owner, name, self._here_alone(original, make(original)))
+                replace_attribute(owner, name, self._here_alone(original, make(original)))
             )
         return self
 
@@ -160,7 +160,7 @@ class Recorder:
         return list({id(record.session): record.session for record in self.releases}.values())
 
     def _charge(self, original: Callable[..., Entry]) -> Callable[..., Entry]:
-        def charge(session: Session, name: str | Line, statistic: Any) -> Entry:
+        def charge(session: Session, name: str | Release, statistic: Any) -> Entry:
             before = len(session.ledger.entries)
             entry = original(session, name, statistic)
             written = next(iter(session.ledger.entries[before:]), None)

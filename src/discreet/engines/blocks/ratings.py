@@ -29,12 +29,10 @@ from discreet.privacy.users.lazy_partitions import (
     Node,
     Outlook,
     Point,
-    RecordedSum,
     Replay,
     SumRequest,
     follow,
     nothing_yet,
-    one_pass,
 )
 from discreet.privacy.users.sealed_users import Users
 
@@ -210,9 +208,6 @@ class FileEngine:
 
     def close(self) -> None:
         self._kept = BlockCache(0)
-
-    def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
-        one_pass(asked)
 
     def run(self, root: Node, wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
         blocks = self._manifest.blocks

@@ -9,17 +9,16 @@ all.
 from __future__ import annotations
 
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.atomic_files import swap_folders, temporary_sibling
 from discreet.data.csr import check_duplicates_rule
 from discreet.data.ratings import Ratings
 from discreet.data.user_column import describe_problem
@@ -56,7 +55,7 @@ def write_blocks(
     trust_user_column: bool,
     progress: Progress | None,
 ) -> None:
-    """See `Blocks.write`."""
+    """See `BlockRatings.write`."""
     if isinstance(blocks, bool) or not isinstance(blocks, int) or not 1 <= blocks <= MOST_BLOCKS:
         raise ConfigError(
             f"blocks is {blocks!r}, but must be a whole number from 1 to {MOST_BLOCKS:,}"
@@ -68,8 +67,9 @@ def write_blocks(
         raise ConfigError(
             f"{folder} holds something else than blocks, so it is not replaced: give another folder"
         )
-    with _aside(folder) as aside:
-        scratch = aside / "scratch"
+    target = Path(os.path.abspath(folder))
+    with temporary_sibling(target, mode=0o700) as part:
+        scratch = part / "scratch"
         scratch.mkdir(mode=0o700)
         # in memory until all is written: what a crash leaves behind says nothing about ids
         secret = Secret()
@@ -91,7 +91,7 @@ def write_blocks(
             high = float(portion.ratings.max(initial=-np.inf))
             known = np.count_nonzero(place >= 0)
             counts = np.array([len(portion.hashes), known, known - len(portion.items)])
-            return write_portion(aside / f"block-{at:05d}.bin", portion), low, high, counts
+            return write_portion(part / f"block-{at:05d}.bin", portion), low, high, counts
 
         with ThreadPoolExecutor(min(available_cores(), 4)) as pool:
             made = []
@@ -114,28 +114,12 @@ def write_blocks(
             secret.check_value(),
             *_check_users(source, read, sum(one[3] for one in made), trust_user_column),
         )
-        write_private(aside / MANIFEST, manifest.to_json().encode())
-        write_private(aside / SECRET, secret.data)
-
-
-@contextmanager
-def _aside(folder: Path) -> Iterator[Path]:
-    """A folder to write to, which takes the place of `folder` when the block succeeds and is
-    removed when not.
-    """
-    folder = Path(os.path.abspath(folder))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
-    aside.mkdir(mode=0o700)
-    try:
-        yield aside
-        old = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.old")
-        if folder.exists():
-            os.replace(folder, old)
-        os.replace(aside, folder)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        write_private(part / MANIFEST, manifest.to_json().encode())
+        write_private(part / SECRET, secret.data)
+        if target.exists():
+            swap_folders(part, target)
+        else:
+            part.rename(target)
 
 
 class _Read(NamedTuple):

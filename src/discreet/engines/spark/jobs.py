@@ -14,28 +14,25 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.worker_errors import MARK
 from discreet.engines.fingerprint import fingerprint
 from discreet.engines.spark import worker
 from discreet.engines.spark.shuffle import SEALED
 from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece
 from discreet.engines.user_hash import Secret
-from discreet.errors import DataError, EngineError
+from discreet.errors import WORKER_MARK, DataError, EngineError
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.lazy_partitions import (
     Node,
     Outlook,
-    RecordedSum,
     SumRequest,
     nothing_yet,
-    one_pass,
 )
 
 T = TypeVar("T")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # bytes that may come to the driver; beyond, sums are added on the workers, chunk by chunk
 LARGE_SUMS = 1 << 28
-_TYPE = re.compile(re.escape(MARK) + r"(\w+)")
+_TYPE = re.compile(re.escape(WORKER_MARK) + r"(\w+)")
 
 
 class SparkEngine:
@@ -77,9 +74,6 @@ class SparkEngine:
         if self._started:
             with suppress(EngineError):
                 outcome(job)
-
-    def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
-        one_pass(asked)
 
     def run(self, root: Node, wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
         self._started = True

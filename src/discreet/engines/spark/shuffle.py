@@ -23,11 +23,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.catalog import Catalog
-from discreet.data.worker_errors import Problem, Task, quiet
 from discreet.engines.block_format import PackedBlock, portion_of
 from discreet.engines.blocks.readers import ItemColumn
 from discreet.engines.user_hash import Identity, Secret, block_of, identities
-from discreet.errors import DataError, DiscreetError
+from discreet.errors import DataError, DiscreetError, WorkerProblem, WorkerTask, hide_worker_errors
 
 PACKETS = "key int, part int, data binary"
 SEALED = "part int, piece int, source int, size long, crc32 long, payload binary"
@@ -57,7 +56,9 @@ class ShuffleRows(NamedTuple):
 # ------------------------------------------------------------------ before the shuffle
 
 
-def divider(item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32], secret: Secret) -> Task:
+def divider(
+    item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32], secret: Secret
+) -> WorkerTask:
     """A task from rows (user, item, rating, and time if there is one) to packets.
 
     Parameters
@@ -81,7 +82,7 @@ def divider(item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32], secre
         if any(one.num_rows for one in held):
             yield from packets(_rows(held, items, unknown, secret), keys)
 
-    return quiet(divide)
+    return hide_worker_errors(divide)
 
 
 def packets(rows: ShuffleRows, keys: NDArray[np.int32]) -> Iterator[pa.RecordBatch]:
@@ -123,14 +124,14 @@ def _rows(
     with np.errstate(all="ignore"):
         ratings = ratings.astype(np.float32)
     if not np.isfinite(ratings).all():
-        raise Problem("Rating")
+        raise WorkerProblem("Rating")
     times = (
         _numbers(table.column("time"), np.int64, "Time") if "time" in table.column_names else None
     )
     who = _ids(partial(identities, secret=secret), table.column("user"), "User")
     places = _ids(items.positions, table.column("item"), "ItemId")
     if unknown == "error" and (places < 0).any():
-        raise Problem("Item")
+        raise WorkerProblem("Item")
     return ShuffleRows(who, places, ratings, times)
 
 
@@ -139,12 +140,12 @@ def _ids(read: Callable[[Any], Any], column: pa.ChunkedArray, problem: str) -> A
         return read(column)
     except DiscreetError:
         pass
-    raise Problem(problem)
+    raise WorkerProblem(problem)
 
 
 def _numbers(column: pa.ChunkedArray, kind: Any, problem: str) -> NDArray[Any]:
     if column.null_count:
-        raise Problem(problem)
+        raise WorkerProblem(problem)
     numbers: NDArray[Any] = column.to_numpy().astype(kind, copy=False)
     return numbers
 
@@ -152,7 +153,7 @@ def _numbers(column: pa.ChunkedArray, kind: Any, problem: str) -> NDArray[Any]:
 # ------------------------------------------------------------------ behind the shuffle
 
 
-def sealer(n_items: int, duplicates: str, source: Callable[[], int]) -> Task:
+def sealer(n_items: int, duplicates: str, source: Callable[[], int]) -> WorkerTask:
     """A task from packets to pieces of blocks; all packets of a block come to one task, whose
     number is `source`.
     """
@@ -169,7 +170,7 @@ def sealer(n_items: int, duplicates: str, source: Callable[[], int]) -> Task:
             for number, piece in enumerate(in_pieces(whole)):
                 yield _sealed(part, number, source(), piece.to_bytes())
 
-    return quiet(seal)
+    return hide_worker_errors(seal)
 
 
 def unpack_rows(data: Any) -> ShuffleRows:
@@ -206,7 +207,7 @@ def _sealed_whole(rows: ShuffleRows, n_items: int, duplicates: str) -> PackedBlo
         # somebody rated an item twice, which is rare; only then does the order of rows matter
         pass
     if duplicates == "error":
-        raise Problem("Twice")
+        raise WorkerProblem("Twice")
     # rows of a frame have no order: of two ratings, the newer and higher comes last
     keys = (rows.ratings,) if rows.times is None else (rows.ratings, rows.times)
     rows = rows.take(np.lexsort(keys))

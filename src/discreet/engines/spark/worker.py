@@ -1,8 +1,8 @@
 """What workers do in a pass: lead the pieces of blocks through the steps, and add up.
 
 Nothing of an error but its type leaves a worker, for its text may hold somebody's rating or id:
-tasks are wrapped by `quiet`. pyspark is not imported here, and nothing here knows how Spark divides
-the work.
+tasks are wrapped by `hide_worker_errors`. pyspark is not imported here, and nothing here
+knows how Spark divides the work.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from discreet.data.worker_errors import Problem, Task, quiet
 from discreet.engines.block_cache import BlockCache
 from discreet.engines.block_format import PackedBlock
 from discreet.engines.fingerprint import fingerprint
 from discreet.engines.user_hash import Secret
+from discreet.errors import WorkerProblem, WorkerTask, hide_worker_errors
 from discreet.kernels.threads import one_thread
 from discreet.privacy.sealed import guard
 from discreet.privacy.statistics.base import Block
@@ -118,7 +118,7 @@ class Pass:
     chunk: int = CHUNK_BYTES
 
 
-def adder(work: Pass) -> Task:
+def adder(work: Pass) -> WorkerTask:
     """A task from pieces that Spark hands over to their exact sums, in chunks, and a list of
     the pieces in them.
     """
@@ -126,10 +126,10 @@ def adder(work: Pass) -> Task:
     def add(batches: Batches) -> Iterator[pa.RecordBatch]:
         yield from _sums(work, _iterate_payloads(batches))
 
-    return quiet(add)
+    return hide_worker_errors(add)
 
 
-def reader(work: Pass, files: Sequence[File]) -> Task:
+def reader(work: Pass, files: Sequence[File]) -> WorkerTask:
     """The same from numbers of files that a worker can open by itself: then no block passes
     through Spark.
     """
@@ -137,7 +137,7 @@ def reader(work: Pass, files: Sequence[File]) -> Task:
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         yield from _sums(work, _in_files(files, batches))
 
-    return quiet(read)
+    return hide_worker_errors(read)
 
 
 Payload = Callable[[], Any]
@@ -187,7 +187,7 @@ class _OpenedLate:
                 and row.column("piece")[0].as_py() == wanted.piece
             ):
                 return row.column("payload")[0].as_buffer()
-        raise Problem("Portion")
+        raise WorkerProblem("Portion")
 
 
 # ------------------------------------------------------------------ adding up
@@ -202,7 +202,7 @@ _tasks = itertools.count()
 
 def _sums(work: Pass, pieces: Iterable[tuple[Piece, Payload]]) -> Iterator[pa.RecordBatch]:
     if fingerprint() != work.expected:
-        raise Problem("Machine")
+        raise WorkerProblem("Machine")
     _settle_down()
     into = nothing_yet(work.wanted)
     counted: list[str] = []
@@ -225,7 +225,7 @@ def _add_piece(
     def begin() -> Block:
         data = payload()
         if zlib.crc32(data) != piece.crc32:
-            raise Problem("Portion")
+            raise WorkerProblem("Portion")
         return sealed(data)
 
     kept.keep(piece, follow(work.root, begin, into, kept.lookup(piece), work.keep))
@@ -259,7 +259,7 @@ def forget(training: str) -> None:
     _kept.pop(training, None)
 
 
-def forgetter(training: str) -> Task:
+def forgetter(training: str) -> WorkerTask:
     """A task that drops the blocks of a training; it lasts, so that all workers get one when as
     many start at once.
     """
@@ -271,7 +271,7 @@ def forgetter(training: str) -> Task:
         time.sleep(FORGET_SECONDS)
         yield pa.RecordBatch.from_pydict({"kept": pa.array([len(_kept)], pa.int32())})
 
-    return quiet(run)
+    return hide_worker_errors(run)
 
 
 def _settle_down() -> None:

@@ -86,19 +86,13 @@ from discreet.models.fold_in import ConstantFoldIn, FoldIn, ItemSimilarity, Post
 from discreet.models.parameters import check_int, check_number, check_positive, check_that
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.pairs import (
-    LEVELS,
-    GradeRatings,
-    LikeCounts,
-    PairSums,
-    ThresholdRatings,
-    UserCount,
-    unfold_triangle,
-)
+from discreet.privacy.statistics.pairs import LEVELS, LikeCounts, PairSums
+from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import GradeRatings, Restrict, ThresholdRatings
 
 EVERYTHING = "everything"
 # below it, and where pure ε is asked for, a plan has no price; what to say of that is the plan's
@@ -219,26 +213,26 @@ class PairRanking(Algorithm):
             }
         return {"liked": f"that ratings of {self.like_threshold:g} and above count as liked"}
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         assert self.counts_share is not None
-        counts = Line("counts", share=self.counts_share, shape=(n_items,))
-        size = Line("size", share=0.005, shape=(1,))
+        counts = Release("counts", share=self.counts_share, shape=(n_items,))
+        size = Release("size", share=0.005, shape=(1,))
         return [counts, size, *self._rest(n_items, 1 - counts.share - size.share)]
 
-    def _rest(self, n_items: int, share: float = 1.0) -> list[Line]:
+    def _rest(self, n_items: int, share: float = 1.0) -> list[Release]:
         """What is decided on the way; its shapes are left open."""
         if n_items > SMALL_CATALOG:
-            return [Line("pairs or counts", share=share, shape=None)]
+            return [Release("pairs or counts", share=share, shape=None)]
         return [
-            Line("pairs or counts", 1, share=0.65 * share, shape=None),
-            Line("pairs or counts", 2, share=0.35 * share, shape=None),
+            Release("pairs or counts", step=1, share=0.65 * share, shape=None),
+            Release("pairs or counts", step=2, share=0.35 * share, shape=None),
         ]
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         counts = self._counts(users)
-        core = users.restrict(np.arange(min(self.largest_core, users.n_items)))
+        core = users.copy_after(Restrict(np.arange(min(self.largest_core, users.n_items))))
         rest = {str(line): core.sum(PairSums(self._levels)) for line in self._rest(users.n_items)}
-        return {"counts": counts, "size": users.sum(UserCount()), **rest}
+        return {"counts": counts, "size": users.sum(UserCount(active=True)), **rest}
 
     @property
     def _levels(self) -> int:
@@ -271,10 +265,12 @@ class PairRanking(Algorithm):
         steps = len(lines) + 3
         counting = self._counts(users)
         counts = Estimate.release(session, "counts", counting)
-        size = max(float(session.release("size", users.sum(UserCount()))[0]), least_size(counts))
+        size = max(
+            float(session.release("size", users.sum(UserCount(active=True)))[0]), least_size(counts)
+        )
         session.judge_delta(size)
         core = self._core(counts)
-        pairs = users.restrict(core).sum(PairSums(self._levels))
+        pairs = users.copy_after(Restrict(core)).sum(PairSums(self._levels))
         signal = Signal.from_counts(
             counts, core, size, deviation_of_pairs(session, lines, pairs), self.gate
         )
@@ -297,7 +293,7 @@ class PairRanking(Algorithm):
             return self._popular(counts, signal, without_taste(signal))
         return self._personal(counts, core, c, size, fitted, F, signal)
 
-    def _worth_buying(self, lines: list[Line], signal: Signal) -> list[Line]:
+    def _worth_buying(self, lines: list[Release], signal: Signal) -> list[Release]:
         """The lines that release pairs; the others count again."""
         if not signal.worth:
             return []
@@ -405,7 +401,7 @@ class Estimate(NamedTuple):
     deviation: float
 
     @classmethod
-    def release(cls, session: Session, line: str | Line, statistic: ReleasableSum) -> Estimate:
+    def release(cls, session: Session, line: str | Release, statistic: ReleasableSum) -> Estimate:
         return cls(
             session.release(line, statistic).astype(np.float64), session.deviation(line, statistic)
         )
@@ -454,21 +450,20 @@ class Signal(NamedTuple):
         return cls(bool(worth), float(signal), top, faint)
 
 
-def deviation_of_pairs(session: Session, lines: list[Line], pairs: ReleasableSum) -> float:
-    """t of (3) where these lines release pairs; they are packed with √2."""
-    return math.sqrt(0.5 / sum(session.deviation(line, pairs) ** -2 for line in lines))
+def deviation_of_pairs(session: Session, lines: list[Release], pairs: ReleasableSum) -> float:
+    """t of (3) where these lines release pairs."""
+    return PairSums.entry_deviation(session.deviation(line, pairs) for line in lines)
 
 
 def release_pairs(
-    session: Session, lines: list[Line], pairs: ReleasableSum, m: int
+    session: Session, lines: list[Release], pairs: ReleasableSum, m: int
 ) -> NDArray[np.float32]:
     """G̃ (m, m) of (3), 0 on the diagonal; several releases are averaged by their noise."""
     G = np.zeros((m, m), np.float32)
     precision = [session.deviation(line, pairs) ** -2 for line in lines]
     for line, weight in zip(lines, precision, strict=True):
         for rows, noisy in session.release_blocks(line, pairs):
-            part = noisy * (weight / sum(precision) / math.sqrt(2.0))
-            unfold_triangle(part.astype(np.float32), rows.start, G, add=True)
+            PairSums.unpack(noisy, rows.start, G, weight / sum(precision))
     return G
 
 

@@ -90,14 +90,14 @@ from discreet.models.parameters import (
     require_growth,
 )
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import unpack
-from discreet.privacy.users.gradient_steps import BiasGradient, Descent
-from discreet.privacy.users.gradient_steps import WeightedResidualGradient as Gradients
-from discreet.privacy.users.ridge import ResidualPairs, SolutionGram
+from discreet.privacy.statistics.gradients import BiasGradient, Size, WeightCounts
+from discreet.privacy.statistics.gradients import WeightedResidualGradient as Gradients
+from discreet.privacy.statistics.user_effects import ResidualPairs, SolutionGram
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import WeighEntries
 
 BY_SIGNAL = "by signal"
 ESTIMATED = "estimated"
@@ -233,51 +233,50 @@ class RatingFactorization(Algorithm):
             items=EVERY_ITEM, rating=self.first_cut, center=middle(self.rating_range), norm=1.0
         )
 
-    def releases(self, n_items: int) -> list[Line]:
+    def releases(self, n_items: int) -> list[Release]:
         biases = self.bias_iterations
         lines = [
-            Line("size", share=0.03, shape=(3,)),
-            Line("counts", share=0.04, shape=(n_items,)),
-            Line("recounts", share=0.04, shape=(n_items,)),
-            Line("prior", times=biases, share=0.01, shape=(2, 1 + len(self._columns))),
-            Line("fit", times=biases + self._steps, share=0.01, shape=(3,)),
-            Line("bias", times=biases, share=0.05, shape=(n_items,)),
+            Release("size", share=0.03, shape=(3,)),
+            Release("counts", share=0.04, shape=(n_items,)),
+            Release("recounts", share=0.04, shape=(n_items,)),
+            Release("prior", count=biases, share=0.01, shape=(2, 1 + len(self._columns))),
+            Release("fit", count=biases + self._steps, share=0.01, shape=(3,)),
+            Release("bias", count=biases, share=0.05, shape=(n_items,)),
         ]
         if self.has_pairs:
-            lines.append(Line(PAIRS, share=0.15, shape=None))
-            lines += [Line(name, share=0.01, shape=None) for name in COMPARISONS]
+            lines.append(Release(PAIRS, share=0.15, shape=None))
+            lines += [Release(name, share=0.01, shape=None) for name in COMPARISONS]
             lines += [
-                Line("balance", step + 1, share=0.01 / self._steps, shape=None)
+                Release("balance", step=step + 1, share=0.01 / self._steps, shape=None)
                 for step in range(self._steps)
             ]
         rest = 1 - sum(line.share for line in lines)
         return lines + list(dict.fromkeys(self._gradients(n_items, rest)))
 
-    def _gradients(self, n_items: int, share: float = 1.0) -> list[Line]:
+    def _gradients(self, n_items: int, share: float = 1.0) -> list[Release]:
         """The release of each step; steps whose noise differs, or what they may buy, are lines
         of their own.
         """
         shape = None if self.has_pairs else (n_items,)
         if self.growth == 1 and not self.has_pairs:
-            return [Line("gradient", times=self._steps, share=share, shape=shape)] * self._steps
+            return [Release("gradient", count=self._steps, share=share, shape=shape)] * self._steps
         parts = self.growth ** np.arange(self._steps)
         each = share * parts / parts.sum()
         return [
-            Line("gradient", step + 1, share=float(part), shape=shape)
+            Release("gradient", step=step + 1, share=float(part), shape=shape)
             for step, part in enumerate(each)
         ]
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         n = users.n_items
-        walk = Descent(users)
-        walk.weigh(np.ones(n))
-        counts = walk.counts()
+        users.apply(WeighEntries(np.ones(n)))
+        counts = users.sum(WeightCounts())
         personal = self._personal(PopulationStats(1.0, 1.0, 0.0, 0.0), np.ones(n))
         rank = min(self._rank, n) if self.has_pairs else 0
         bias = np.ones(n)
         A = personal.solve(users, np.zeros((n, 0)), bias)
         found: dict[str, ReleasableSum] = {
-            "size": walk.size(self.half),
+            "size": users.sum(Size(self.half)),
             "counts": counts,
             "recounts": counts,
         }
@@ -347,9 +346,8 @@ class RatingFactorization(Algorithm):
         seed: int,
         progress: Progress,
     ) -> Learned:
-        walk = Descent(users)
         n = users.n_items
-        crowd = self._size(walk, session)
+        crowd = self._size(users, session)
         counts = self._count(users, session, crowd)
         lines = self._gradients(n)
         noise = self._noise(session, lines)
@@ -387,7 +385,9 @@ class RatingFactorization(Algorithm):
         iota = self._iota(counts.c, noise)
         steps_taken = 0
         for step, line in enumerate(lines):
-            bought: list[str | Line] = [line, f"balance {step + 1}"] if self.has_pairs else [line]
+            bought: list[str | Release] = (
+                [line, f"balance {step + 1}"] if self.has_pairs else [line]
+            )
             if tasting is not None and tasting.steps is not None:
                 self._step(users, session, bought, state, tasting.steps, iota)
                 steps_taken += 1
@@ -400,9 +400,9 @@ class RatingFactorization(Algorithm):
             self._leftovers(users, session, state, tasting, steps_taken)
         return self._learned(state, tasting, signal, iota)
 
-    def _size(self, walk: Descent, session: Session) -> PopulationStats:
+    def _size(self, users: Users, session: Session) -> PopulationStats:
         """The mean is drawn to the middle of the range by its known noise."""
-        sizes = walk.size(self.half)
+        sizes = users.sum(Size(self.half))
         share, m, mean = session.release("size", sizes)
         deviation = session.deviation("size", sizes)
         if m < deviation / 2:
@@ -417,20 +417,19 @@ class RatingFactorization(Algorithm):
         noise = deviation / m
         trust = 1 / (1 + 4 * noise**2)  # means differ by half of it
         center = float(np.clip(mean / m, -1, 1) * self.half) * trust
-        per_user = min(max(float(share) / m, 1.0 / walk.n_items), 1.0) * walk.n_items
+        per_user = min(max(float(share) / m, 1.0 / users.n_items), 1.0) * users.n_items
         return PopulationStats(m, per_user, center, trust * (noise * self.half) ** 2)
 
     def _count(self, users: Users, session: Session, crowd: PopulationStats) -> Counts:
         """Counts in even weights, and in those that all sums have from then on."""
-        walk = Descent(users)
-        walk.weigh(np.ones(users.n_items))
-        counting = walk.counts()
+        users.apply(WeighEntries(np.ones(users.n_items)))
+        counting = users.sum(WeightCounts())
         first = session.release("counts", counting)
         one = session.deviation("counts", counting)
         heavy = crowd.users / max(float(first.sum()), crowd.users)
         q = np.maximum(first, max(one, 0.5)) ** (-2 * self.rarity)
-        walk.weigh(q)
-        counting = walk.counts()
+        users.apply(WeighEntries(q))
+        counting = users.sum(WeightCounts())
         raw = session.release("recounts", counting)
         two = session.deviation("recounts", counting)
         if not self.likely:
@@ -445,7 +444,7 @@ class RatingFactorization(Algorithm):
         even = likely_counts(both, 1 / precision)
         return Counts(np.maximum(even, 1e-3), np.maximum(even * unit, 1e-3), raw, two, heavy, q)
 
-    def _noise(self, session: Session, lines: list[Line]) -> float:
+    def _noise(self, session: Session, lines: list[Release]) -> float:
         """The deviation of the noise on the gradients of all steps together, relative to what
         one user can add.
         """
@@ -471,7 +470,7 @@ class RatingFactorization(Algorithm):
     def _factor_stage(
         self, users: Users, session: Session, state: RatingState, features: NDArray[Any] | None
     ) -> FactorStage:
-        lines = [Line("bias"), Line(PAIRS), *self._gradients(1)]
+        lines = [Release("bias"), Release(PAIRS), *self._gradients(1)]
         whole = sum(
             session.plan.noise_multiplier(name) ** -2 for name in dict.fromkeys(map(str, lines))
         )
@@ -483,7 +482,7 @@ class RatingFactorization(Algorithm):
         self,
         users: Users,
         session: Session,
-        names: list[str | Line],
+        names: list[str | Release],
         state: RatingState,
         tasting: FactorStage | None,
         with_fit: bool = True,
@@ -524,7 +523,7 @@ class RatingFactorization(Algorithm):
         steps_taken: int,
     ) -> None:
         """What the lines that compare ranks buy where there was nothing to compare."""
-        left: list[str | Line] = [] if tasting.closed else [WORTH]
+        left: list[str | Release] = [] if tasting.closed else [WORTH]
         if tasting.steps is None:
             left += [RANK, LAST]
         else:
@@ -538,7 +537,7 @@ class RatingFactorization(Algorithm):
         self,
         users: Users,
         session: Session,
-        names: list[str | Line],
+        names: list[str | Release],
         state: RatingState,
         steps: Steps,
         iota: float,
@@ -563,7 +562,7 @@ class RatingFactorization(Algorithm):
         state.biases.settle(personal, moving=True)
         rho = math.sqrt(1 - iota**2)
         per_user = rho * longest(rank) / state.crowd.users
-        K = per_user * unpack(packed, rank)[0]
+        K = per_user * gram.unpack(packed)[0]
         unsure = per_user * session.deviation(balance, gram)
         steps.take(K, unsure, g[:, 1:], deviation, personal, rho)
         personal.cut_again()

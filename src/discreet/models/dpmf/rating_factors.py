@@ -13,16 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels.grams import symmetric_of
 from discreet.models.algorithm import most_frequent
 from discreet.models.dpmf.feature_prior import standardize
 from discreet.models.dpmf.residual_covariance import FactorPosterior, spectrum, tastes
 from discreet.models.dpmf.user_effects import ItemBiases, PopulationStats, UserEffects
-from discreet.privacy.release.plan import Line
+from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import Session
-from discreet.privacy.users.gradient_steps import WeighEntries
-from discreet.privacy.users.ridge import ResidualPairs
+from discreet.privacy.statistics.user_effects import ResidualPairs
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import WeighEntries
 
 MARGIN = 3  # dimensions beside those that stand out of the noise
 FORGET = 0.5  # how far from the average an item's curvature is taken to be
@@ -111,7 +110,7 @@ class FactorStage:
         self.dimensions = 0
         self._best = ReleasedGain(np.zeros((users.n_items, 0)), 0.0, 0.0)
 
-    def is_affordable(self, names: Sequence[str | Line]) -> bool:
+    def is_affordable(self, names: Sequence[str | Release]) -> bool:
         """Whether biases would lose next to nothing without these lines and those that were
         given up before.
         """
@@ -146,15 +145,18 @@ class FactorStage:
         self._users.apply(WeighEntries(np.ones(n)))
         self.state.personal.solve(self._users, np.zeros((n, 0)), self.state.biases.now)
 
-    def release_pairs(self, names: Sequence[str | Line]) -> None:
+    def release_pairs(self, names: Sequence[str | Release]) -> None:
         """Pairs from these lines, together with those bought before; steps can begin where a
         dimension stands out.
         """
-        products = self._users.sum(ResidualPairs(self.core))
-        deviations = [self._session.deviation(name, products) / math.sqrt(2.0) for name in names]
+        pairs = ResidualPairs(self.core)
+        products = self._users.sum(pairs)
+        deviations = [
+            pairs.entry_deviation(self._session.deviation(name, products)) for name in names
+        ]
         released = self._session.release_together([(name, products) for name in names])
         for one, deviation in zip(released, deviations, strict=True):
-            self._sum += symmetric_of(one, len(self.core)) / math.sqrt(2.0) / deviation**2
+            self._sum += pairs.unpack(one) / deviation**2
             self._precision += deviation**-2
         self._users.apply(WeighEntries(self.state.counts.importance))
         self._given_up += sum(self._session.plan.noise_multiplier(name) ** -2 for name in names)

@@ -3,7 +3,7 @@ noise that is known.
 
 Where users have taken their own level, and what they make of what others think, out of their
 ratings, residuals of two items go together as far as taste does: E[e_j e_k] = v_j · v_k for users
-with u ~ N(0, I). Every user adds the same length (`discreet.privacy.users.ridge.ResidualPairs`). So
+with u ~ N(0, I). Every user adds the same length (`statistics.user_effects.ResidualPairs`). So
 with c_j = Σ_i 1/√n_i over the raters of item j, as if raters of different items were independent, ω
 = Σ_i √(n_i (n_i − 1)) / (σ² ((Σ c)² − Σ c²)), and κ = ñ/((Σ c)² − Σ c²) for sampling:
 

@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 
 from discreet.models._empirical_bayes import shrunk_ratio
 from discreet.models.dpmf.feature_prior import FeaturePrior, Sums
-from discreet.privacy.users.leave_one_out import LeaveOneOutGains
-from discreet.privacy.users.ridge import (
+from discreet.privacy.statistics.user_effects import (
     MOST,
-    ComputeOwnResiduals,
     FitMoments,
+    LeaveOneOutGains,
     PriorMoments,
-    SolveUserEffects,
 )
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import ComputeResiduals, Solve
 
 FIRST = {"prior_count": 3.0, "slope": 0.05, "taste": 0.01}  # before anything has been released
 LIMITS = {"prior_count": (0.2, 50.0), "slope": (1e-4, 2.0), "taste": (1e-4, 0.5)}
@@ -127,13 +126,19 @@ class UserEffects:
         last.
         """
         A = np.ascontiguousarray(np.hstack([self.columns(bias), V]), np.float32)
-        first = A.shape[1] - V.shape[1]
         users.apply(
-            SolveUserEffects(
-                A, self.ridge, self._crowd.center, self.prior_count, bias, first, intercept
+            Solve(
+                A,
+                self.ridge,
+                bias=bias,
+                intercept=intercept,
+                center=self._crowd.center,
+                prior_count=self.prior_count,
+                first=A.shape[1] - V.shape[1],
+                stretch=True,
             )
         )
-        users.apply(ComputeOwnResiduals(A, self.largest, bias))
+        users.apply(ComputeResiduals(A, self.largest, bias, relative=True))
         return A
 
     # ------------------------------------------------------------ what users are asked about it

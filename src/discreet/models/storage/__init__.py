@@ -1,8 +1,7 @@
 """Models on disk: a folder of plain files, never a pickle.
 
 `save_load` saves and loads, `model_card` writes the README of a saved model, `ledger_history` keeps
-what was spent before, and `exchange` lets a new folder take the place of an old one in one step.
-`save` and `load` are public.
+what was spent before. `save` and `load` are public.
 """
 
 from __future__ import annotations

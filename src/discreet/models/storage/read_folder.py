@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.atomic_files import find_displaced
 from discreet.data.ids import as_ids, first_repeated
 from discreet.data.safe_io import MOST_JSON, OpenFolder, consistently, parse_json
 from discreet.errors import DataError, DiscreetError, PrivacyError
 from discreet.models import MODELS
-from discreet.models.storage.exchange import find_displaced
 from discreet.models.storage.ledger_history import LEDGER, is_earlier
 from discreet.privacy.release.hash_chain import Head
 

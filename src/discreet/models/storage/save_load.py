@@ -10,9 +10,8 @@
 A folder is written under another name beside its place and changes places with an earlier one when
 complete: whoever loads finds the earlier model or the new one, also if saving is killed at any
 moment. What it leaves then is a hidden folder ``.name.….part``, which the next save removes
-(`aside`; `exchange` says what happens where two folders cannot be swapped at once). Folders are
-exchanged between strangers: `load` checks everything that it reads (`safe_io`), and the model as a
-whole, before anybody computes with it. There is no pickle: loading a model runs none of its
+(`data/atomic_files`). Folders are exchanged between strangers: `load` checks everything that it
+reads (`safe_io`), and the model as a whole. There is no pickle: loading a model runs none of its
 contents.
 """
 
@@ -22,12 +21,14 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import uuid
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from discreet.data.atomic_files import abandoned_siblings, swap_folders, temporary_sibling
 from discreet.data.ids import object_array
 from discreet.data.safe_io import MOST_JSON, OpenFolder, consistently, parse_json
 from discreet.errors import ConfigError
@@ -36,8 +37,6 @@ from discreet.errors import ConfigError
 from discreet.models import model_class as model_class
 from discreet.models.base import Recommender
 from discreet.models.fold_in import KINDS
-from discreet.models.storage.aside import folder_beside, remove_left
-from discreet.models.storage.exchange import exchange
 from discreet.models.storage.hub import SCHEME, download
 from discreet.models.storage.ledger_history import (
     LEDGER,
@@ -45,6 +44,7 @@ from discreet.models.storage.ledger_history import (
     earlier_name,
     keep_beside,
     ledgers_to_keep,
+    names_of_ledgers,
 )
 from discreet.models.storage.model_card import with_earlier
 from discreet.models.storage.read_folder import (
@@ -90,26 +90,28 @@ def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = Fa
                 f"{name} would have {len(content):,} bytes, more than a model's folder may have"
             )
     try:
-        remove_left(target)
-        with folder_beside(target) as aside:
-            _put_in_place(files, aside, target, own)
+        for left in abandoned_siblings(target):
+            keep_beside(target, left, names_of_ledgers(target))
+            shutil.rmtree(left, ignore_errors=True)
+        with temporary_sibling(target) as part:
+            _put_in_place(files, part, target, own)
     except OSError as error:
         raise _about(target, error) from error
 
 
-def _put_in_place(files: dict[str, bytes], aside: Path, target: Path, own: str) -> None:
+def _put_in_place(files: dict[str, bytes], part: Path, target: Path, own: str) -> None:
     """Write the files to one folder and let it change places with the other."""
     for name, content in files.items():
-        with open(aside / name, "wb") as file:
+        with open(part / name, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-    _sync_folder(aside)
+    _sync_folder(part)
     if target.exists():
-        exchange(aside, target)  # what is aside from here on is the earlier model
-        keep_beside(target, aside, {own, *files})
+        swap_folders(part, target)  # from here on, part is the earlier model
+        keep_beside(target, part, {own, *files})
     else:
-        aside.rename(target)
+        part.rename(target)
     _sync_folder(target.parent)
 
 

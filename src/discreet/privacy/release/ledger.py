@@ -13,7 +13,7 @@ import json
 import math
 import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib import metadata
@@ -57,9 +57,15 @@ class Entry:
     @property
     def event(self) -> Event:
         """What it costs; an unsafe entry costs everything and has no event."""
-        law = (self.law, self.runs)
         return Event(
-            self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio, self.rate, *law
+            self.mechanism,
+            self.noise_multiplier,
+            1,
+            self.alpha,
+            self.l2_ratio,
+            self.rate,
+            self.law,
+            self.runs,
         )
 
     @property
@@ -127,40 +133,9 @@ class Ledger:
             entry.unsafe for entry in self.entries
         )
 
-    def record(
-        self,
-        name: str,
-        *,
-        mechanism: str,
-        sensitivity: float,
-        norm: str,
-        noise_multiplier: float,
-        shape: Sequence[int],
-        where: str,
-        alpha: float | None = None,
-        l2_ratio: float = 1.0,
-        unsafe: bool = False,
-        rate: float = 1.0,
-        law: str = "",
-        runs: float = 1.0,
-    ) -> Entry:
-        """Append a release. Called before the data are opened."""
-        entry = Entry(
-            len(self._records),
-            name,
-            mechanism,
-            float(sensitivity),
-            norm,
-            float(noise_multiplier),
-            tuple(int(n) for n in shape),
-            where,
-            alpha,
-            l2_ratio,
-            unsafe,
-            float(rate),
-            law,
-            float(runs),
-        )
+    def record(self, name: str, **fields: Any) -> Entry:
+        """Append a release: an `Entry` with these fields. Called before the data are opened."""
+        entry = Entry(len(self._records), name, **fields)
         self._append(entry)
         return entry
 
@@ -199,14 +174,23 @@ class Ledger:
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        people = {} if self.people is None else {"people": self.people}
-        stated = self._price_to_dict(self.price()) | people
+        price = self.price()
+        stated = {
+            "epsilon": jsonable(price.epsilon),
+            "delta": price.delta,
+            "mu": jsonable(price.mu),
+            "conversion": price.conversion,
+            "noise_delta": self.noise_delta,
+        } | ({} if self.people is None else {"people": self.people})
+        # hashes begin with that of the header
+        records = {
+            record: _plain(record) | {"hash": chained}
+            for record, chained in zip(self._records, self._hashes[1:], strict=True)
+        }
         return {
             **self._header(),
-            "assumptions": [
-                self._record_to_dict(r) for r in self._records if isinstance(r, Assumption)
-            ],
-            "entries": [self._record_to_dict(r) for r in self._records if isinstance(r, Entry)],
+            "assumptions": [records[record] for record in self.assumptions],
+            "entries": [records[record] for record in self.entries],
             **stated,
             "head": self._hashes[-1],
             "seal": seal_of(self._hashes[-1], stated),
@@ -311,9 +295,6 @@ class Ledger:
         self._records.append(record)
         self._hashes.append(digest(self._hashes[-1], _plain(record)))
 
-    def _record_to_dict(self, record: Entry | Assumption) -> dict[str, Any]:
-        return {**_plain(record), "hash": self._hashes[record.sequence + 1]}
-
     def _header(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
@@ -322,15 +303,6 @@ class Ledger:
             "accountant": self.plan.accountant,
             "noise": self.noise,
             "plan": self.plan.to_dict(),
-        }
-
-    def _price_to_dict(self, price: Price) -> dict[str, Any]:
-        return {
-            "epsilon": jsonable(price.epsilon),
-            "delta": price.delta,
-            "mu": jsonable(price.mu),
-            "conversion": price.conversion,
-            "noise_delta": self.noise_delta,
         }
 
 

@@ -35,39 +35,97 @@ RESERVE = delta_of(MOST_DRAWS)
 
 
 @dataclass(frozen=True)
-class Line:
-    """What an algorithm means to release: which sum, at which step, and its part of the budget.
+class Release:
+    """What is to be released: which sum, how often, and its part of the budget or its noise.
+
+    An algorithm states shares; `Plan.from_shares` turns them into weights. Steps whose noise
+    differs are releases of their own, numbered by `step`.
 
     Parameters
     ----------
     name : str
-        What is summed, such as "gradient".
-    step : int, optional
-        Steps whose noise differs are lines of their own, numbered from 1; else `times` says how
-        often.
-    times : int
-    share : float
-        Part of μ² for all `times` together, relative to the other lines.
-    shape : tuple of int, or None
-        Of one release; follows from public numbers alone. None leaves it open: earlier releases
-        decide.
+        What is summed, such as "gradient". With `step`, "gradient 3" is what ``Session.release``
+        will be called with (`str` of the release).
+    count : int
+        How often.
+    weight : float
+        Noise relative to the other releases; twice the weight is twice the noise and, for Gaussian
+        noise, a quarter of the cost. In an explicit plan, the noise multiplier itself.
+    mechanism : {"gaussian", "laplace", "huber"}
+    alpha : float, optional
+        Huber only.
+    l2_ratio : float, default 1.0
+        Huber only: the statistic's Δ₂ is at most this times its Δ₁.
+    shape : tuple of int, optional
+        Of one release; follows from public numbers alone, and a statistic of another shape is
+        refused. None leaves it open: earlier releases decide.
     rate : float, default 1.0
-        The share of users in the Poisson batch that is released.
+        The share of users in the Poisson batch that is released
+        (``discreet.privacy.users.poisson_batches``); Gaussian only.
+    law, runs : str, float
+        The best of a secret number of runs (``discreet.privacy.accounting.private_selection``).
+    step : int, optional
+        Number of the step, from 1.
+    share : float
+        Part of μ² for all `count` together, relative to the other releases.
     """
 
     name: str
-    step: int | None = None
-    times: int = 1
-    share: float = 1.0
-    shape: tuple[int, ...] | None = ()
+    count: int = 1
+    weight: float = 1.0
+    mechanism: str = "gaussian"
+    alpha: float | None = None
+    l2_ratio: float = 1.0
+    shape: tuple[int, ...] | None = None
     rate: float = 1.0
+    law: str = ""
+    runs: float = 1.0
+    step: int | None = None
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ConfigError(f"a release needs a name, not {self.name!r}")
+        self.event(1.0)  # validates the rest
+        if self.shape is not None:
+            object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+
+    def event(self, scale: float) -> Event:
+        """What it costs at that scale."""
+        return Event(
+            self.mechanism,
+            self.weight * scale,
+            self.count,
+            self.alpha,
+            self.l2_ratio,
+            self.rate,
+            self.law,
+            self.runs,
+        )
+
+    def with_weight(self, weight: float, **changes: Any) -> Release:
+        """Return the release as a plan holds it: under its full name, and by weight alone."""
+        return replace(self, name=str(self), step=None, share=1.0, weight=weight, **changes)
 
     def __str__(self) -> str:
-        """The name in plan and ledger."""
+        """Return the name in plan and ledger."""
         return self.name if self.step is None else f"{self.name} {self.step}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Describe a release of a plan, ready for JSON.
 
-def reshare(lines: Iterable[Line], shares: Mapping[str, float]) -> list[Line]:
+        A rate of 1 and no law are left out, so that older ledgers keep their hashes.
+        """
+        content = asdict(self) | {"shape": None if self.shape is None else list(self.shape)}
+        del content["step"], content["share"]
+        if self.rate == 1:
+            del content["rate"]
+        if not self.law:
+            del content["law"], content["runs"]
+        return content
+
+
+def reshare(lines: Iterable[Release], shares: Mapping[str, float]) -> list[Release]:
     """The lines with other parts of the budget: `shares` says, by name, what all lines of that
     name have together.
     """
@@ -89,65 +147,6 @@ def reshare(lines: Iterable[Line], shares: Mapping[str, float]) -> list[Line]:
         )
         for line in lines
     ]
-
-
-@dataclass(frozen=True)
-class Release:
-    """One line of a plan with its noise.
-
-    Parameters
-    ----------
-    name : str
-        What ``Session.release`` will be called with.
-    count : int
-        How often.
-    weight : float
-        Noise relative to the other releases; twice the weight is twice the noise and, for Gaussian
-        noise, a quarter of the price. In an explicit plan, the noise multiplier itself.
-    mechanism : {"gaussian", "laplace", "huber"}
-    alpha : float, optional
-        Huber only.
-    l2_ratio : float, default 1.0
-        Huber only: the statistic's Δ₂ is at most this times its Δ₁.
-    shape : tuple of int, optional
-        If given, a statistic of another shape is refused from the first release on.
-    rate : float, default 1.0
-        The share of users in the Poisson batch that is released
-        (``discreet.privacy.users.poisson_batches``); Gaussian only.
-    law, runs : str, float
-        The best of a secret number of runs (``discreet.privacy.accounting.private_selection``).
-    """
-
-    name: str
-    count: int = 1
-    weight: float = 1.0
-    mechanism: str = "gaussian"
-    alpha: float | None = None
-    l2_ratio: float = 1.0
-    shape: tuple[int, ...] | None = None
-    rate: float = 1.0
-    law: str = ""
-    runs: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise ConfigError(f"a release needs a name, not {self.name!r}")
-        self.event(1.0)  # validates the rest
-        if self.shape is not None:
-            object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
-
-    def event(self, scale: float) -> Event:
-        """What it costs at that scale."""
-        law = (self.law, self.runs)
-        return Event(
-            self.mechanism,
-            self.weight * scale,
-            self.count,
-            self.alpha,
-            self.l2_ratio,
-            self.rate,
-            *law,
-        )
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,7 @@ class Plan:
             )
 
     @classmethod
-    def from_shares(cls, lines: Iterable[Line], budget: Budget, accountant: str = "gdp") -> Plan:
+    def from_shares(cls, lines: Iterable[Release], budget: Budget, accountant: str = "gdp") -> Plan:
         """The least noise with which all lines cost at most the budget, divided among them as
         their shares say.
         """
@@ -189,16 +188,7 @@ class Plan:
                     " release needs a positive part: take fewer iterations, or let the budget grow"
                     " less from one to the next"
                 )
-        releases = [
-            Release(
-                str(line),
-                line.times,
-                math.sqrt(line.times / line.share),
-                shape=line.shape,
-                rate=line.rate,
-            )
-            for line in lines
-        ]
+        releases = [line.with_weight(math.sqrt(line.count / line.share)) for line in lines]
         return cls.calibrate(releases, budget, accountant)
 
     @classmethod
@@ -211,7 +201,7 @@ class Plan:
         plan = cls(tuple(releases), budget, accountant)
         return replace(
             plan,
-            scale=accounting.calibrate(plan._events(1.0), budget.epsilon, plan._delta, accountant),
+            scale=accounting.calibrate(plan.events, budget.epsilon, plan._delta, accountant),
         )
 
     @classmethod
@@ -238,7 +228,7 @@ class Plan:
     @property
     def events(self) -> list[Event]:
         """One event per release."""
-        return self._events(self.scale)
+        return [line.event(self.scale) for line in self.releases]
 
     @property
     def mu(self) -> float | None:
@@ -257,7 +247,7 @@ class Plan:
                 f"the plan costs ε={cost:.6g}, the budget allows {self.budget.epsilon:.6g}"
             )
 
-    def release(self, name: str | Line) -> Release:
+    def release(self, name: str | Release) -> Release:
         """The line of that name."""
         name = str(name)
         for line in self.releases:
@@ -266,11 +256,11 @@ class Plan:
         planned = ", ".join(repr(line.name) for line in self.releases) or "none"
         raise PlanMismatch(f"the plan holds no release named {name!r}; planned are: {planned}")
 
-    def noise_multiplier(self, name: str | Line) -> float:
+    def noise_multiplier(self, name: str | Release) -> float:
         """Standard deviation of the noise over the sensitivity."""
         return self.scale * self.release(name).weight
 
-    def deviation(self, name: str | Line, statistic: ReleasableSum) -> float:
+    def deviation(self, name: str | Release, statistic: ReleasableSum) -> float:
         """Standard deviation of the noise on a release of the statistic. An entry with weight w
         has 1/w of it.
         """
@@ -301,7 +291,7 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return {
-            "releases": [_plain(line) for line in self.releases],
+            "releases": [line.to_dict() for line in self.releases],
             "budget": self.budget.to_dict(),
             "accountant": self.accountant,
             "scale": self.scale,
@@ -310,19 +300,10 @@ class Plan:
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Plan:
         """The plan that ``to_dict`` described."""
+        # written out: whatever the defaults of a later version are
+        absent = {"rate": 1.0, "law": "", "runs": 1.0, "step": None, "share": 1.0}
         try:
-            lines = [
-                Release(
-                    **{
-                        "rate": 1.0,
-                        "law": "",
-                        "runs": 1.0,
-                        **line,
-                        "shape": None if line.get("shape") is None else tuple(line["shape"]),
-                    }
-                )
-                for line in document["releases"]
-            ]
+            lines = [Release(**absent | line) for line in document["releases"]]
             # it was judged when it was written
             budget = Budget(**{"allow_large_delta": True} | document["budget"])
             return cls(tuple(lines), budget, document["accountant"], document["scale"])
@@ -340,18 +321,3 @@ class Plan:
     def _delta(self) -> float:
         """δ for the releases themselves, after what the sampler may use of it."""
         return max(0.0, self.budget.delta - RESERVE)
-
-    def _events(self, scale: float) -> list[Event]:
-        return [line.event(scale) for line in self.releases]
-
-
-def _plain(line: Release) -> dict[str, Any]:
-    """A line for JSON; a rate of 1 and no law are left out, so that older ledgers keep their
-    hashes.
-    """
-    content = asdict(line) | {"shape": None if line.shape is None else list(line.shape)}
-    if line.rate == 1:
-        del content["rate"]
-    if not line.law:
-        del content["law"], content["runs"]
-    return content

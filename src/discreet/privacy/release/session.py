@@ -1,4 +1,4 @@
-"""The only door out of private data: charge, then look, then add noise.
+"""The only way out of private data: charge, then compute, then add noise.
 
 Three facts decide whether a release is private, and each has one owner. The *statistic* owns its
 sensitivity: it does the clipping that it is priced by. The *plan* owns the noise multiplier. The
@@ -32,7 +32,7 @@ from discreet.privacy.noise.sources import (
     grid_for,
 )
 from discreet.privacy.release.ledger import Entry, Ledger
-from discreet.privacy.release.plan import MOST_DRAWS, Line, Plan, Release
+from discreet.privacy.release.plan import MOST_DRAWS, Plan, Release
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.sealed import KEY, Key
 
@@ -112,7 +112,7 @@ class Session:
         self._lock = threading.Lock()
 
     def release(
-        self, name: str | Line, statistic: ReleasableSum, dtype: DTypeLike = np.float64
+        self, name: str | Release, statistic: ReleasableSum, dtype: DTypeLike = np.float64
     ) -> NDArray[Any]:
         """The statistic with noise.
 
@@ -129,18 +129,18 @@ class Session:
         return self._noisy(entry, statistic, None).astype(dtype, copy=False)
 
     def release_together(
-        self, wanted: Sequence[tuple[str | Line, ReleasableSum]], dtype: DTypeLike = np.float64
+        self, wanted: Sequence[tuple[str | Release, ReleasableSum]], dtype: DTypeLike = np.float64
     ) -> list[NDArray[Any]]:
         """Several statistics, each with its own noise: as by `release` one after the other, but
-        looked at together.
+        computed together.
 
         All are charged before any is computed. People who are not in memory are then read once for
         all of them.
         """
         return [noisy.whole(dtype) for noisy in self.prepare(wanted)]
 
-    def prepare(self, wanted: Sequence[tuple[str | Line, ReleasableSum]]) -> list[Prepared]:
-        """The same in two parts: everything is charged and looked at now, and noise is added
+    def prepare(self, wanted: Sequence[tuple[str | Release, ReleasableSum]]) -> list[Prepared]:
+        """The same in two parts: everything is charged and computed now, and noise is added
         when it is taken.
         """
         entries = [self._charge(name, statistic) for name, statistic in wanted]
@@ -158,7 +158,7 @@ class Session:
 
     def release_blocks(
         self,
-        name: str | Line,
+        name: str | Release,
         statistic: ReleasableSum,
         rows: int | None = None,
         dtype: DTypeLike = np.float64,
@@ -171,7 +171,7 @@ class Session:
         (prepared,) = self.prepare([(name, statistic)])
         return prepared.blocks(rows, dtype)
 
-    def deviation(self, name: str | Line, statistic: ReleasableSum) -> float:
+    def deviation(self, name: str | Release, statistic: ReleasableSum) -> float:
         """Standard deviation of the noise that a release of this statistic gets: public, before and
         after the release.
 
@@ -219,8 +219,9 @@ class Session:
 
     def finish(self) -> PrivacyStatement:
         """The statement, once ledger and plan agree."""
-        if self.list_remaining():
-            raise PlanMismatch(f"planned releases were not made: {self.list_remaining()}")
+        left = self.list_remaining()
+        if left:
+            raise PlanMismatch(f"planned releases were not made: {left}")
         return self.statement
 
     def __reduce__(self) -> NoReturn:
@@ -228,7 +229,7 @@ class Session:
             "a session cannot be copied or stored: its copy could release the same plan again"
         )
 
-    def _charge(self, name: str | Line, statistic: ReleasableSum) -> Entry:
+    def _charge(self, name: str | Release, statistic: ReleasableSum) -> Entry:
         """Everything here is public: the entry is complete before a single rating is read."""
         name = str(name)
         planned = self.plan.release(name)
@@ -346,7 +347,7 @@ class Prepared:
         return each()
 
     def _take(self) -> None:
-        """Noise drawn twice for one charge would show more than was paid for."""
+        """Noise drawn twice for one charge would show more than was charged."""
         if self._taken:
             raise PlanMismatch(f"release {self._entry.name!r} has been taken: it was charged once")
         self._taken = True

@@ -20,6 +20,17 @@ _RELATION = {
     "replace-one": "with all the ratings of any one person replaced by those of another",
 }
 
+_NOISE = {
+    "secure": (
+        "The noise came from the operating system's entropy through AES and was added to exact"
+        " integers; what its sampling adds to δ is included."
+    ),
+    "seeded": (
+        "RESEARCH MODE: the noise came from a seed, in floating point; whoever learns the seed can"
+        " subtract it, and the promise holds only as long as nobody does."
+    ),
+}
+
 
 @dataclass(frozen=True)
 class PrivacyStatement:
@@ -171,22 +182,15 @@ class PrivacyStatement:
         seen = "Whatever anyone but a user's own self can see of the result is nearly as likely"
         if self.weak:
             seen = "How likely anything is that others can see of the result may differ much"
+        again = ""
+        if self.ledger.as_stated:
+            again = " It is the one that the ledger states: what computes it is not installed here."
         return (
             f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ ="
             f" {self.delta:.3g}. {seen} {_RELATION[self.neighboring]}: no conclusion becomes more"
             f" than {odds} as likely{failing}. The price was computed by:"
-            f" {self.conversion}{together}.{self._not_again()}"
+            f" {self.conversion}{together}.{again}"
         )
-
-    def _not_again(self) -> str:
-        if not self.as_stated:
-            return ""
-        return " It is the one that the ledger states: what computes it is not installed here."
-
-    @property
-    def as_stated(self) -> bool:
-        """Whether ε is taken from the ledger's own statement, and was not computed again."""
-        return self.ledger.as_stated
 
     def _assess_epsilon(self) -> str:
         """What the numbers are worth, where that is little."""
@@ -238,16 +242,7 @@ class PrivacyStatement:
         )
 
     def _noise(self) -> str:
-        return {
-            "secure": (
-                "The noise came from the operating system's entropy through AES and was added to"
-                " exact integers; what its sampling adds to δ is included."
-            ),
-            "seeded": (
-                "RESEARCH MODE: the noise came from a seed, in floating point; whoever learns the"
-                " seed can subtract it, and the promise holds only as long as nobody does."
-            ),
-        }.get(self.noise, "")
+        return _NOISE.get(self.noise, "")
 
     def _describe_assumptions(self) -> str:
         given = [a.text for a in self.assumptions if not a.inferred and a.name != "delta"]

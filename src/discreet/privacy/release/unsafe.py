@@ -23,10 +23,10 @@ def reveal(session: Session, name: str, statistic: ReleasableSum) -> NDArray[Any
     session.ledger.record(
         name,
         mechanism="none",
-        sensitivity=statistic.sensitivity(session.plan.budget.neighboring, "l2"),
+        sensitivity=float(statistic.sensitivity(session.plan.budget.neighboring, "l2")),
         norm="l2",
         noise_multiplier=0.0,
-        shape=statistic.shape,
+        shape=tuple(statistic.shape),
         where=caller(),
         unsafe=True,
     )
@@ -56,7 +56,7 @@ def under_noised(
         sensitivity=sensitivity,
         norm=noise.norm if noise else "l2",
         noise_multiplier=deviation / sensitivity,
-        shape=statistic.shape,
+        shape=tuple(statistic.shape),
         where=caller(),
         alpha=getattr(noise, "alpha", None),
         unsafe=True,

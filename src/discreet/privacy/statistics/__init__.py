@@ -1,8 +1,19 @@
 """Sums over users that own their sensitivity, all of them in one registry that the tests walk.
 
-`sums` has the registry, what a sum is, and the table of sensitivities; `contributions` the sums
-over what users contribute; `integer_sums` how whole numbers are added exactly. Statistics of single
-algorithms stand beside their steps, in `discreet.privacy.users`.
+`base` says what a statistic is and has the registry; `sums` what a sum is, with the table of
+sensitivities; `integer_sums` how whole numbers are added exactly. The other modules are the
+statistics, each with its proof.
 """
 
-__all__ = ["base", "bounds", "contributions", "integer_sums", "pairs", "sums", "user_values"]
+__all__ = [
+    "base",
+    "bounds",
+    "contributions",
+    "covariance",
+    "gradients",
+    "integer_sums",
+    "pairs",
+    "sums",
+    "user_effects",
+    "user_totals",
+]

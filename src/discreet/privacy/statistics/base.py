@@ -1,29 +1,33 @@
-"""A part of the people, and what people do by themselves: the two things that every engine is made
-of.
+"""What a statistic is: a sum over users that owns its sensitivity and how it is unpacked.
 
-A `Block` holds the private arrays of some users. An `UserStep` is a value made of public numbers:
-each user computes something for itself from these and its own ratings. A step turns a block into
-another one and never writes into it, so that whoever holds the steps can compute a block again, on
-another machine or after a crash, to the same bits. `Public` is what everybody may know of people
-before and after a step; a step checks its own numbers against it before it meets any rating,
-because a later error would say where they do not fit.
+A `Block` holds the private arrays of some users; `Public` is what is known of users without
+opening them. A `Statistic` is a value made of public numbers. It checks them against `Public`
+before it meets any rating, because a later error would say where they do not fit.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet._numba import njit
 from discreet.errors import ConfigError
-from discreet.kernels.threads import cost_cuts, run
+from discreet.kernels import pack_grams
+from discreet.kernels.eigen import mirror
+from discreet.kernels.threads import cost_cuts, even_cuts, run
+from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.bounds import Bounds
 
-_PIECE = 1 << 20  # entries that are looked at together
+_PIECE = 1 << 20  # entries that are processed together
+
+#: A function of a slice of rows: the sum over the users of one block.
+Rows = Callable[[slice], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -53,15 +57,15 @@ class Public:
 
     def need_contributions(self) -> None:
         if not self.contributes:
-            raise ConfigError("nothing is contributed yet: call choose or weigh first")
+            raise ConfigError("nothing is contributed yet: take the step Choose first")
 
     def need_vectors(self) -> None:
         if not self.has_vectors:
-            raise ConfigError("there are no user vectors yet: call solve first")
+            raise ConfigError("there are no user vectors yet: take the step Solve first")
 
     def need_residuals(self) -> None:
         if self.cut == 0.0:
-            raise ConfigError("users have not looked at the items yet: call look first")
+            raise ConfigError("users have no residuals yet: take the step ComputeResiduals first")
 
     def array(self, name: str, given: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """A public array of that shape, checked."""
@@ -129,11 +133,10 @@ class Block:
         """Whose each entry of the history is."""
         return np.repeat(np.arange(self.n), self.counts)
 
-    def per_user(self, x: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-        """Sums of an array of entries by user, each in the order of its entries, a part of the
-        users at a time.
-        """
-        return sums_of_rows(self.indptr, x)
+    @property
+    def ratings(self) -> NDArray[np.float64]:
+        """Ratings as they were before they were centered."""
+        return self.values.astype(np.float64) + np.repeat(self.mean, self.counts)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.state[name]
@@ -168,21 +171,25 @@ def sums_of_rows(indptr: NDArray[np.int64], x: NDArray[np.floating[Any]]) -> NDA
     return sums
 
 
-class UserStep(ABC):
-    """What each user does by itself. Subclasses are frozen dataclasses of public values."""
+@dataclass(frozen=True)
+class SensitivityBounds:
+    """How far one user moves a statistic.
 
-    #: What an error says could not be computed.
-    what: str = "a step of the users"
-    #: Whether it gives the same bits whenever it is taken; else only people in memory can take it.
-    repeatable: bool = True
+    Attributes
+    ----------
+    l2, l1 : float
+        Removing a user, in either norm.
+    entry : float
+        The most that a user adds to one entry.
+    replace_l2, replace_l1 : float
+        Factors for replacing a user instead.
+    """
 
-    @abstractmethod
-    def check(self, public: Public) -> Public:
-        """What is public after the step; raises a `ConfigError` for numbers that do not fit."""
-
-    @abstractmethod
-    def run(self, block: Block, public: Public) -> Block:
-        """The users after the step; `public` is as before it."""
+    l2: float
+    l1: float
+    entry: float
+    replace_l2: float
+    replace_l1: float = 2.0
 
 
 class Statistic(ABC):
@@ -191,28 +198,146 @@ class Statistic(ABC):
     """
 
     what: str = "a statistic"
+    #: Whether off-diagonal entries of packed triangles get 1/√2 of the noise (erratum 5).
+    isometric: bool = True
+
+    def check(self, public: Public) -> None:  # noqa: B027
+        """Raise a `ConfigError` where it cannot be computed for such users."""
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        """Shape of the sum, by default one number per item."""
+        return (public.n_items,)
 
     @abstractmethod
-    def check(self, public: Public) -> None:
-        """Raise a `ConfigError` where it cannot be computed for such people."""
-
-    @abstractmethod
-    def shape(self, public: Public) -> tuple[int, ...]: ...
-
-    @abstractmethod
-    def reach(self, public: Public) -> Any:
-        """The `Reach` of one user (`discreet.privacy.statistics.sums`); the subclass has the
-        proof.
-        """
+    def reach(self, public: Public) -> SensitivityBounds:
+        """How far one user moves it; the subclass has the proof."""
 
     def symmetric(self, public: Public) -> int | None:
         """Rank of the symmetric matrices whose packed upper triangles are the rows, if they are."""
         return None
 
     @abstractmethod
-    def partial(self, block: Block, public: Public, grid: float | None) -> Any:
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         """A function of a slice of rows: the sum over the users of this block.
 
         In real numbers without a grid; with one, in int64 units of it, each contribution rounded
         toward zero.
         """
+
+
+#: Every kind of statistic by its name. The tests walk it, so that none is added without its worst
+#: case.
+STATISTICS: dict[str, type[Statistic]] = {}
+S = TypeVar("S", bound=Statistic)
+
+
+def register(name: str) -> Callable[[type[S]], type[S]]:
+    """Enter a kind of statistic under that name; messages call it so, too."""
+
+    def enter(kind: type[S]) -> type[S]:
+        if name in STATISTICS:
+            raise ConfigError(f"there are two statistics called {name!r}")
+        STATISTICS[name] = kind
+        kind.what = name
+        return kind
+
+    return enter
+
+
+def total_of_users(each: NDArray[np.float64], grid: float | None) -> Rows:
+    """Add up what each user adds, entry by entry, rounded per user where there is a grid.
+
+    Parameters
+    ----------
+    each : (n_users, …)
+        One number per user makes a sum of shape (1,).
+    """
+    whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
+    return lambda rows: whole.sum(axis=0, keepdims=each.ndim == 1)[rows]
+
+
+def per_item_total(
+    item: NDArray[np.integer], x: NDArray[Any], m: int, grid: float | None
+) -> NDArray[Any]:
+    """One number for each of m items: the sum of its entries in x."""
+    return (
+        np.bincount(item, x, minlength=m)
+        if grid is None
+        else integer_sums.units_at(item, x, m, grid)
+    )
+
+
+def gram_of_users(U: NDArray[Any], grid: float | None) -> Rows:
+    """Σ_i u_i u_iᵀ as one packed upper triangle, each vector rounded to units of √grid."""
+    everyone = np.arange(len(U), dtype=np.int32)
+    step = min(max(4096, len(U) // 256), integer_sums.CHUNK)  # so that all cores share the work
+    cuts = np.append(np.arange(0, len(U), step), len(U))
+    if grid is None:
+        ones = np.ones(len(U), U.dtype)
+        return lambda rows: pack_grams(cuts, everyone, ones, U).sum(axis=0, keepdims=True)[rows]
+    c = np.full(len(U), grid**-0.5)
+
+    def exact(rows: slice) -> NDArray[Any]:
+        whole = pack_grams(cuts, everyone, c, U.astype(np.float64, copy=False), whole=True)
+        return np.asarray(whole.astype(np.int64).sum(axis=0, keepdims=True)[rows])
+
+    return exact
+
+
+# ------------------------------------------------------------------ symmetric matrices as vectors
+
+
+def triangle_size(r: int) -> int:
+    """Entries of the upper triangle."""
+    return r * (r + 1) // 2
+
+
+def isometry(r: int) -> NDArray[np.float64]:
+    """1 on the diagonal, √2 off it, in the order of `pack`."""
+    a, b = np.triu_indices(r)
+    return np.where(a == b, 1.0, math.sqrt(2.0))
+
+
+def pack(A: NDArray[Any]) -> NDArray[Any]:
+    """Upper triangles (n, r(r+1)/2) of symmetric matrices (n, r, r), row by row."""
+    packed = np.empty((len(A), triangle_size(A.shape[1])), A.dtype)
+    run(lambda start, stop: _pack(A, packed, start, stop), even_cuts(len(A)))
+    return packed
+
+
+def unpack(
+    packed: NDArray[Any], r: int, room: NDArray[Any] | None = None, both: bool = True
+) -> NDArray[Any]:
+    """The matrices (n, r, r) again, with both triangles or the upper ones alone (the others then
+    hold anything).
+
+    They are in a part of the `room` that is there for them, if it is given.
+    """
+    A = np.empty((len(packed), r, r), packed.dtype) if room is None else room[: len(packed)]
+    assert A.shape == (len(packed), r, r)
+    run(lambda start, stop: _unpack(packed, A, both, start, stop), even_cuts(len(A)))
+    return A
+
+
+@njit(nogil=True, cache=True)
+def _pack(A: np.ndarray, packed: np.ndarray, start: int, stop: int) -> None:
+    r = A.shape[1]
+    for i in range(start, stop):
+        at = 0
+        for a in range(r):
+            for b in range(a, r):
+                packed[i, at] = A[i, a, b]
+                at += 1
+
+
+@njit(nogil=True, cache=True)
+def _unpack(packed: np.ndarray, A: np.ndarray, both: bool, start: int, stop: int) -> None:
+    r = A.shape[1]
+    for i in range(start, stop):
+        at = 0
+        for a in range(r):
+            for b in range(a, r):
+                A[i, a, b] = packed[i, at]
+                at += 1
+        if both:
+            mirror(A[i])

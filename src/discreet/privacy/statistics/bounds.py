@@ -36,11 +36,8 @@ class Bounds:
 
     Parameters
     ----------
-    items : int, optional
-        A user contributes through at most this many items. None: through all, which needs `weight`.
-    weight : float, optional
-        B: the weights of a user's contributions have Σ_j w_ij² ≤ B. With weights of 1, B = k, and
-        that is the default.
+    items : int
+        k: a user contributes through at most this many items, with weights of at most 1.
     rating : float, optional
         Γ_M: centered ratings are cut to [−Γ_M, Γ_M]. None: ratings are not used, every value counts
         as 1 (implicit).
@@ -56,8 +53,7 @@ class Bounds:
         If given, it is also cut to this ℓ₁ norm (for Laplace and Huber noise).
     """
 
-    items: int | None = None
-    weight: float | None = None
+    items: int
     rating: float | None = None
     center: float | Literal["user"] = 0.0
     prior_mean: float = 0.0
@@ -66,13 +62,8 @@ class Bounds:
     norm_l1: float | None = None
 
     def __post_init__(self) -> None:
-        if self.items is None and self.weight is None:
-            raise ConfigError(
-                "bounds need items (how many a user contributes through) or weight (Σ w² of a user)"
-            )
-        if self.items is not None:
-            object.__setattr__(self, "items", _whole("items", self.items))
-        for name in ("weight", "rating", "norm", "norm_l1"):
+        object.__setattr__(self, "items", _whole("items", self.items))
+        for name in ("rating", "norm", "norm_l1"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, check_bound(name, getattr(self, name)))
         object.__setattr__(self, "prior_mean", public_number("prior_mean", self.prior_mean))
@@ -87,17 +78,7 @@ class Bounds:
 
     def through(self, n_items: int) -> int:
         """k: through how many items a user can contribute."""
-        return n_items if self.items is None else min(self.items, n_items)
-
-    def max_squared_weight(self, n_items: int) -> float:
-        """B: the most that Σ_j w_ij² can be."""
-        return float(self.through(n_items)) if self.weight is None else self.weight
-
-    def weight_sum(self, n_items: int) -> float:
-        """S: the most that Σ_j w_ij can be, √(k B) by Cauchy and Schwarz, which is k for
-        weights of 1.
-        """
-        return math.sqrt(self.through(n_items) * self.max_squared_weight(n_items))
+        return min(self.items, n_items)
 
     @property
     def value(self) -> float:

@@ -4,30 +4,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels import on_cache_lines, pack_grams, sum_rows
-from discreet.kernels.gradient import sum_columns
 from discreet.kernels.integer_sums import exact_sums
 from discreet.privacy.statistics import integer_sums
-from discreet.privacy.statistics.base import Block, Public, Statistic
-from discreet.privacy.statistics.bounds import SHAVE, check_bound
-from discreet.privacy.statistics.integer_sums import by_segments
-from discreet.privacy.statistics.sums import (
+from discreet.privacy.statistics.base import (
+    Block,
+    Public,
+    Rows,
     SensitivityBounds,
+    Statistic,
+    gram_of_users,
     per_item_total,
-    per_user_total,
     register,
-    residuals,
+    total_of_users,
     triangle_size,
 )
-
-Rows = Callable[[slice], NDArray[Any]]
+from discreet.privacy.statistics.bounds import SHAVE, check_bound
+from discreet.privacy.statistics.integer_sums import by_segments
 
 
 class OfContributions(Statistic):
@@ -42,14 +40,11 @@ class OfContributions(Statistic):
 @register("item counts")
 @dataclass(frozen=True)
 class ItemCounts(OfContributions):
-    """Σ_i w_ij for each item j. One user adds its weights, Σ_j w_ij² ≤ B, and never less than 0."""
-
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (public.n_items,)
+    """Σ_i w_ij for each item j. One user adds its weights, Σ_j w_ij² ≤ k, and never less than 0."""
 
     def reach(self, public: Public) -> SensitivityBounds:
-        root = public.bounds.max_squared_weight(public.n_items) ** 0.5
-        return SensitivityBounds(root, public.bounds.weight_sum(public.n_items), root, 2**0.5)
+        k = float(public.bounds.through(public.n_items))
+        return SensitivityBounds(k**0.5, k, 1.0, 2**0.5)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         item = np.repeat(np.arange(public.n_items), np.diff(block["by_item"]))
@@ -59,17 +54,14 @@ class ItemCounts(OfContributions):
 @register("item totals")
 @dataclass(frozen=True)
 class ItemTotals(OfContributions):
-    """Σ_i w_ij y_ij for each item j, |y_ij| ≤ c: one user moves it by at most √B c, replacing
+    """Σ_i w_ij y_ij for each item j, |y_ij| ≤ c: one user moves it by at most √k c, replacing
     one by twice that.
     """
 
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (public.n_items,)
-
     def reach(self, public: Public) -> SensitivityBounds:
-        bounds, m = public.bounds, public.n_items
-        root = bounds.max_squared_weight(m) ** 0.5 * bounds.value
-        return SensitivityBounds(root, bounds.weight_sum(m) * bounds.value, root, 2.0)
+        k = public.bounds.through(public.n_items)
+        c = public.bounds.value
+        return SensitivityBounds(k**0.5 * c, k * c, c, 2.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         item = np.repeat(np.arange(public.n_items), np.diff(block["by_item"]))
@@ -94,14 +86,14 @@ class ItemGrams(OfContributions):
         return (public.n_items, triangle_size(public.rank))
 
     def reach(self, public: Public) -> SensitivityBounds:
-        bounds, m = public.bounds, public.n_items
-        l2 = bounds.max_squared_weight(m) ** 0.5 * bounds.vector_l2**2
-        return SensitivityBounds(
-            l2, bounds.weight_sum(m) * bounds.triangle_l1(public.rank), l2, 2**0.5
-        )
+        bounds = public.bounds
+        k = bounds.through(public.n_items)
+        square = bounds.vector_l2**2
+        l1 = k * bounds.triangle_l1(public.rank)
+        return SensitivityBounds(k**0.5 * square, l1, square, 2**0.5)
 
     def symmetric(self, public: Public) -> int | None:
-        return public.rank if self.isometric else None
+        return public.rank
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         U = block["vectors"]
@@ -135,11 +127,11 @@ class ItemSums(OfContributions):
         return (public.n_items, public.rank)
 
     def reach(self, public: Public) -> SensitivityBounds:
-        bounds, m = public.bounds, public.n_items
-        l2 = bounds.max_squared_weight(m) ** 0.5 * bounds.value * bounds.vector_l2
-        return SensitivityBounds(
-            l2, bounds.weight_sum(m) * bounds.value * bounds.vector_l1(public.rank), l2, 2.0
-        )
+        bounds = public.bounds
+        k = bounds.through(public.n_items)
+        c = bounds.value
+        l1 = k * c * bounds.vector_l1(public.rank)
+        return SensitivityBounds(k**0.5 * c * bounds.vector_l2, l1, c * bounds.vector_l2, 2.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         U = block["vectors"]
@@ -174,20 +166,7 @@ class GlobalGram(Statistic):
         return public.rank
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        U = block["vectors"]
-        everyone = np.arange(len(U), dtype=np.int32)
-        step = min(max(4096, len(U) // 256), integer_sums.CHUNK)  # so that all cores share the work
-        cuts = np.append(np.arange(0, len(U), step), len(U))
-        if grid is None:
-            ones = np.ones(len(U), U.dtype)
-            return lambda rows: pack_grams(cuts, everyone, ones, U).sum(axis=0, keepdims=True)[rows]
-        c = np.full(len(U), grid**-0.5)
-
-        def exact(rows: slice) -> NDArray[Any]:
-            whole = pack_grams(cuts, everyone, c, U.astype(np.float64), whole=True)
-            return np.asarray(whole.astype(np.int64).sum(axis=0, keepdims=True)[rows])
-
-        return exact
+        return gram_of_users(block["vectors"], grid)
 
 
 @register("covariance of contributions")
@@ -207,9 +186,10 @@ class ContributedCovariance(OfContributions):
         return (public.n_items, public.n_items)
 
     def reach(self, public: Public) -> SensitivityBounds:
-        bounds, m = public.bounds, public.n_items
-        L2 = min(self.largest**2, bounds.max_squared_weight(m) * bounds.value**2)
-        return SensitivityBounds(L2, bounds.through(m) * L2, L2, 2**0.5)
+        k = public.bounds.through(public.n_items)
+        c = public.bounds.value
+        l2 = min(self.largest**2, k * c**2)
+        return SensitivityBounds(l2, k * l2, min(self.largest**2, c**2), 2**0.5)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         from scipy import sparse
@@ -238,15 +218,13 @@ class RatingSum(OfContributions):
         return (1,)
 
     def reach(self, public: Public) -> SensitivityBounds:
-        S = public.bounds.weight_sum(public.n_items) * public.bounds.value
+        most = public.bounds.through(public.n_items) * public.bounds.value
         factor = 1.0 if public.bounds.rating is None else 2.0
-        return SensitivityBounds(S, S, S, factor, factor)
+        return SensitivityBounds(most, most, most, factor, factor)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        each = np.bincount(block["user"], block["weight"] * block["value"], minlength=1).astype(
-            np.float64
-        )
-        return lambda rows: per_user_total(each, grid)[rows]
+        each = np.bincount(block["user"], block["weight"] * block["value"], minlength=1)
+        return total_of_users(each.astype(np.float64), grid)
 
 
 @register("number of ratings")
@@ -260,70 +238,12 @@ class RatingCount(OfContributions):
         return (1,)
 
     def reach(self, public: Public) -> SensitivityBounds:
-        S = public.bounds.weight_sum(public.n_items)
-        return SensitivityBounds(S, S, S, 1.0, 1.0)
+        k = float(public.bounds.through(public.n_items))
+        return SensitivityBounds(k, k, k, 1.0, 1.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        each = np.bincount(block["user"], block["weight"], minlength=1).astype(np.float64)
-        return lambda rows: per_user_total(each, grid)[rows]
-
-
-@register("gradient")
-@dataclass(frozen=True)
-class Gradient(Statistic):
-    """Σ_i e_ij u_i for each item j, e_ij = u_i · v_j + b_j − y_ij being cut to ‖e_i‖ ≤
-    `largest` (G).
-    """
-
-    V: NDArray[Any]
-    largest: float
-    bias: NDArray[Any] | None = None
-
-    def check(self, public: Public) -> None:
-        public.need_vectors()
-        public.factors(self.V, public.rank)
-        check_bound("largest", self.largest)
-        public.per_item("bias", self.bias)
-
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (public.n_items, public.rank)
-
-    def reach(self, public: Public) -> SensitivityBounds:
-        return entries_reach(public, self.largest)
-
-    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        y = (
-            block.values
-            if self.bias is None
-            else block.values - public.per_item("bias", self.bias)[block.indices]
-        )
-        V = public.factors(self.V)
-        e = SHAVE * residuals(block.indptr, block.indices, y, block["vectors"], V, self.largest)
-        return lambda rows: row_sums(block, e, public.n_items, grid)[rows]
-
-
-def entries_reach(public: Public, largest: float) -> SensitivityBounds:
-    """Of Σ_i c_ij u_i for each item j, with ‖c_i‖₂ ≤ largest: ‖c_i u_iᵀ‖ = ‖c_i‖ ‖u_i‖ ≤
-    largest · Γ.
-    """
-    l2 = largest * public.bounds.vector_l2
-    # of every item at most
-    l1 = public.n_items**0.5 * largest * public.bounds.vector_l1(public.rank)
-    return SensitivityBounds(l2, l1, l2, 2.0)
-
-
-def row_sums(block: Block, c: NDArray[Any], m: int, grid: float | None) -> NDArray[Any]:
-    """Σ_i c_ij u_i for each item j, in floating point, or each term rounded to whole units of
-    the grid.
-    """
-    U = block["vectors"]
-    if grid is None:
-        return sum_columns(block.indptr, block.indices, c, U, m)
-    sums = np.zeros((m, U.shape[1]), np.int64)
-    for part in integer_sums.chunks(len(U)):
-        own = block.indptr[part.start : part.stop + 1]
-        sums += sum_columns(own, block.indices, c, U[part], m, grid).astype(np.int64)
-    return sums
+        each = np.bincount(block["user"], block["weight"], minlength=1)
+        return total_of_users(each.astype(np.float64), grid)
 
 
 def _cuts(block: Block, rows: slice) -> NDArray[np.int64]:

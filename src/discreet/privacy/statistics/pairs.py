@@ -1,9 +1,9 @@
 """Which items people like together: a sum over pairs of items that every person moves by the same
 length.
 
-A user likes its items by whole levels a_ij from 1 to `LEVELS` (`Graded` makes them of ratings), or
-all alike, a_ij = 1 (`ThresholdRatings`, and histories that say only *that* an item was chosen). It
-adds to each pair of its items, j < k,
+A user likes its items by whole levels a_ij from 1 to `LEVELS` (`GradeRatings` makes them of
+ratings), or all alike, a_ij = 1 (`ThresholdRatings`, and histories that say only *that* an item was
+chosen). It adds to each pair of its items, j < k,
 
     p_i,jk = √2 a_ij a_ik / q_i,     q_i² = (Σ_j a_ij²)² − Σ_j a_ij⁴ = 2 Σ_{j<k} a_ij² a_ik²,
 
@@ -12,7 +12,6 @@ which is √2/√(n_i (n_i − 1)) for n_i items that are liked alike, and nothi
     statistic                     remove, ℓ₂   replace, ℓ₂   remove, ℓ₁      replace, ℓ₁   one entry
     pair sums     Σ_i p_i,jk         1            √2            √(m(m − 1)/2)   twice         1
     like counts   Σ_i a_ij/‖a_i‖     1            √2            √m              twice         1
-    active users  Σ_i [n_i > 0]      1            1             1               1             1
 
 *Proof*, with m items. ‖p_i‖₂² = 2 Σ_{j<k} a_ij² a_ik² / q_i² = 1: every user with a pair reaches
 the bound, none passes it. No entry is negative, so ⟨p_i, p_k⟩ ≥ 0 and ‖p_i − p_k‖₂² ≤ ‖p_i‖² +
@@ -28,7 +27,7 @@ the real one, entry by entry, so that no norm can grow. It depends on nothing bu
 levels, which the statistic itself cuts to 0 … `LEVELS`.
 
 The diagonal is not there: it says nothing of pairs. The strict upper triangle of an m × m matrix is
-laid out as a rectangle (`folded_shape`): a long row of it and a short one make one row, of the same
+laid out as a rectangle (`fold_shape`): a long row of it and a short one make one row, of the same
 length for all. So there is noise on every number that is released and on no other, and blocks of
 rows cost about as much as each other.
 """
@@ -36,8 +35,8 @@ rows cost about as much as each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,87 +45,18 @@ from numpy.typing import NDArray
 from discreet._numba import njit
 from discreet.errors import ConfigError
 from discreet.kernels.threads import cost_cuts, run
-from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
-from discreet.privacy.statistics.bounds import SHAVE, public_number
-from discreet.privacy.statistics.contributions import Rows
-from discreet.privacy.statistics.sums import (
+from discreet.privacy.statistics.base import (
+    Block,
+    Public,
+    Rows,
     SensitivityBounds,
-    per_item_total,
-    per_user_total,
+    Statistic,
     register,
 )
+from discreet.privacy.statistics.bounds import SHAVE
 
 IN_CACHE = 1 << 18  # entries of users whose pairs are added up together
 LEVELS = 20  # of liking: steps of 1/20 hold stars, half stars and points of ten
-
-# ------------------------------------------------------------------ steps
-
-
-@dataclass(frozen=True)
-class ThresholdRatings(UserStep):
-    """Keep what was rated with at least `least`, a public number; from then on only the choice
-    counts.
-    """
-
-    least: float
-
-    what = "what the users like"
-
-    def check(self, public: Public) -> Public:
-        public_number("least", self.least)
-        return Public(public.bounds, public.n_items)
-
-    def run(self, block: Block, public: Public) -> Block:
-        rating = block.values.astype(np.float64) + np.repeat(block.mean, block.counts)
-        keep = np.flatnonzero(rating >= self.least)
-        indptr = np.searchsorted(keep, block.indptr)
-        ones = np.ones(len(keep), np.float32)
-        return replace(
-            block,
-            indptr=indptr,
-            indices=block.indices[keep],
-            values=ones,
-            mean=np.zeros_like(block.mean),
-            state={},
-        )
-
-
-@dataclass(frozen=True)
-class GradeRatings(UserStep):
-    """Each item by how much it is liked: a level of 1 to `levels` by its rating's place in the
-    public range.
-
-    The lowest rating says no more than no rating: such entries are dropped.
-    """
-
-    low: float
-    high: float
-    levels: int = LEVELS
-
-    what = "how much the users like their items"
-
-    def check(self, public: Public) -> Public:
-        public_number("low", self.low)
-        public_number("high", self.high)
-        check_levels(self.levels)
-        if not self.low < self.high:
-            raise ConfigError(
-                f"a range of ratings from {self.low:g} to {self.high:g} has no grades"
-            )
-        return Public(public.bounds, public.n_items)
-
-    def run(self, block: Block, public: Public) -> Block:
-        rating = block.values.astype(np.float64) + np.repeat(block.mean, block.counts)
-        level = grade_ratings(rating, self.low, self.high, self.levels)
-        keep = np.flatnonzero(level > 0)
-        return replace(
-            block,
-            indptr=np.searchsorted(keep, block.indptr),
-            indices=block.indices[keep],
-            values=level[keep].astype(np.float32),
-            mean=np.zeros_like(block.mean),
-            state={},
-        )
 
 
 def grade_ratings(
@@ -145,7 +75,7 @@ def grade_ratings(
 class PairSums(Statistic):
     """Σ_i p_i,jk for each pair of items, as a folded strict triangle.
 
-    The users' items are those that are left after `Users.restrict`: a core chosen from public
+    The users' items are those that are left after `Restrict`: a core chosen from public
     numbers.
 
     Parameters
@@ -173,6 +103,21 @@ class PairSums(Statistic):
         indices, level = sort_by_item(block.indptr, block.indices, level)
         return PairAdder(block.indptr, indices, level, whole, public.n_items).rows
 
+    @staticmethod
+    def entry_deviation(deviations: Iterable[float]) -> float:
+        """Standard deviation of the noise on Σ_i p_i,jk/√2, averaged over releases with these
+        deviations.
+        """
+        return math.sqrt(0.5 / sum(deviation**-2 for deviation in deviations))
+
+    @staticmethod
+    def unpack(rows: NDArray[Any], start: int, A: NDArray[Any], weight: float) -> None:
+        """Add weight · Σ_i p_i,jk/√2, from released rows `start`, `start` + 1, …, to both triangles
+        of A.
+        """
+        part = rows * (weight / math.sqrt(2.0))
+        unfold_triangle(part.astype(A.dtype), start, A, add=True)
+
 
 @register("like counts")
 @dataclass(frozen=True)
@@ -184,9 +129,6 @@ class LikeCounts(Statistic):
     def check(self, public: Public) -> None:
         check_levels(self.levels)
 
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (public.n_items,)
-
     def reach(self, public: Public) -> SensitivityBounds:
         return SensitivityBounds(1.0, max(math.sqrt(public.n_items), 1.0), 1.0, 2**0.5)
 
@@ -195,25 +137,6 @@ class LikeCounts(Statistic):
         share = SHAVE / np.sqrt(np.maximum(power_sums(block.indptr, level)[0], 1))
         sums = add_likes(block.indptr, block.indices, level, share, public.n_items, grid)
         return lambda rows: sums[rows].copy()  # noise is added in place
-
-
-@register("active users")
-@dataclass(frozen=True)
-class UserCount(Statistic):
-    """How many users have an item at all, shape (1,)."""
-
-    def check(self, public: Public) -> None:
-        """Anybody can be counted."""
-
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (1,)
-
-    def reach(self, public: Public) -> SensitivityBounds:
-        return SensitivityBounds(1.0, 1.0, 1.0, 1.0, 1.0)
-
-    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        there = (block.counts > 0).astype(np.float64)
-        return lambda rows: per_user_total(there, grid)[rows]
 
 
 def check_levels(levels: int) -> None:
@@ -237,14 +160,6 @@ def pair_weights(indptr: NDArray[np.int64], level: NDArray[np.uint8]) -> NDArray
 # ------------------------------------------------------------------ each user's own numbers
 
 
-def power_sums_numpy(indptr: NDArray[np.int64], level: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Σ_j a_ij² and Σ_j a_ij⁴ of every user, (2, n): the specification of `power_sums`."""
-    powers = np.stack([level.astype(np.int64) ** 2, level.astype(np.int64) ** 4])
-    running = np.concatenate([np.zeros((2, 1), np.int64), np.cumsum(powers, axis=1)], axis=1)
-    sums: NDArray[np.int64] = running[:, indptr[1:]] - running[:, indptr[:-1]]
-    return sums
-
-
 @njit(nogil=True, cache=True)
 def power_sums(indptr: np.ndarray, level: np.ndarray) -> np.ndarray:
     """The same in one pass."""
@@ -255,20 +170,6 @@ def power_sums(indptr: np.ndarray, level: np.ndarray) -> np.ndarray:
             sums[0, i] += square
             sums[1, i] += square * square
     return sums
-
-
-def add_likes_numpy(
-    indptr: NDArray[Any],
-    indices: NDArray[Any],
-    level: NDArray[Any],
-    share: NDArray[Any],
-    m: int,
-    grid: float | None,
-) -> NDArray[Any]:
-    """Σ_i share_i a_ij for each item, each contribution truncated on the grid: the
-    specification of `add_likes`.
-    """
-    return per_item_total(indices, np.repeat(share, np.diff(indptr)) * level, m, grid)
 
 
 def add_likes(
@@ -347,17 +248,6 @@ def unfold_triangle(
 
 
 # ------------------------------------------------------------------ adding up pairs
-
-
-def pair_sums_numpy(
-    indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any], w: NDArray[Any], m: int
-) -> NDArray[Any]:
-    """Aᵀ diag(w) A above the diagonal, folded, A being the levels: the specification of
-    `PairAdder`.
-    """
-    A = np.zeros((len(indptr) - 1, m), w.dtype)
-    A[np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices] = level
-    return fold_triangle(A.T @ (w[:, None] * A))
 
 
 def sort_by_item(

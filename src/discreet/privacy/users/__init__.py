@@ -1,21 +1,9 @@
 """Sealed users: what users compute by themselves (user steps), and the sums over them.
 
-`sealed_users` seals ratings and has the two verbs, `apply` and `sum`, of which all else is made;
-what a step and a statistic are is in `statistics.base`. `ratings_source` is what `fit` asks of an
-engine; `partitions` and `lazy_partitions` hold blocks of users. The other modules are the steps of
-single algorithms.
+`sealed_users` seals ratings and has the two verbs, `apply` (a step) and `sum` (a statistic), of
+which all else is made, and what `fit` asks of an engine; `steps` has all steps, `lazy_partitions`
+blocks of users that are not in memory, `item_sampling` a user's own random choices,
+`poisson_batches` secret samples of users.
 """
 
-__all__ = [
-    "gradient_steps",
-    "huber_weights",
-    "item_sampling",
-    "lazy_partitions",
-    "leave_one_out",
-    "partitions",
-    "poisson_batches",
-    "ratings_source",
-    "residual_covariance",
-    "ridge",
-    "sealed_users",
-]
+__all__ = ["item_sampling", "lazy_partitions", "poisson_batches", "sealed_users", "steps"]

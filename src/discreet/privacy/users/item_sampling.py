@@ -53,23 +53,6 @@ def keys_of(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
     return keys
 
 
-def pick_numpy(
-    indptr: NDArray[Any],
-    items: NDArray[Any],
-    keys: NDArray[np.uint64],
-    priority: NDArray[Any],
-    k: int,
-    draw: int,
-) -> NDArray[np.bool_]:
-    """The specification of `pick`."""
-    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    lot = _mix(keys[row] + (items.astype(np.uint64) + np.uint64(1 + (draw << 32))) * _GOLDEN)
-    order = np.lexsort((lot, priority[items], row))
-    picked = np.zeros(len(items), bool)
-    picked[order[np.arange(len(items)) - indptr[row] < k]] = True
-    return picked
-
-
 def pick(
     indptr: NDArray[Any],
     items: NDArray[Any],

@@ -1,5 +1,5 @@
-"""People who are not in memory: steps are written down, and taken by each block whenever a sum
-needs it.
+"""Users who are not in memory: steps are recorded, and taken by each block whenever a sum needs
+it.
 
 A step is a value made of public numbers, and turns a block into another one in the same way
 wherever and however often it runs. So an engine needs no more than the list of steps: for a sum,
@@ -7,11 +7,11 @@ each block is read, takes the steps that matter, adds up its users as int64, and
 block that is lost, or computed twice by two machines, gives the same bits again; the engine has to
 count each block once, and nothing else.
 
-A *twin* with nobody in it takes every step at once, on the driver. It finds what is wrong with a
-step before anybody's data are opened, and it is watched: which arrays of a block a step reads,
-which it makes or drops, and whether it changes the history itself. Steps whose results nobody reads
-any more are left out of the pass (a vector that is solved for anew, residuals that were looked at
-in an earlier release); all this follows from public values.
+An *empty block* takes every step at once, on the driver. It finds what is wrong with a step before
+any data are opened, and it is watched: which arrays of a block a step reads, which it makes or
+drops, and whether it changes the history itself. Steps whose results no sum reads any more are left
+out of the pass (a vector that is solved for anew, residuals of an earlier release); all this
+follows from public values.
 
 Several sums may be wanted in one pass (`Session.release_together`). Their lists of steps make a
 tree, in which common beginnings are shared.
@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 
 from discreet.errors import ConfigError, EngineError, PrivacyError
 from discreet.privacy.sealed import guard
-from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
-from discreet.privacy.users.partitions import Partitions
+from discreet.privacy.statistics.base import Block, Public, Statistic
+from discreet.privacy.users.sealed_users import Partitions
+from discreet.privacy.users.steps import UserStep
 
 Point = tuple[int, ...]  # the numbers of the steps that led to a point
 
@@ -102,9 +103,6 @@ class ReplayEngine(Protocol):
         `follow`.
         """
 
-    def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
-        """Compute all these sums in one pass: `one_pass`."""
-
     def close(self) -> None:
         """Drop the blocks that are kept between passes."""
 
@@ -139,64 +137,54 @@ class Replay(Partitions):
         )
 
 
+@dataclass(eq=False, repr=False)
 class RecordedSum:
-    """The sum of a statistic, computed by a pass over all blocks when it is first asked for."""
+    """The sum of a statistic, computed by a pass over all blocks when it is first asked for.
 
-    __slots__ = ("_known", "_public", "_reads", "_statistic", "_steps", "engine")
+    Parameters
+    ----------
+    engine : ReplayEngine
+    steps : tuple of RecordedStep
+        Those that the users have taken.
+    statistic : Statistic
+    public : Public
+    reads : names of arrays in a block's state
+        Those that the statistic is made of.
+    """
 
-    def __init__(
-        self,
-        engine: ReplayEngine,
-        steps: tuple[RecordedStep, ...],
-        statistic: Statistic,
-        public: Public,
-        reads: frozenset[str],
-    ) -> None:
-        self.engine = engine
-        self._steps = steps
-        self._statistic = statistic
-        self._public = public
-        self._reads = reads
-        self._known: tuple[float, NDArray[np.int64]] | None = None
+    engine: ReplayEngine
+    steps: tuple[RecordedStep, ...]
+    statistic: Statistic
+    public: Public
+    reads: frozenset[str]
+    _known: tuple[float, NDArray[np.int64]] | None = None
 
     def __call__(self, grid: float | None, rows: slice) -> NDArray[np.int64]:
         if self._known is None or self._known[0] != grid:
-            one_pass([(self, grid)])
+            self.compute_together([(self, grid)])
         assert self._known is not None
         return self._known[1][rows].copy()  # noise is added in place
 
-    def describe(self, place: int, grid: float | None) -> SumRequest:
-        if grid is None:
+    @staticmethod
+    @guard("a sum over users")
+    def compute_together(asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
+        """Compute all these sums over the users of one engine, reading every block once."""
+        if any(grid is None for _, grid in asked):
             raise EngineError("this engine adds up whole numbers only: train with noise='secure'")
-        return SumRequest(place, self._statistic, self._public, grid)
-
-    @property
-    def steps(self) -> tuple[RecordedStep, ...]:
-        return self._steps
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return self._reads
-
-    def keep(self, grid: float | None, found: NDArray[np.int64]) -> None:
-        assert grid is not None
-        self._known = (grid, found)
-
-
-@guard("a sum over users")
-def one_pass(asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
-    """Compute all these sums over the people of one engine, reading every block once."""
-    wanted = [one.describe(place, grid) for place, (one, grid) in enumerate(asked)]
-    root = tree(
-        [(one.steps, want, one.reads) for want, (one, _) in zip(wanted, asked, strict=True)]
-    )
-    found = asked[0][0].engine.run(root, wanted)
-    for want, (one, grid), values in zip(wanted, asked, found, strict=True):
-        if values.dtype != np.int64 or values.shape != want.shape:
-            raise PrivacyError(
-                "an engine gave something else than the exact sum that it was asked for"
-            )
-        one.keep(grid, values)
+        wanted = [
+            SumRequest(place, one.statistic, one.public, float(grid or 0))
+            for place, (one, grid) in enumerate(asked)
+        ]
+        root = tree(
+            [(one.steps, want, one.reads) for want, (one, _) in zip(wanted, asked, strict=True)]
+        )
+        found = asked[0][0].engine.run(root, wanted)
+        for want, (one, _), values in zip(wanted, asked, found, strict=True):
+            if values.dtype != np.int64 or values.shape != want.shape:
+                raise PrivacyError(
+                    "an engine gave something else than the exact sum that it was asked for"
+                )
+            one._known = (want.grid, values)
 
 
 # ------------------------------------------------------------------ what a block does
@@ -244,7 +232,10 @@ def _visit(
     def empty_block() -> Block:
         if path in known:
             return known[path]
-        return before() if node.taken is None else _apply_steps(node, before())
+        if node.taken is None:
+            return before()
+        step = node.taken.step
+        return guard(step.what)(step.run)(before(), node.taken.before)
 
     for want, _ in node.sums:
         _add(want, empty_block(), into[want.place])
@@ -298,24 +289,11 @@ class Outlook:
         return frozenset(last)
 
 
-def _apply_steps(node: Node, block: Block) -> Block:
-    assert node.taken is not None
-    step, before = node.taken.step, node.taken.before
-
-    @guard(step.what)
-    def run() -> Block:
-        return step.run(block, before)
-
-    return run()
-
-
 def _add(want: SumRequest, block: Block, into: NDArray[np.int64]) -> None:
     @guard(want.statistic.what)
     def run() -> NDArray[Any]:
-        found: NDArray[Any] = want.statistic.partial(block, want.public, want.grid)(
-            slice(0, want.shape[0])
-        )
-        return found
+        whole = slice(0, want.shape[0])
+        return want.statistic.partial(block, want.public, want.grid)(whole)
 
     found = run()
     if found.dtype != np.int64:

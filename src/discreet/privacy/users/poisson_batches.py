@@ -1,4 +1,4 @@
-"""Poisson batches of users, and the clipped gradient of the item factors that they add up to.
+"""Poisson batches of users.
 
 A batch holds every user with probability q, independently, by a coin that is thrown anew for every
 batch. Whoever sees the released sum does not know whether a user was in it at all, and that lowers
@@ -13,16 +13,6 @@ add/remove one user). Three things are needed for that, and all are seen to here
    stream of their own, which is for research, and a session with secure noise refuses such a batch.
 3. *Once.* A batch gives one statistic, and each of its rows is computed once: a second sum over the
    same batch would show more than two batches do.
-
-What is released, for item factors V (with v_j's row of the sum scaled by a public s_j, 1 where not
-given):
-
-    g_j = Σ_{i in batch} s_j e_ij u_i · min(1, C / ‖G_i‖), e_ij = u_i · v_j − y_ij, G_i = (s_j e_ij
-    u_i)_j
-
-Privacy: G_i = (s ∘ e_i) u_iᵀ has the Frobenius norm ‖s ∘ e_i‖ ‖u_i‖, so one user moves the sum by
-at most C in ℓ₂ when added or removed and 2 C when replaced; by √(m r) C in ℓ₁; and one entry by at
-most C.
 """
 
 from __future__ import annotations
@@ -36,13 +26,11 @@ from numpy.typing import NDArray
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.noise.sources import fresh_words
 from discreet.privacy.sealed import KEY, Key, guard
-from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
-from discreet.privacy.statistics.bounds import SHAVE, check_bound
-from discreet.privacy.statistics.contributions import Rows, row_sums
-from discreet.privacy.statistics.sums import Compute, SensitivityBounds, Sum, register, residuals
+from discreet.privacy.statistics.base import Block, Public, Statistic
+from discreet.privacy.statistics.sums import Compute, Sum
 from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.users.steps import UserStep
 
-_UNCUT = 1e100  # residuals are cut together with the vectors, below
 # keeps the coins of research apart from noise and starting points of the same seed
 _COINS = 0x636F696E
 _PER_KEY = 1 << 20  # coins thrown with one key, as for noise
@@ -58,6 +46,16 @@ class Batch(Users):
     rate: float
     secret: bool
     _used: bool
+
+    @guard("a sum over a batch")
+    def sum(self, statistic: Statistic) -> Sum:
+        """Return the sum of the statistic over the batch; a second one would show more."""
+        if self._used:
+            raise PrivacyError("a batch is released once: draw another one")
+        statistic.check(self.public)
+        adder = self.open(KEY).adder(statistic, self.public)
+        self._used = self.rate < 1
+        return BatchSum(statistic, self.public, adder, self.rate, self.secret)
 
 
 @guard("a batch")
@@ -121,17 +119,12 @@ class BatchSum(Sum):
     __slots__ = ("_seen", "rate", "secret")
 
     def __init__(
-        self,
-        shape: tuple[int, ...],
-        reach: SensitivityBounds,
-        compute: Compute,
-        rate: float,
-        secret: bool,
+        self, statistic: Statistic, public: Public, adder: Compute, rate: float, secret: bool
     ) -> None:
-        super().__init__(shape, reach, compute)
+        super().__init__(statistic, public, adder)
         self.rate = rate
         self.secret = secret
-        self._seen = np.zeros(shape[0], bool)
+        self._seen = np.zeros(self.shape[0], bool)
 
     def compute(
         self, key: Key, *, grid: float | None = None, rows: slice | None = None
@@ -141,96 +134,6 @@ class BatchSum(Sum):
             raise PrivacyError("a batch is released once: draw another one")
         self._seen[part] = True
         return super().compute(key, grid=grid, rows=rows)
-
-
-def clip_gradient(
-    users: Users, V: NDArray[Any], largest: float, scale: NDArray[Any] | None = None
-) -> Sum:
-    """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest` (C).
-
-    Parameters
-    ----------
-    users : Users or Batch, with vectors
-    V : (n_items, rank)
-        Public. With an intercept, its first column is what the intercept is multiplied with.
-    largest : float
-    scale : (n_items,), optional
-        s ≥ 0, public: who divides the released rows by it spreads a user's norm over items as s
-        says.
-    """
-    rate = 1.0
-    secret = True
-    if isinstance(users, Batch):
-        if users._used:
-            raise PrivacyError("a batch is released once: draw another one")
-        users._used = users.rate < 1
-        rate, secret = users.rate, users.secret
-    whole = users.sum(ClippedGradient(V, largest, scale))
-    return BatchSum(whole.shape, whole.reach, whole._compute, rate, secret)
-
-
-@register("clipped gradient")
-@dataclass(frozen=True)
-class ClippedGradient(Statistic):
-    """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest`
-    (C).
-    """
-
-    V: NDArray[Any]
-    largest: float
-    scale: NDArray[Any] | None = None
-
-    def check(self, public: Public) -> None:
-        check_bound("largest", self.largest)
-        public.need_vectors()
-        public.factors(self.V, public.rank)
-        self._spread(public)
-
-    def shape(self, public: Public) -> tuple[int, ...]:
-        return (public.n_items, public.rank)
-
-    def reach(self, public: Public) -> SensitivityBounds:
-        C = self.largest
-        return SensitivityBounds(C, (public.n_items * public.rank) ** 0.5 * C, C, 2.0)
-
-    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        V = public.factors(self.V)
-        c = _coefficients(
-            block.indptr,
-            block.indices,
-            block.values,
-            block["vectors"],
-            V,
-            self._spread(public),
-            self.largest,
-        )
-        return lambda rows: row_sums(block, c, public.n_items, grid)[rows]
-
-    def _spread(self, public: Public) -> NDArray[np.float64]:
-        ones = np.ones(public.n_items)
-        return public.array("scale", ones if self.scale is None else self.scale, (public.n_items,))
-
-
-@np.errstate(all="ignore")
-def _coefficients(
-    indptr: NDArray[Any],
-    indices: NDArray[Any],
-    y: NDArray[Any],
-    U: NDArray[Any],
-    V: NDArray[Any],
-    s: NDArray[np.float64],
-    C: float,
-) -> NDArray[np.float64]:
-    """s_j e_ij of every entry, cut such that ‖c_i‖ ‖u_i‖ ≤ C; what is not finite becomes 0."""
-    c = residuals(indptr, indices, y, U, V, _UNCUT) * s[indices]
-    n = len(indptr) - 1
-    row = np.repeat(np.arange(n), np.diff(indptr))
-    norm = np.sqrt(np.bincount(row, c**2, minlength=n)) * np.sqrt(
-        (U.astype(np.float64) ** 2).sum(axis=1)
-    )
-    cut: NDArray[np.float64] = c * (SHAVE * np.minimum(1.0, C / np.maximum(norm, 1e-300)))[row]
-    cut[~np.isfinite(cut)] = 0
-    return cut
 
 
 # ------------------------------------------------------------ coins

@@ -8,21 +8,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from discreet.errors import ConfigError, PrivacyError
+from discreet.privacy.statistics.base import unpack
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.sums import unpack
-from discreet.privacy.users.residual_covariance import (
-    crowd,
-    frank_wolfe_step,
-    item_totals,
-    residuals_of,
-)
+from discreet.privacy.statistics.contributions import ItemTotals
+from discreet.privacy.statistics.covariance import PairCounts, ResidualCovariance
+from discreet.privacy.statistics.user_totals import UserCount
+from discreet.privacy.users.steps import Choose, FrankWolfeStep, SubtractBaseline, frank_wolfe_step
 from support.batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, quick
 
 BOUNDS = {
     "own mean": Bounds(items=3, rating=0.9, center="user", prior_mean=3, prior_count=2),
     "constant": Bounds(items=2, rating=2.0, center=3.0),
-    "weights": Bounds(items=2, weight=0.5, rating=1.0, center=3.0),
 }
 B = np.linspace(-1.0, 1.0, N_ITEMS)
 
@@ -34,22 +31,24 @@ def quickly():
 
 
 def walked(users):
-    rows = residuals_of(users)
+    rows = users.copy_after(SubtractBaseline())
     for seed in range(3):
         v = np.random.default_rng(seed).normal(size=N_ITEMS)
-        rows.step(v / np.linalg.norm(v), 0.3, 50.0, 0.5, 1.5)
+        rows.apply(FrankWolfeStep(v / np.linalg.norm(v), 0.3, 50.0, 0.5, 1.5))
     return rows
 
 
 STATISTICS = {
-    "covariance": lambda users: residuals_of(users).covariance(0.8),
-    "covariance after steps": lambda users: walked(users).covariance(1.1),
+    "covariance": lambda users: users.copy_after(SubtractBaseline()).sum(ResidualCovariance(0.8)),
+    "covariance after steps": lambda users: walked(users).sum(ResidualCovariance(1.1)),
     "covariance per rating": (
-        lambda users: residuals_of(users, B, 2.0, 0.7).covariance(0.7, per_rating=True)
+        lambda users: users.copy_after(SubtractBaseline(B, 2.0, 0.7)).sum(
+            ResidualCovariance(0.7, per_rating=True)
+        )
     ),
-    "pair_counts": lambda users: residuals_of(users, B, 2.0, 0.7).pair_counts(),
-    "item_totals": item_totals,
-    "crowd": crowd,
+    "pair_counts": lambda users: users.copy_after(SubtractBaseline(B, 2.0, 0.7)).sum(PairCounts()),
+    "item_totals": lambda users: users.sum(ItemTotals()),
+    "crowd": lambda users: users.sum(UserCount()),
 }
 
 
@@ -63,7 +62,7 @@ def assert_moves_no_further(bounds, rows, who, instead, observe, slack=0.0):
         "replace-one": sealed(replaced, bounds, ids),
     }
     for users in people.values():
-        users.choose()
+        users.apply(Choose())
     for name, ask in STATISTICS.items():
         statistic = ask(people["whole"])
         before = observe(statistic)
@@ -110,7 +109,7 @@ def test_the_bounds_are_reached():
     users = sealed(
         [ADVERSARIES["every item, far too high"]], Bounds(items=6, rating=1.0, center=0.0)
     )
-    users.choose()
+    users.apply(Choose())
     for name in ("covariance", "pair_counts", "item_totals", "crowd"):
         statistic = STATISTICS[name](users)
         moved = distance(floating(statistic), 0.0, statistic, "l2")
@@ -123,10 +122,16 @@ def test_covariance_is_of_the_rows():
     for n, row in enumerate(ORDINARY):
         for item, value in row.items():
             R[n, item] = value - 3.0
-    found = unpack(floating(residuals_of(users).covariance(100.0)), N_ITEMS)[0]
+    found = unpack(
+        floating(users.copy_after(SubtractBaseline()).sum(ResidualCovariance(100.0))), N_ITEMS
+    )[0]
     np.testing.assert_allclose(found, R.T @ R, rtol=1e-5)
     np.testing.assert_allclose(
-        unpack(exact(residuals_of(users).covariance(100.0)), N_ITEMS)[0], R.T @ R, atol=0.1
+        unpack(exact(users.copy_after(SubtractBaseline()).sum(ResidualCovariance(100.0))), N_ITEMS)[
+            0
+        ],
+        R.T @ R,
+        atol=0.1,
     )
 
 
@@ -135,8 +140,10 @@ def test_residuals_are_of_what_is_left():
     row = {0: 4.0, 2: 3.0, 4: 5.0}
     left = np.array([value - 3.0 - B[item] for item, value in row.items()])
     left = np.clip(left - left.sum() / (3 + 2.0), -0.5, 0.5)
-    rows = residuals_of(sealed([row], Bounds(items=6, rating=9.0, center=3.0)), B, 2.0, 0.5)
-    found = unpack(floating(rows.covariance(100.0)), N_ITEMS)[0]
+    rows = sealed([row], Bounds(items=6, rating=9.0, center=3.0)).copy_after(
+        SubtractBaseline(B, 2.0, 0.5)
+    )
+    found = unpack(floating(rows.sum(ResidualCovariance(100.0))), N_ITEMS)[0]
     np.testing.assert_allclose(np.diag(found)[[0, 2, 4]], left**2, rtol=1e-5)
 
 
@@ -165,10 +172,10 @@ def test_a_step_is_that_of_the_paper():
 
 
 def test_residuals_stay_sealed():
-    rows = residuals_of(sealed(ORDINARY, BOUNDS["constant"]))
-    assert repr(rows) == "<sealed residuals over 6 items>"
+    rows = sealed(ORDINARY, BOUNDS["constant"]).copy_after(SubtractBaseline())
+    assert repr(rows) == "<sealed ratings of 6 items>"
     for look in (len, list, np.asarray):
         with pytest.raises(PrivacyError):
             look(rows)
     with pytest.raises(ConfigError, match="finite numbers"):
-        rows.step(np.full(N_ITEMS, np.nan), 1.0, 1.0, 0.5, 1.0)
+        rows.apply(FrankWolfeStep(np.full(N_ITEMS, np.nan), 1.0, 1.0, 0.5, 1.0))

@@ -12,8 +12,21 @@ from hypothesis import strategies as st
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.gradient_steps import Descent
+from discreet.privacy.statistics.contributions import GlobalGram
+from discreet.privacy.statistics.gradients import (
+    BiasGradient,
+    Size,
+    WeightCounts,
+    WeightedResidualGradient,
+)
 from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import (
+    ComputeResiduals,
+    GradientStep,
+    Solve,
+    StartFrom,
+    WeighEntries,
+)
 from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 N_ITEMS, RANK = 6, 2
@@ -30,38 +43,38 @@ R = np.array([[0.5, -0.2], [-0.2, 0.1]])
 
 def paper(walk, V, b):
     """Algorithm 1, some steps on the way."""
-    walk.start(0.3 * V)
-    walk.look(V, 1.3)
-    walk.step(0.1, R, 0.05)
-    walk.look(V, 1.3)
+    walk.apply(StartFrom(0.3 * V))
+    walk.apply(ComputeResiduals(V, 1.3))
+    walk.apply(GradientStep(0.1, R, 0.05))
+    walk.apply(ComputeResiduals(V, 1.3))
 
 
 def scaled(walk, V, b):
-    walk.weigh(np.linspace(0.1, 1.0, N_ITEMS))
-    walk.solve(V, 0.1, bias=b, center=0.3, stretch=True)
-    walk.look(V, 0.9, bias=b, own=False)
+    walk.apply(WeighEntries(np.linspace(0.1, 1.0, N_ITEMS)))
+    walk.apply(Solve(V, 0.1, bias=b, center=0.3, stretch=True))
+    walk.apply(ComputeResiduals(V, 0.9, bias=b))
 
 
 def intercept(walk, V, b):
     """The scaled steps with biases in the first coordinate."""
-    walk.weigh(np.linspace(0.1, 1.0, N_ITEMS))
-    walk.solve(V, 0.1, bias=b, center=0.3, stretch=True, intercept=0.5)
-    walk.look(np.column_stack([b, V]), 0.9, own=False)
+    walk.apply(WeighEntries(np.linspace(0.1, 1.0, N_ITEMS)))
+    walk.apply(Solve(V, 0.1, bias=b, center=0.3, stretch=True, intercept=0.5))
+    walk.apply(ComputeResiduals(np.column_stack([b, V]), 0.9))
 
 
 def unobserved(walk, V, b):
-    walk.weigh(np.ones(N_ITEMS))
-    walk.solve(V, 1.0, unobserved=0.3)
-    walk.look(V, 1.0)
+    walk.apply(WeighEntries(np.ones(N_ITEMS)))
+    walk.apply(Solve(V, 1.0, unobserved=0.3))
+    walk.apply(ComputeResiduals(V, 1.0))
 
 
 WAYS = {"paper": paper, "scaled": scaled, "intercept": intercept, "unobserved": unobserved}
 STATISTICS = {
-    "gradient": lambda walk: walk.gradient(),
-    "bias_gradient": lambda walk: walk.bias_gradient(),
-    "gram": lambda walk: walk.gram(),
-    "size": lambda walk: walk.size(1.5),
-    "counts": lambda walk: walk.counts(),
+    "gradient": lambda walk: walk.sum(WeightedResidualGradient()),
+    "bias_gradient": lambda walk: walk.sum(BiasGradient()),
+    "gram": lambda walk: walk.sum(GlobalGram()),
+    "size": lambda walk: walk.sum(Size(1.5)),
+    "counts": lambda walk: walk.sum(WeightCounts()),
 }
 BAD = [0.0, 1.0, 5.0, -2.5, 1e-38, 1e30, -3.4e38, math.nan, math.inf, -math.inf]
 EVERYTHING = dict.fromkeys(range(N_ITEMS), 5.0)
@@ -87,7 +100,7 @@ def quickly():
 
 
 def walked(rows, bounds, way, V, b, ids=None):
-    walk = Descent(seal(make(rows, N_ITEMS, ids), BOUNDS[bounds]))
+    walk = seal(make(rows, N_ITEMS, ids), BOUNDS[bounds])
     WAYS[way](walk, V, b)
     return walk
 
@@ -161,14 +174,14 @@ def test_the_sensitivities_are_reached():
     bounds = Bounds(items=10**9, rating=9.0, center=0.0, norm=0.5)
 
     def statistics(rows):
-        walk = Descent(seal(make(rows, 4), bounds))
-        walk.start(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]))
-        walk.look(np.zeros((4, 2)), 2.0)
+        walk = seal(make(rows, 4), bounds)
+        walk.apply(StartFrom(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]])))
+        walk.apply(ComputeResiduals(np.zeros((4, 2)), 2.0))
         return {
-            "gradient": walk.gradient(),
-            "bias_gradient": walk.bias_gradient(),
-            "gram": walk.gram(),
-            "size": walk.size(9.0),
+            "gradient": walk.sum(WeightedResidualGradient()),
+            "bias_gradient": walk.sum(BiasGradient()),
+            "gram": walk.sum(GlobalGram()),
+            "size": walk.sum(Size(9.0)),
         }
 
     def apart(one, other, name):
@@ -205,15 +218,13 @@ def test_other_users_stay_as_they_are_to_the_last_bit():
         V, turn = rng.normal(size=(30, r)).astype(np.float32), rng.normal(size=(r, r))
 
         def states(rows, V=V, turn=turn, r=r):
-            walk = Descent(
-                seal(make(rows, 30), Bounds(items=10**9, rating=2.0, center=3.0, norm=0.8))
-            )
-            walk.start(0.1 * V)
-            walk.look(V, 1.0)
-            walk.step(0.05, turn, 0.1)
-            first = block(walk.open(KEY))["vectors"]
-            walk.solve(V, 0.5, center=0.2, stretch=True)
-            now = block(walk.open(KEY))
+            walk = seal(make(rows, 30), Bounds(items=10**9, rating=2.0, center=3.0, norm=0.8))
+            walk.apply(StartFrom(0.1 * V))
+            walk.apply(ComputeResiduals(V, 1.0))
+            walk.apply(GradientStep(0.05, turn, 0.1))
+            first = block(walk)["vectors"]
+            walk.apply(Solve(V, 0.5, center=0.2, stretch=True))
+            now = block(walk)
             return np.hstack([first, now["vectors"], now["offset"][:, None]])
 
         everyone = states(rows)
@@ -225,20 +236,32 @@ def test_other_users_stay_as_they_are_to_the_last_bit():
 
 
 def test_it_is_sealed_and_says_what_is_missing():
-    walk = Descent(seal(make(ORDINARY, N_ITEMS), BOUNDS["constant"]))
+    walk = seal(make(ORDINARY, N_ITEMS), BOUNDS["constant"])
     with pytest.raises(PrivacyError):
         np.asarray(walk)
     with pytest.raises(PrivacyError):
         len(walk)
-    assert "4" not in repr(walk)
-    with pytest.raises(ConfigError, match="call look first"):
-        walk.bias_gradient()
-    with pytest.raises(ConfigError, match="call weigh first"):
-        walk.counts()
+    with pytest.raises(ConfigError, match="ComputeResiduals first"):
+        walk.sum(BiasGradient())
+    with pytest.raises(ConfigError, match="WeighEntries first"):
+        walk.sum(WeightCounts())
     with pytest.raises(ConfigError, match="positive finite numbers"):
-        walk.weigh(np.zeros(N_ITEMS))
-    walk.start(np.eye(N_ITEMS, 2))
-    with pytest.raises(ConfigError, match="call look first"):
-        walk.step(0.1, R, 0.1)
+        walk.apply(WeighEntries(np.zeros(N_ITEMS)))
+    walk.apply(StartFrom(np.eye(N_ITEMS, 2)))
+    with pytest.raises(ConfigError, match="ComputeResiduals first"):
+        walk.apply(GradientStep(0.1, R, 0.1))
     with pytest.raises(ConfigError, match="of rank 3 do not fit"):
-        walk.look(np.eye(N_ITEMS, 3), 1.0)
+        walk.apply(ComputeResiduals(np.eye(N_ITEMS, 3), 1.0))
+
+
+def test_no_grid_makes_a_contribution_larger():
+    """Weights and residuals are rounded toward zero, on grids down to a unit for a contribution."""
+    rows = [dict.fromkeys(range(3), 5.0)]
+    walk = walked(rows, "constant", "scaled", np.eye(N_ITEMS, RANK), np.zeros(N_ITEMS))
+    for name in ("counts", "bias_gradient", "gradient", "size"):
+        statistic = STATISTICS[name](walk)
+        for power in range(-14, 3):
+            value = 4.0**power * statistic.compute(KEY, grid=4.0**power)
+            for norm in NORMS:
+                stated = statistic.sensitivity("add-remove", norm)
+                assert distance(value, 0 * value, statistic, norm) <= stated, (name, power, norm)

@@ -10,23 +10,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from discreet.errors import ConfigError
-from discreet.kernels.grams import inverse_diagonals_numpy
+from discreet.kernels import reference
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.gradient_steps import (
-    BiasGradient,
-    WeighEntries,
-    WeightedResidualGradient,
-)
-from discreet.privacy.users.leave_one_out import LeaveOneOutGains
-from discreet.privacy.users.ridge import (
-    ComputeOwnResiduals,
+from discreet.privacy.statistics.gradients import BiasGradient, WeightedResidualGradient
+from discreet.privacy.statistics.user_effects import (
     FitMoments,
+    LeaveOneOutGains,
     PriorMoments,
     ResidualPairs,
     SolutionGram,
-    SolveUserEffects,
 )
 from discreet.privacy.users.sealed_users import seal
+from discreet.privacy.users.steps import ComputeResiduals, Solve, WeighEntries
 from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 N_ITEMS, OWN, RANK = 6, 1, 2
@@ -55,11 +50,25 @@ def quickly():
         yield
 
 
+def solve(V, ridge, center, prior_count, bias, first, intercept=0.0):
+    """The step of users with coefficients of their own, as DPMF for ratings takes it."""
+    return Solve(
+        V,
+        ridge,
+        bias=bias,
+        intercept=intercept,
+        center=center,
+        prior_count=prior_count,
+        first=first,
+        stretch=True,
+    )
+
+
 def solved(rows, V, intercept=0.3, ids=None, prior_count=2.0):
     users = seal(make(rows, N_ITEMS, ids), BOUNDS)
     users.apply(WeighEntries(np.linspace(0.1, 1.0, N_ITEMS)))
-    users.apply(SolveUserEffects(V, 0.5, 0.2, prior_count, BIAS, OWN, intercept))
-    users.apply(ComputeOwnResiduals(V, 0.9, BIAS))
+    users.apply(solve(V, 0.5, 0.2, prior_count, BIAS, OWN, intercept))
+    users.apply(ComputeResiduals(V, 0.9, BIAS, relative=True))
     return users
 
 
@@ -206,10 +215,10 @@ def test_moments_say_how_wrong_a_prior_is():
     rows = [{j: 3.0 + o + rng.standard_normal() for j in range(N_ITEMS)} for o in level]
     users = seal(make(rows, N_ITEMS), BOUNDS)
     users.apply(WeighEntries(np.ones(N_ITEMS)))
-    users.apply(SolveUserEffects(V, 1.0, 0.0, 1.0, np.zeros(N_ITEMS), 1))
+    users.apply(solve(V, 1.0, 0.0, 1.0, np.zeros(N_ITEMS), 1))
     statistic = PriorMoments(V, 1.0, 0.0, 1.0, 1.0)
     t, s = floating(users.sum(statistic)) / len(rows)
-    kept = inverse_diagonals_numpy(np.array([0, N_ITEMS]), np.arange(N_ITEMS), V, 1.0, 1.0)[0]
+    kept = reference.inverse_diagonals(np.array([0, N_ITEMS]), np.arange(N_ITEMS), V, 1.0, 1.0)[0]
     np.testing.assert_allclose(s, (1 - kept) ** 2, rtol=1e-4)
     assert t[0] == pytest.approx(0.0, abs=1e-4)  # nothing is known of a column that is 0
     assert 0.5 < t[1] / (s[1] * 0.5 / 3) < 1.0  # but for what is cut
@@ -243,4 +252,4 @@ def test_wrong_numbers_are_refused():
                 LeaveOneOutGains(np.ones((N_ITEMS, 3)), 0.5, 0.2, 2.0, BIAS, 1, ranks, 0.5, 2.0)
             )
     with pytest.raises(ConfigError, match="first is 4"):
-        users.apply(SolveUserEffects(np.ones((N_ITEMS, 3), np.float32), 0.5, 0.2, 2.0, BIAS, 4))
+        users.apply(solve(np.ones((N_ITEMS, 3), np.float32), 0.5, 0.2, 2.0, BIAS, 4))

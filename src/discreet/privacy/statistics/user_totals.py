@@ -1,19 +1,44 @@
-"""Numbers that users measured for themselves, such as how well a model guessed for them, summed
-over users.
-"""
+"""Sums of single numbers of each user: that the user is there, or what the user measured."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from discreet.errors import ConfigError
-from discreet.privacy.statistics.base import Block, Public, Statistic
+from discreet.privacy.statistics.base import (
+    Block,
+    Public,
+    Rows,
+    SensitivityBounds,
+    Statistic,
+    register,
+    total_of_users,
+)
 from discreet.privacy.statistics.bounds import SHAVE, check_bound
-from discreet.privacy.statistics.sums import SensitivityBounds, register
+
+
+@register("number of users")
+@dataclass(frozen=True)
+class UserCount(Statistic):
+    """How many users there are, or with `active` how many have an item at all, shape (1,).
+
+    Replacing a user is charged as if it changed the number of all users, which it does not.
+    """
+
+    active: bool = False
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (1,)
+
+    def reach(self, public: Public) -> SensitivityBounds:
+        return SensitivityBounds(1.0, 1.0, 1.0, 1.0, 1.0)
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
+        there = (block.counts > 0).astype(np.float64) if self.active else np.ones(block.n)
+        return total_of_users(there, grid)
 
 
 @register("user values")
@@ -45,7 +70,6 @@ class UserValues(Statistic):
             math.hypot(*self.most), math.fsum(self.most), max(self.most), 1.0, 1.0
         )
 
-    def partial(self, block: Block, public: Public, grid: float | None) -> Any:
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         x = np.clip(block["measured"], 0.0, np.asarray(self.most)) * SHAVE
-        whole = x if grid is None else np.trunc(x / grid).astype(np.int64)
-        return lambda rows: whole.sum(axis=0)[rows]
+        return total_of_users(x, grid)

@@ -1,185 +1,66 @@
-"""Users who solve for what is personal, with a prior that is estimated: what each does, and what
-may be released.
+"""Sums over users who solved for what is their own, with a prior that is estimated.
 
 From public columns V (some of their own, then r learned ones) and biases b, every user has
-coefficients û_i and an offset o_i by its own ridge regression, and residuals e_ij = o_i + û_i · v_j
-+ b_j − y_ij, weighted and cut as on any descent. Only the direction of the learned coefficients is
-contributed to gradients: u_i = (ι, √(Γ² − ι²) û_i/‖û_i‖).
+coefficients û_i and an offset o_i by its own ridge regression
+(`discreet.privacy.users.steps.Solve`), and residuals e_ij = o_i + û_i · v_j + b_j − y_ij, weighted
+and cut. Only the direction of the learned coefficients is contributed to gradients: u_i = (ι, √(Γ²
+− ι²) û_i/‖û_i‖).
 
     statistic                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
     prior moments   Σ (t_i/3, s_i)   d of each       √(2d)        5/3 √d        2d   7/3 d         1
     fit moments     Σ (e_i², free_i, cut_i)          √3           √3            3            3     1
     solution Gram   Σ ℓ_i ũ_i ũ_iᵀ   ‖ũ_i‖ = 1       1            2     (r+1)/2      twice         1
     residual pairs  Σ √2 x_ij x_ik/q_i  (j < k)      1            2     √(pairs)     twice         1
+    left-out gains  Σ w_i d_i/√K, K ranks            1            2     √K           2 √K       1/√K
 
 *Proofs.* Prior moments: −1 ≤ t_i ≤ 3 after the cut and 0 ≤ s_i ≤ 1, so an entry of a user is
 between −⅓ and 1, or 0 and 1; exchanging a user moves the first kind by 4/3 at most and the second
 by 1, d of each. Fit moments: three numbers between 0 and 1. Solution Gram: ℓ_i = min(‖û_i‖/L, 1),
 so a user adds a matrix of norm at most 1; entries add up to ℓ (‖ũ‖₁² + ‖ũ‖₂²)/2 ≤ (r + 1)/2.
-Replacing a user moves it by √2 at most; it is priced by 2, so that a line of a plan may buy this or
-a sum with signs at the same price. Residual pairs: q_i² = 2 Σ_{j<k} x_ij² x_ik² makes the norm of
-what a user adds exactly 1, whatever its residuals are. They have a sign, so that a user and its
-opposite are 2 apart (two users with one pair each, of opposite signs). An entry is at most 1, and
-‖p‖₁ ≤ √(pairs) ‖p‖₂.
+Replacing a user moves it by √2 at most; it is charged as 2, so that one release of a plan may be of
+this or of a sum with signs at the same cost. Residual pairs: q_i² = 2 Σ_{j<k} x_ij² x_ik² makes the
+norm of what a user adds exactly 1, whatever its residuals are. They have a sign, so that a user and
+its opposite are 2 apart (two users with one pair each, of opposite signs). An entry is at most 1,
+and ‖p‖₁ ≤ √(pairs) ‖p‖₂. Left-out gains: every user predicts each of its ratings by all of its
+others, with several numbers of columns (`discreet.kernels.leave_one_out`);
+−1 ≤ d_ik ≤ 1 after the cut and 0 ≤ w_i ≤ 1, so an entry of a user is between −1/√K and 1/√K, K of
+them have the norm 1, and a user and its opposite are 2 apart.
 
-Rounding: q is a root of a sum of numbers that are not negative, in float64 off by a few n 2⁻⁵³, and
-products are multiplied by `SHAVE` and rounded toward zero, one by one. So are all other
-contributions.
+Rounding: q is a root of a sum of numbers that are not negative, in float64 off by a few n 2⁻⁵³.
+Contributions are multiplied by `SHAVE` and rounded toward zero, one by one.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
-from discreet.kernels import pack_grams, solve_rows, solve_rows_constant
-from discreet.kernels.gradient import residual_rows
-from discreet.kernels.grams import add_pair_products, inverse_diagonals
+from discreet.kernels.grams import add_pair_products, inverse_diagonals, symmetric_of
+from discreet.kernels.leave_one_out import leave_one_out_errors
 from discreet.privacy.statistics import integer_sums
-from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
+from discreet.privacy.statistics.base import (
+    Block,
+    Public,
+    Rows,
+    SensitivityBounds,
+    Statistic,
+    gram_of_users,
+    register,
+    total_of_users,
+    triangle_size,
+)
 from discreet.privacy.statistics.bounds import SHAVE, check_bound
-from discreet.privacy.statistics.contributions import Rows
+from discreet.privacy.statistics.gradients import OfResiduals
 from discreet.privacy.statistics.pairs import sort_by_item
-from discreet.privacy.statistics.sums import SensitivityBounds, register, triangle_size
-from discreet.privacy.users.gradient_steps import OfResiduals, scale_vectors
 
 MOST = 3.0  # that t may be
-
-
-# ------------------------------------------------------------------ steps
-
-
-@dataclass(frozen=True)
-class SolveUserEffects(UserStep):
-    """Each user's offset and coefficients by least squares on its own history.
-
-        (o, û) = argmin Σ_j (o + û · v_j + b_j − y_j)² + λ ‖û‖² + κ (o − center)²
-
-    Coefficients from `first` on, stretched to √(Γ² − ι²) behind the constant ι (`intercept`), are
-    the user's vector.
-    """
-
-    V: NDArray[Any]
-    ridge: float
-    center: float
-    prior_count: float
-    bias: NDArray[Any]
-    first: int
-    intercept: float = 0.0
-
-    what = "the users' own solve"
-
-    def check(self, public: Public) -> Public:
-        V = public.factors(self.V)
-        public.per_item("bias", self.bias)
-        check_bound("ridge", self.ridge)
-        check_bound("prior_count", self.prior_count)
-        if not 0 <= self.first <= V.shape[1]:
-            raise ConfigError(
-                f"first is {self.first!r}, but must lie between 0 and the {V.shape[1]} columns"
-            )
-        return replace(
-            public, rank=V.shape[1] - self.first + bool(self.intercept), has_vectors=True, cut=0.0
-        )
-
-    def run(self, block: Block, public: Public) -> Block:
-        V = public.factors(self.V)
-        X, own = own_solve(
-            block.indptr,
-            block.indices,
-            block.values,
-            V,
-            self.ridge,
-            self.prior_count,
-            self.item_baseline,
-        )
-        with np.errstate(all="ignore"):
-            offset = np.nan_to_num(own + self.center, nan=0.0, posinf=0.0, neginf=0.0)
-        vectors = scale_vectors(
-            np.ascontiguousarray(X[:, self.first :]), public, True, self.intercept
-        )
-        state = block.without("residual", "own", "length")
-        return state.with_state(solution=X, vectors=vectors, offset=offset.astype(np.float32))
-
-    @property
-    def item_baseline(self) -> NDArray[np.float32]:
-        """Of each item, before anything personal."""
-        return (np.asarray(self.bias, np.float64) + self.center).astype(np.float32)
-
-
-def own_solve(
-    indptr: NDArray[Any],
-    indices: NDArray[Any],
-    values: NDArray[Any],
-    V: NDArray[Any],
-    ridge: float,
-    prior_count: float,
-    expected: NDArray[Any],
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """û (n, r) and o − center (n,) of `SolveUserEffects`; a saved model's read-out solves the
-    same.
-    """
-    n = len(indptr) - 1
-    lead = math.sqrt(ridge / prior_count)
-    each = np.full(n, ridge)
-    y = values.astype(V.dtype, copy=False)
-    if V.shape[1]:
-        X, own = solve_rows_constant(indptr, indices, y, V, each, lead, offset=expected)
-    else:
-        one = np.full((len(V), 1), lead, V.dtype)
-        own = solve_rows(indptr, indices, y, one, each, offset=expected)[:, 0]
-        X = np.zeros((n, 0), V.dtype)
-    return X, np.float32(lead) * own
-
-
-@dataclass(frozen=True)
-class ComputeOwnResiduals(UserStep):
-    """Each user compares its ratings with its own solution: residuals, weighted, cut to G and
-    divided by it.
-
-    So their length is 1 at most, whatever G is, which may follow from numbers released before:
-    sensitivities do not.
-    """
-
-    V: NDArray[Any]
-    largest: float
-    bias: NDArray[Any]
-
-    what = "the users' residuals"
-
-    def check(self, public: Public) -> Public:
-        public.need_vectors()
-        public.factors(self.V)
-        public.per_item("bias", self.bias)
-        check_bound("largest", self.largest)
-        return replace(public, cut=1.0)
-
-    def run(self, block: Block, public: Public) -> Block:
-        U = block["solution"]
-        length = np.zeros(block.n)
-        x, _ = residual_rows(
-            block.indptr,
-            block.indices,
-            block.values,
-            U,
-            public.factors(self.V).astype(U.dtype),
-            self.largest * SHAVE,
-            public.per_item("bias", self.bias).astype(np.float32),
-            block["offset"],
-            block.state.get("entry_weight"),
-            own=False,
-            lengths=length,
-        )
-        x /= x.dtype.type(self.largest)
-        return block.with_state(residual=x, length=length)
-
-
-# ------------------------------------------------------------------ statistics
+# so that coins have nothing to do with other choices by the same key
+MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @register("prior moments")
@@ -225,7 +106,7 @@ class PriorMoments(Statistic):
             t = own**2 * (precision / self.variance) + kept - 1
         t = np.clip(np.nan_to_num(t, nan=-1.0, posinf=MOST, neginf=-1.0), -1, MOST) / MOST
         s = np.clip(np.nan_to_num(1 - kept, nan=0.0), 0, 1) ** 2
-        return _totals(np.stack([t, s], axis=1), grid)
+        return total_of_users(np.stack([t, s], axis=1) * SHAVE, grid)
 
 
 @register("fit moments")
@@ -269,7 +150,7 @@ class FitMoments(OfResiduals):
         each = np.column_stack(
             [np.nan_to_num(square), np.where(there, free, 0.0), np.where(there, left, 0.0)]
         )
-        return _totals(each, grid)
+        return total_of_users(each * SHAVE, grid)
 
 
 @register("solution Gram matrix")
@@ -303,20 +184,7 @@ class SolutionGram(Statistic):
         known = length > 1e-30
         root = np.sqrt(SHAVE * np.minimum(length / self.largest, 1.0))
         U = np.ascontiguousarray(np.where(known, U / np.where(known, length, 1.0) * root, 0.0))
-        everyone = np.arange(len(U), dtype=np.int32)
-        step = min(max(4096, len(U) // 256), integer_sums.CHUNK)  # so that all cores share the work
-        cuts = np.append(np.arange(0, len(U), step), len(U))
-        if grid is None:
-            return lambda rows: pack_grams(cuts, everyone, np.ones(len(U)), U).sum(
-                axis=0, keepdims=True
-            )[rows]
-        c = np.full(len(U), grid**-0.5)
-
-        def exact(rows: slice) -> NDArray[Any]:
-            whole = pack_grams(cuts, everyone, c, U, whole=True)
-            return np.asarray(whole.astype(np.int64).sum(axis=0, keepdims=True)[rows])
-
-        return exact
+        return gram_of_users(U, grid)
 
 
 @register("residual pairs")
@@ -365,8 +233,78 @@ class ResidualPairs(OfResiduals):
 
         return exact
 
+    def entry_deviation(self, deviation: float) -> float:
+        """Standard deviation of the noise on an entry of the matrix that `unpack` returns."""
+        return deviation / math.sqrt(2.0)
 
-def _totals(each: NDArray[np.float64], grid: float | None) -> Rows:
-    """The sum over users of what each adds, entry by entry; all of it at most 1."""
-    whole = each * SHAVE if grid is None else np.trunc(each * SHAVE / grid).astype(np.int64)
-    return lambda rows: whole.sum(axis=0)[rows]
+    def unpack(self, released: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the symmetric matrix Σ_i x_ij x_ik/q_i, with 0 on the diagonal."""
+        return symmetric_of(released, len(self.items)) / math.sqrt(2.0)
+
+
+@register("left-out gains")
+@dataclass(frozen=True)
+class LeaveOneOutGains(Statistic):
+    """Σ_i w_i clip((E_i0 − E_ik)/variance, −1, 1)/√K for each of K ranks k, w_i = min(n_i/many, 1).
+
+    E_ik is user i's mean square error with `first` + k columns of V beside its level, by ratings
+    left out; w lets those count for more who rate more. The prior is that of `SolveUserEffects`. Of
+    very many users a `part` is enough: whether a user takes part is drawn from its own id, and w is
+    0 for the others.
+    """
+
+    V: NDArray[Any]
+    ridge: float
+    center: float
+    prior_count: float
+    bias: NDArray[Any]
+    first: int
+    ranks: tuple[int, ...]
+    variance: float
+    many: float
+    part: float = 1.0
+
+    def check(self, public: Public) -> None:
+        V = public.factors(self.V)
+        public.per_item("bias", self.bias)
+        for name in ("ridge", "prior_count", "variance", "many", "part"):
+            check_bound(name, getattr(self, name))
+        columns = V.shape[1] - self.first
+        rising = all(a < b for a, b in zip((0, *self.ranks), self.ranks, strict=False))
+        if not self.ranks or not rising or self.ranks[-1] > columns:
+            raise ConfigError(
+                f"ranks are {self.ranks!r}, but must rise from 1 to the {columns} learned columns"
+                " at most"
+            )
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (len(self.ranks),)
+
+    def reach(self, public: Public) -> SensitivityBounds:
+        root = math.sqrt(len(self.ranks))
+        return SensitivityBounds(1.0, root, 1 / root, 2.0)
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
+        V = public.factors(self.V)
+        F = np.column_stack([np.ones(len(V)), V]).astype(np.float64)
+        prior = np.append(self.prior_count, np.full(V.shape[1], self.ridge))
+        lengths = 1 + self.first + np.array([0, *self.ranks])
+        indptr, indices, values = self._select_participants(block)
+        with np.errstate(all="ignore"):
+            y = values.astype(np.float64) - np.asarray(self.bias, np.float64)[indices] - self.center
+            error = leave_one_out_errors(indptr, indices, y, F, prior, lengths)
+            gain = (error[:, :1] - error[:, 1:]) / self.variance
+        gain = np.clip(np.nan_to_num(gain, nan=0.0, posinf=1.0, neginf=-1.0), -1, 1)
+        weight = np.minimum(np.diff(indptr) / self.many, 1.0) / math.sqrt(len(self.ranks))
+        each = gain * weight[:, None] * SHAVE
+        return total_of_users(each, grid)
+
+    def _select_participants(self, block: Block) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """CSR arrays of those who take part."""
+        if self.part >= 1:
+            return block.indptr, block.indices, block.values
+        coin = (block.key * MIX >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        who = coin < self.part
+        entries = np.repeat(who, block.counts)
+        indptr = np.concatenate([[0], np.cumsum(block.counts[who])])
+        return indptr, block.indices[entries], block.values[entries]

@@ -1,0 +1,17 @@
+from .blas import second_moment as second_moment
+from .blas import tall_product as tall_product
+from .cholesky import solve_spd as solve_spd
+from .dot_products import pair_products as pair_products
+from .gather import allocate_aligned_array as allocate_aligned_array
+from .gather import on_cache_lines as on_cache_lines
+from .gather import sum_rows as sum_rows
+from .gradient import residual_rows as residual_rows
+from .integer_sums import pack_grams as pack_grams
+from .least_squares import solve_rows as solve_rows
+from .least_squares import solve_rows_constant as solve_rows_constant
+from .psd import project_psd as project_psd
+from .psd import solve_psd as solve_psd
+from .threads import set_threads as set_threads
+from .threads import thread_count as thread_count
+from .topk import Panels as Panels
+from .topk import top_k as top_k
