@@ -70,13 +70,12 @@ def split_name(where: str) -> tuple[str, str | None]:
     """
     from discreet.privacy.release.budget_store_postgres import SCHEMES
 
-    server, slash, rest = "", "", where
+    start = 0
     if where.startswith(SCHEMES):
-        scheme, _, address = where.partition("://")
-        host, slash, rest = address.partition("/")
-        server = f"{scheme}://{host}"
-    store, colon, name = rest.rpartition(":")
-    return (f"{server}{slash}{store}", name) if colon and store else (where, None)
+        # after the host, whose port follows a colon as well
+        start = (where + "/").index("/", where.index("://") + 3)
+    store, colon, name = where[start:].rpartition(":")
+    return (where[:start] + store, name) if colon and store else (where, None)
 
 
 def account_at(where: str) -> Account:

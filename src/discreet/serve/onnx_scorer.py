@@ -47,7 +47,8 @@ class Graph:
             raise ConfigError(
                 "Writing ONNX needs the package onnx. Install it: pip install 'discreet[onnx]'."
             ) from error
-        self.helper, self.numpy_helper = helper, numpy_helper
+        self.helper = helper
+        self.numpy_helper = numpy_helper
         self.prefix = prefix
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
@@ -86,7 +87,8 @@ def write_onnx(opened: OpenedModel, file: Path) -> dict[str, Any]:
 
 def _make_model(opened: OpenedModel) -> Any:
     g = Graph()
-    scorer, helper = opened.scorer, g.helper
+    scorer = opened.scorer
+    helper = g.helper
     vector, offset = _fold(g, scorer)
     factors = scorer.fold_in_rule.score_factors(scorer.factors)
     scores = g.constant(scorer.biases, np.float32)
@@ -190,13 +192,15 @@ def _fold_least_squares(g: Graph, rule: LeastSquaresFoldIn, scorer: Scorer) -> t
         if rule.known is None
         else g.double(g("Gather", g.constant(rule.known, np.int64), "items"))
     )
-    offset, target = g.constant(0.0), y
+    offset = g.constant(0.0)
+    target = y
     if rule.centering == "liked":
         target = g("Add", g("Mul", y, 0.0), 1.0)
     elif rule.centering == "own deviation":
         left = g("Sub", g("Sub", y, rule.center), _biases(g, scorer))
         own = g("Div", g.total(left), g("Add", _count(g), rule.prior_count))
-        offset, target = g("Add", own, rule.center), g("Sub", left, own)
+        offset = g("Add", own, rule.center)
+        target = g("Sub", left, own)
     elif rule.centering != "none":
         if rule.centering == "own mean":
             total = g("Add", g.total(y), rule.center * rule.prior_count)
@@ -269,7 +273,8 @@ def _eliminate(g: Graph, system: str, eye: str, size: int) -> str:
     Step k takes c · (row k / pivot) from all rows, where c is column k less 1 in row k: that makes
     the column a unit vector.
     """
-    body, helper = Graph("step_"), g.helper
+    body = Graph("step_")
+    helper = g.helper
     row = body("Gather", "system", "k", axis=0)
     unit = body("Div", row, body("Gather", row, "k", axis=0))
     column = body("Sub", body("Gather", "system", "k", axis=1), body("Gather", eye, "k", axis=0))
