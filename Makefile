@@ -17,7 +17,7 @@ help:
 	@echo "make notebooks  run the notebooks of the site and store what they say"
 	@echo "make lenskit  the tests of our scorer against LensKit, in an environment of their own (6 GB)"
 	@echo "make bench    write docs/benchmarks.md: speed against other libraries, as ratios in one run"
-	@echo "make results  write docs/results.md: scores on real data and the twins (a quarter of an hour)"
+	@echo "make results  write docs/results/reference.md: scores on real and simulated data (a quarter of an hour)"
 	@echo "make lock     write requirements.lock: the hash of every file that pip may install"
 	@echo "make clean    remove .venv and caches"
 
@@ -65,7 +65,7 @@ browser: .venv/.dev
 	@$(PY) tests/support/chromium.py
 
 docs: .venv/.dev
-	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
+	@$(PY) -m sphinx -q -W --keep-going -b html docs site
 	@echo "The site is in site/index.html"
 
 # the notebooks, run in fresh kernels and stored with what they said

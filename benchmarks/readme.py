@@ -1,9 +1,8 @@
-"""The picture and the table of comparison in the README, from the numbers in docs/: ``python
+"""Write the figure and the comparison table of the README from the numbers in docs/: ``python
 benchmarks/readme.py``.
 
-Nothing is measured here. docs/results.md and docs/benchmarks.md are written by commands that
-measure (``discreet reproduce docs``, ``make results``, ``make bench``); whoever runs those runs
-this afterwards.
+Nothing is measured here. docs/results/ and docs/benchmarks.md are written by commands that measure
+(``discreet reproduce docs``, ``make results``, ``make bench``); run this after them.
 """
 
 from __future__ import annotations
@@ -13,24 +12,20 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "docs" / "results.md"
+RESULTS = ROOT / "docs" / "results"
 BENCHMARKS = ROOT / "docs" / "benchmarks.md"
 PICTURE = ROOT / "docs" / "pictures" / "quality.svg"
 PANELS = {
-    "twin-ml20m": "137,000 people\n(twin of MovieLens 20M)",
-    "ml-1m": "6,040 people\n(MovieLens 1M)",
-    "ml-100k": "943 people\n(MovieLens 100K)",
+    "twin-ml20m": "137,000 users\nMovieLens 20M, simulated",
+    "ml-1m": "6,040 users\nMovieLens 1M, real",
+    "ml-100k": "943 users\nMovieLens 100K, real",
 }
 COLORS = {"private": "#00796b", "open": "#37474f", "popular": "#a1887f"}
 
 
 def rows(page: Path, entry: str, metric: str) -> dict[tuple[str, str], dict[float, float]]:
-    """{(data, model): {ε: score}} of one table of an entry of the results page."""
-    text = (
-        page.read_text(encoding="utf-8")
-        .partition(f"<!-- entry {entry} -->")[2]
-        .partition("<!-- /entry -->")[0]
-    )
+    """{(data, model): {ε: score}} of one table of an entry's page."""
+    text = (page / f"{entry}.md").read_text(encoding="utf-8")
     table = text.partition(f"**{metric}**")[2] if f"**{metric}**" in text else text
     lines = [line for line in table.splitlines() if line.startswith("|")]
     epsilons = [float(found) for found in re.findall(r"epsilon = ([\d.]+)", lines[0])]
@@ -48,16 +43,14 @@ def rows(page: Path, entry: str, metric: str) -> dict[tuple[str, str], dict[floa
 
 
 def curves() -> dict[str, dict[str, dict[float, float]]]:
-    """What the picture shows: recall@20 by data set and model."""
+    """Return what the figure shows: recall@20 by data set and model."""
     table = rows(RESULTS, "beyond-ranking", "recall@20")
     models = {"private": "DPMF", "popular": "popularity, not private", "open": "ALS, not private"}
     return {data: {name: table[data, model] for name, model in models.items()} for data in PANELS}
 
 
 def described(found: dict[str, dict[str, dict[float, float]]]) -> str:
-    """The numbers of the picture in words: for those who do not see it, and for the test that
-    keeps it.
-    """
+    """Return the numbers of the figure as text: its description, and what the test compares."""
     parts = []
     for data, lines in found.items():
         scores = ", ".join(
@@ -72,9 +65,7 @@ def described(found: dict[str, dict[str, dict[float, float]]]) -> str:
 
 
 def draw(to: Path) -> None:
-    """Recall over ε beside popularity and a factorization without privacy, one panel for each
-    number of people.
-    """
+    """Draw recall over ε with popularity and non-private ALS, one panel for each data set."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -129,7 +120,7 @@ def draw(to: Path) -> None:
 
 
 def sweep(name: str) -> float:
-    """Seconds of one sweep at rank 64, from the page of benchmarks."""
+    """Return the seconds of one sweep at rank 64, from the page of benchmarks."""
     line = next(
         line
         for line in BENCHMARKS.read_text(encoding="utf-8").splitlines()
@@ -139,48 +130,97 @@ def sweep(name: str) -> float:
 
 
 def compared() -> list[str]:
-    """The table of what people would use instead."""
+    """Return the table that compares the library with others."""
     lists = rows(RESULTS, "beyond-ranking", "recall@20")
     stars = rows(RESULTS, "beyond-floor", "")["ml-1m", "DPMF"]
     noise = rows(RESULTS, "baselines-models", "Test RMSE")["ml-1m", "DPSGD"]
     dpmf = lists["ml-1m", "DPMF"]
-    paper = lists["ml-1m", "DPALS"]
     als = lists["ml-1m", "ALS, not private"][1.0]
     ours = sweep("discreet, implicit feedback")
     theirs = sweep("implicit, Cholesky")
-    return [
-        "| | `discreet` | implicit + Opacus | Spark ALS | the papers' algorithms |",
-        "|---|---|---|---|---|",
-        (
-            "| what is protected | all ratings of a person | one example at a time, unless you"
-            " batch by person | nothing | all ratings of a person |"
-        ),
-        (
-            "| noise and price | exact integers, closed form, a ledger | floating point, an"
-            " accountant | – | as printed: wrong in places ([errata](docs/errata.md)) |"
-        ),
-        (
-            "| new people | folded in, no retraining, on their device if you like | retrain, or"
-            " your own code | retrain | folded in |"
-        ),
-        (
-            "| people who are too many for memory | block files, Spark: the same bits | your own"
-            " loop | a cluster | – |"
-        ),
-        (
-            "| tries to refute itself | `discreet audit`, planted faults, a conformance kit | – | –"
-            " | – |"
-        ),
-        (
-            f"| recall@20, MovieLens 1M, ε = 1 · 5 ¹ | **{dpmf[1.0]:.3f} · {dpmf[5.0]:.3f}** | not"
-            f" measured | {als:.3f}, not private ² | {paper[1.0]:.3f} · {paper[5.0]:.3f} |"
-        ),
-        (
-            f"| RMSE, MovieLens 1M, ε = 1 · 5 ³ | **{stars[1.0]:.3f} · {stars[5.0]:.3f}** |"
-            f" {noise[1.0]:.3f} · {noise[5.0]:.3f} | – | – |"
-        ),
-        f"| a sweep of ALS without privacy ⁴ | **{ours:.2f} s** | {theirs:.2f} s | – | – |",
+    cells = [
+        ["", "`discreet`", "jax-privacy", "implicit + Opacus", "Spark ALS"],
+        ["---"] * 5,
+        [
+            "what it is",
+            "private recommenders",
+            "private training for JAX",
+            "recommenders; private training for PyTorch",
+            "distributed recommender",
+        ],
+        [
+            "unit of privacy",
+            "user, all ratings",
+            "example or user (sampling and clipping by user)",
+            "example; user with your own code",
+            "none",
+        ],
+        ["private recommender models", "8", "write your own", "write your own", "none"],
+        [
+            "noise",
+            "exact integers, secure generator",
+            "floating point",
+            "floating point",
+            "–",
+        ],
+        [
+            "accounting",
+            "closed form, PLD, RDP; ledger; budget over trainings",
+            "PLD, RDP",
+            "PRV, RDP, GDP",
+            "–",
+        ],
+        [
+            "auditing",
+            "`discreet audit`, planted faults, conformance kit",
+            "empirical audits",
+            "–",
+            "–",
+        ],
+        [
+            "new users",
+            "fold-in, also on their device",
+            "your code",
+            "fold-in (implicit)",
+            "retrain",
+        ],
+        [
+            "data larger than memory",
+            "block files, Spark",
+            "your input pipeline",
+            "your input pipeline",
+            "cluster",
+        ],
+        [
+            "recall@20, MovieLens 1M, ε = 1 · 5 ¹",
+            f"**{dpmf[1.0]:.3f} · {dpmf[5.0]:.3f}**",
+            "not measured",
+            "not measured",
+            f"{als:.3f}, not private ²",
+        ],
+        [
+            "RMSE, MovieLens 1M, ε = 1 · 5 ³",
+            f"**{stars[1.0]:.3f} · {stars[5.0]:.3f}**",
+            "not measured",
+            "not measured",
+            "–",
+        ],
+        [
+            "the same, user-level DP-SGD ³",
+            f"{noise[1.0]:.3f} · {noise[5.0]:.3f} (our `DPSGD`)",
+            "not measured",
+            "not measured",
+            "–",
+        ],
+        [
+            "one non-private ALS sweep ⁴",
+            f"**{ours:.2f} s**",
+            "–",
+            f"{theirs:.2f} s",
+            "see [Benchmarks](docs/benchmarks.md)",
+        ],
     ]
+    return ["| " + " | ".join(row) + " |" for row in cells]
 
 
 def fill(page: Path) -> None:

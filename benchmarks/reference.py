@@ -1,5 +1,4 @@
-"""The scores of docs/results.md, written by ``make results``: references without privacy, and DPMF
-with it.
+"""Write docs/results/reference.md (``make results``): references without privacy, and DPMF.
 
 Real data come from ``../shared/data`` (or ``DISCREET_DATA``); the twins are generated. Every number
 is a mean over the seeds or folds said beside it, with the standard deviation over them.
@@ -22,11 +21,14 @@ import numpy as np
 import discreet
 from discreet.data.splits import Split, k_fold, random_ratings, strong_generalization
 from discreet.models.base import Recommender
-from research import pages
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("DISCREET_DATA", ROOT.parent / "shared" / "data"))
-HEAD = """# Measured results
+HEAD = """---
+orphan: true
+---
+
+# Reference scores
 
 Written by `make results`; do not edit. Seconds are of a shared machine and only indicate size."""
 Maker = Callable[[], Recommender]
@@ -141,7 +143,7 @@ def twins() -> Rows:
     }
     known = dict(zip(makers, ("1.057", "0.943", "0.976", "0.863", "0.779"), strict=False))
     rows = table(
-        "Twin of MovieLens 10M",
+        "MovieLens 10M, simulated",
         "80/10/10 at random over ratings, seed 0, test RMSE; the reference is the value the twin"
         " was calibrated to.",
         [a],
@@ -169,7 +171,7 @@ def twins() -> Rows:
         ),
     }
     rows += table(
-        "Twin of MovieLens 20M",
+        "MovieLens 20M, simulated",
         "Strong generalization: 10,000 test users never seen in training, 80/20 fold-in,"
         " recall@20.",
         [b],
@@ -178,7 +180,7 @@ def twins() -> Rows:
         dict(zip(makers, ("0.167", "0.361"), strict=True)),
         **{implicit: {"prepare": lambda r: r.filter(items=top)}},
     )
-    return ["## Without privacy: simulated twins", "", *rows]
+    return ["## Without privacy: simulated data", "", *rows]
 
 
 def private() -> Rows:
@@ -189,7 +191,11 @@ def private() -> Rows:
     )
     cases = {
         "MovieLens 1M": (small, (0.9, 0.1), (1.0, 5.0)),
-        "Twin of MovieLens 10M": (discreet.load_dataset("twin-ml10m"), (0.8, 0.1, 0.1), (0.5, 5.0)),
+        "MovieLens 10M, simulated": (
+            discreet.load_dataset("twin-ml10m"),
+            (0.8, 0.1, 0.1),
+            (0.5, 5.0),
+        ),
         "cinema": (discreet.load_dataset("cinema"), (0.9, 0.1), (0.5, 5.0)),
     }
     for title, (ratings, fractions, scale) in cases.items():
@@ -239,7 +245,7 @@ def write_readme(results: Path) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results.md")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "reference.md")
     parser.add_argument("--only", choices=["real", "twins", "private"])
     options = parser.parse_args()
     makers = {"real": real, "twins": twins, "private": private}
@@ -257,10 +263,7 @@ def main() -> int:
     text = [HEAD, ""]
     for name in makers:
         text += [f"<!-- {name} -->", *parts.get(name, []), f"<!-- /{name} -->", ""]
-    reproduced = pages.kept(options.out)  # what `discreet reproduce docs` wrote stays
-    options.out.write_text(
-        "\n".join(text).rstrip() + f"\n\n{reproduced}".rstrip() + "\n", encoding="utf-8"
-    )
+    options.out.write_text("\n".join(text).rstrip() + "\n", encoding="utf-8")
     if "private" in parts:
         write_readme(options.out)
     print(f"written to {options.out}")

@@ -2,7 +2,7 @@
 
 Stores in several states are damaged, one change at a time, and then used. No account may offer more
 than it had, a reservation may only be made in a store that verifies, and every refusal must be an
-error that is raised on purpose. Run as a program it prints the table of docs/budget.md::
+error that is raised on purpose. Run as a program it prints the table of docs/budgets.md::
 
     python -m benchmarks.store_damage 5000
 """

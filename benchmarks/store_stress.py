@@ -4,7 +4,7 @@ Each worker makes reservations, writes down the ones that it was given, settles 
 leaves the others. The parent kills workers with SIGKILL, whatever they are doing, and starts them
 again. Afterwards the store is compared with what the workers had written down: nothing that was
 given may be missing, nothing may be overspent, and the log has to verify. Run as a program it
-prints the table of docs/budget.md, for SQLite or for empty PostgreSQL databases (one per row)::
+prints the table of docs/budgets.md, for SQLite or for empty PostgreSQL databases (one per row)::
 
     python -m benchmarks.store_stress [postgresql://… postgresql://…]
 """
@@ -181,7 +181,7 @@ def _lines(folder: Path, at: int, what: str) -> int:
 
 
 def main() -> None:
-    """Print the table of docs/budget.md."""
+    """Print the table of docs/budgets.md."""
     head = [
         "processes",
         "accounts",

@@ -1,4 +1,4 @@
-"""From the DPALS paper's algorithm to DPMF, one lever after the other, and beyond (docs/beyond.md).
+"""From the DPALS paper's algorithm to DPMF, one lever after the other, and beyond (docs/dpmf.md).
 
 Of `run`, every row has all levers of the rows above it, up to where the algorithm changes;
 `features` compares priors for the item factors, `floor` what DPMF must not be worse than, `unseen`
@@ -46,20 +46,8 @@ STARS = {
 PAPER = dict(
     factors=16, iterations=2, centering="global", rating_bound=5.0, intercept=0.0, noise_ridge=0.0
 )
-PLAIN = dict(
-    factors=0,
-    attenuation=False,
-    likely=False,
-    popularity=False,
-    prior_count=3.0,
-    slope=0.0,
-    taste=0.0,
-)
+PLAIN = dict(factors=0, popularity=False, slope=0.0, taste=0.0)
 Lever = tuple[type[PrivateRecommender], dict[str, Any]]
-
-
-def _without(given: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if name not in names}
 
 
 # the model and its parameters; each line has one lever more than the line above, up to where the
@@ -69,10 +57,7 @@ LEVERS: dict[str, dict[str, Lever]] = {
         "the paper's algorithm": (DPALS, PAPER),
         "+ ridge for the noise: DPALS": (DPALS, {}),
         "biases from residuals instead": (DPMF, PLAIN),
-        "+ the cut is made up for": (DPMF, _without(PLAIN, "attenuation")),
-        "+ likely counts": (DPMF, _without(PLAIN, "attenuation", "likely")),
-        "+ popularity as a prior": (DPMF, dict(factors=0, slope=0.0, taste=0.0, prior_count=3.0)),
-        "+ an estimated level": (DPMF, dict(factors=0, slope=0.0, taste=0.0)),
+        "+ popularity as a prior": (DPMF, dict(factors=0, slope=0.0, taste=0.0)),
         "+ how far people follow others": (DPMF, dict(factors=0, taste=0.0)),
         "+ and what is popular": (DPMF, dict(factors=0)),
         "+ taste from pairs: DPMF": (DPMF, {}),

@@ -1,5 +1,5 @@
 """DPMF beside factorizations without privacy, and how far the rules for their λ are from the best λ
-(docs/beyond.md).
+(docs/dpmf.md).
 
 `reached` is DPMF by default on ML-1M and on fresh replicas of the twin of ML-10M, beside goals that
 were set before; `dense` compares it at ε = 20 with the best of many non-private factorizations,

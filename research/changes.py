@@ -1,8 +1,8 @@
-"""Which numbers of a results page are no longer what they were: two pages, cell by cell.
+"""Compare two folders of results (docs/results), or single pages of version 0.2, cell by cell.
 
 A cell has changed if its mean is more than two standard deviations away, by the larger of both; one
-without a deviation, if it is more than half a per cent away. Rows that only one page has are told
-as well: somebody renamed them, or they are new.
+without a deviation, if it is more than half a per cent away. Rows that only one of them
+has are listed as well: they were renamed, or are new.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from discreet.errors import ConfigError
+from research import pages
 
 DEVIATIONS = 2.0
 ALONE = 0.005  # for cells without a deviation, relative
 _NUMBER = re.compile(r"^(-?[\d,]*\.?\d+)(?: ± ([\d,]*\.?\d+))?(?: \(.*\))?$")
-_ENTRY = re.compile(r"<!-- entry (\S+) -->\n(.*?)<!-- /entry -->", re.S)
 
 Key = tuple[str, ...]
 Cell = tuple[float, float | None]
@@ -76,12 +75,8 @@ def markdown(changes: list[Change]) -> str:
 
 
 def _cells(page: Path) -> dict[tuple[str, Key, str], Cell]:
-    if not page.is_file():
-        raise ConfigError(
-            f"{page} does not exist: name a results page, such as an older docs/results.md"
-        )
     found = {}
-    for entry, text in _ENTRY.findall(page.read_text(encoding="utf-8")):
+    for entry, text in pages.read(page).items():
         for table in _tables(text):
             for row, column, cell in _values(table):
                 found[entry, row, column] = cell

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     "discreet reproduce show dpals-figure4",
     "discreet reproduce dpals-figure4 --quick",
     "discreet reproduce dpals-table5 --jobs 2 --data ml-10m=data/ml-10m.zip",
-    "discreet reproduce changes old-results.md",
+    "discreet reproduce changes old-results/",
 )
 def reproduce(
     out: Output,
     names: Annotated[
         list[str],
         typer.Argument(
-            help="Entries to run, or: list, show ENTRY, all, docs, changes OLD_PAGE.",
+            help="Entries to run, or: list, show ENTRY, all, docs, changes OLD_FOLDER.",
             metavar="NAME...",
         ),
     ],
@@ -63,9 +63,9 @@ def reproduce(
     to: Annotated[
         str,
         typer.Option(
-            help="With docs, the page to write the finished entries to; with changes, the new page."
+            help="With docs, the folder to write finished entries to; with changes, the new one."
         ),
-    ] = "docs/results.md",
+    ] = "docs/results",
 ) -> None:
     """Rerun the experiments of the papers, and show the results next to the published ones.
 
@@ -88,7 +88,7 @@ def reproduce(
         )
     if first == "changes" and len(rest) != 1:
         raise ConfigError(
-            "changes takes one page to compare with, such as an older copy of docs/results.md"
+            "changes takes one folder to compare with, such as an older copy of docs/results"
         )
     if first == "list":
         _list(out, sources)

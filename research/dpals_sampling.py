@@ -112,6 +112,9 @@ def prices(settings: Settings, sources: Sources) -> Record:
     return {
         "papers_conversion": accounting.epsilon(column.events(), column.delta, "rdp"),
         "exact": accounting.epsilon(column.events(), column.delta, "gdp"),
+        "exact_with_centering": accounting.epsilon(
+            column.events_with_centering(), column.delta, "gdp"
+        ),
         "theorem_1_as_printed": accounting.epsilon(column.events_as_printed(), column.delta, "rdp"),
     }
 

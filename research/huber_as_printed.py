@@ -179,9 +179,6 @@ class PrintedStatement(PrivacyStatement):
             " The result must be handled like the ratings themselves."
         )
 
-    def _noise(self) -> str:
-        return "The noise is floating-point noise of a fixed variance."
-
 
 class HuberALSAsPrinted(HuberALS):
     """`HuberALS` around the algorithm as printed. **Not private**, and its statement says so."""

@@ -5,8 +5,8 @@ without the ledger; a test holds it against ``HuberALSAsPrinted(algorithm=HuberA
 Tables 4 and 5 use.
 
 What the paper leaves open, and the reading that came closest to its numbers: matrices of 100 users
-and 500 items whose factors are uniform on [0, 1] (it gives neither size nor law; docs/huber.md says
-what was tried); item factors start from a standard normal; Z = U Vᵀ takes the users from before the
+and 500 items whose factors are uniform on [0, 1] (it gives neither; docs/algorithms.md says what
+was tried); item factors start from a standard normal; Z = U Vᵀ takes the users from before the
 last item step, as Algorithm 1 says; Tables 4 and 5 have noise of variance 1 and the RMSE of what is
 not visible; SweetRS keeps its zeros ("never tried") as ratings, because only with them are "40 %"
 of its entries there.
@@ -50,7 +50,7 @@ def table_1(settings: Settings, sources: Sources) -> Record:
         papers.gaussian_classic(variance, 5.0, math.log10(1.25e5)) if kind == "gaussian" else right
     )
     exact = of_variance(kind, variance).epsilon(5.0, 1e-5)
-    return {"as printed": printed, "corrected": right, "exact at 1e-5": exact}
+    return {"as printed": printed, "natural logarithm": right, "exact at 1e-5": exact}
 
 
 def of_variance(kind: str, variance: float) -> Mechanism:

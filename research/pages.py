@@ -1,12 +1,12 @@
-"""docs/results.md, written from finished entries: each has a block between two comments, replaced
-as a whole.
+"""Write the pages of docs/results/ from finished entries: one page for each entry, and an index.
 
-What stands above the first block belongs to ``make results`` (benchmarks/reference.py), which in
-turn leaves the blocks alone. Pictures go to ``plots/`` beside the page.
+`index.md` lists every page that is there, by its title; ``make results`` (benchmarks/reference.py)
+writes ``reference.md``. Figures go to ``plots/`` next to the folder.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,49 +18,66 @@ from research.layout import section
 from research.reproduce import collect
 from research.sources import Sources
 
-START = "<!-- reproduced -->"
-HEAD = (
-    "## The papers' tables and figures\n\nWritten by `discreet reproduce docs` from finished runs;"
-    " do not edit.\n"
-)
+HEAD = """---
+orphan: true
+---
+
+# Results
+
+Every page here is written by a command and never edited by hand: `discreet reproduce docs` writes
+the pages of finished entries, `make results` writes [the reference scores](reference.md).
+[The papers](../papers.md) has the verdicts. "Simulated" data have the published shape of MovieLens
+10M or 20M, which may not be passed on.
+"""
+GROUPS = {
+    "dpals": "DPALS",
+    "dplmc": "DPLMC",
+    "huber": "The Huber mechanism",
+    "theory": "Bounds and cost",
+    "baselines": "Baselines",
+    "real": "Real ratings",
+    "beyond": "DPMF",
+}
 
 
 def write(
-    page: Path, out: Path, names: Iterable[str], sources: Sources, partial: bool = False
+    folder: Path, out: Path, names: Iterable[str], sources: Sources, partial: bool = False
 ) -> list[str]:
-    """Put every entry that has finished in `out` into the page; returns their names.
+    """Write a page for every entry that has finished in `out`; return their names.
 
     With `partial` also those that have begun, with a sentence on how many cells are missing.
     """
-    if not page.is_file():
-        raise ConfigError(f"{page} does not exist: name the page to write into with --to")
-    text = page.read_text(encoding="utf-8")
-    before, _, rest = text.partition(START)
-    blocks = _blocks(rest)
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} does not exist: name the folder to write into with --to")
     written = []
     for name in names:
-        if (block := _render(name, out, sources, page.parent / "plots", partial)) is not None:
-            blocks[name] = block
+        text = _render(name, out, sources, folder.parent / "plots", partial)
+        if text is not None:
+            with atomic_write(folder / f"{name}.md") as aside:
+                aside.write_text(text, encoding="utf-8")
             written.append(name)
-    order = [name for name in entries.names() if name in blocks]
-    body = "\n".join(
-        f"{_mark(name)}\n{_anchor(name)}{blocks[name]}<!-- /entry -->\n" for name in order
-    )
-    with atomic_write(page) as aside:
-        aside.write_text(f"{before.rstrip()}\n\n{START}\n\n{HEAD}\n{body}", encoding="utf-8")
+    with atomic_write(folder / "index.md") as aside:
+        aside.write_text(_index(folder), encoding="utf-8")
     return written
 
 
-def kept(page: Path) -> str:
-    """What of a page was reproduced, for whoever writes the rest anew."""
-    text = page.read_text(encoding="utf-8") if page.is_file() else ""
-    return START + text.partition(START)[2] if START in text else ""
+def read(folder: Path) -> dict[str, str]:
+    """Return {entry: Markdown} of a folder of results, or of a single page of version 0.2."""
+    if folder.is_file():
+        found = re.findall(
+            r"<!-- entry (\S+) -->\n(.*?)<!-- /entry -->", folder.read_text("utf-8"), re.S
+        )
+        return dict(found)
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{folder} does not exist: name a folder of results, such as an older docs/results"
+        )
+    pages = (page for page in sorted(folder.glob("*.md")) if page.stem != "index")
+    return {page.stem: page.read_text(encoding="utf-8") for page in pages}
 
 
 def _render(name: str, out: Path, sources: Sources, plots: Path, partial: bool) -> str | None:
-    """The section of an entry, or None unless all its cells are there, or some and that is
-    enough.
-    """
+    """The page of an entry, or None unless all its cells are there, or some and that is enough."""
     entry = entries.load(name)
     found = collect(entry, out, sources=sources)
     if found.missing and not (partial and found.records):
@@ -72,22 +89,22 @@ def _render(name: str, out: Path, sources: Sources, plots: Path, partial: bool) 
     if entry.plots:
         plots.mkdir(exist_ok=True)
         shutil.copyfile(found.folder / "plot.png", plots / f"{name}.png")
-        text += f"\n![{entry.title}](plots/{name}.png)\n"
-    return text
+        text += f"\n![{entry.title}](../plots/{name}.png)\n"
+    return "---\norphan: true\n---\n\n" + text.replace("### ", "# ", 1)
 
 
-def _mark(name: str) -> str:
-    return f"<!-- entry {name} -->"
+def _index(folder: Path) -> str:
+    """List the pages in the order of the entries, by group."""
+    there = {name for name in read(folder) if name != "reference"}
+    order = [name for name in entries.names() if name in there]
+    parts = [HEAD]
+    for group, title in GROUPS.items():
+        names = [name for name in order if name.split("-")[0] == group]
+        lines = [f"- [{_title(folder / f'{name}.md')}]({name}.md)" for name in names]
+        parts += [f"## {title}\n", "\n".join(lines) + "\n"] if lines else []
+    return "\n".join(parts)
 
 
-def _anchor(name: str) -> str:
-    """So that other pages can link to the entry by its name, however its title is worded."""
-    return f'<a id="{name}"></a>\n\n'
-
-
-def _blocks(text: str) -> dict[str, str]:
-    found = {}
-    for part in text.split("<!-- entry ")[1:]:
-        name, _, block = part.partition(" -->\n")
-        found[name] = block.partition("<!-- /entry -->")[0].removeprefix(_anchor(name))
-    return found
+def _title(page: Path) -> str:
+    found = re.search(r"^# (.+)$", page.read_text(encoding="utf-8"), re.M)
+    return found[1] if found else page.stem

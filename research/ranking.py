@@ -1,4 +1,4 @@
-"""Lists from private and other models: recall, coverage, and recall by popularity (docs/beyond.md).
+"""Lists from private and other models: recall, coverage, and recall by popularity (docs/dpmf.md).
 
 Whoever likes five items or more takes part (two where generated people have few ratings). A tenth
 of them is held out; of what these like, 80 % is shown, with its ratings, and the rest must be

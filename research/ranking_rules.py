@@ -8,7 +8,7 @@ prints, for each data set and ε, recall@20 of private popularity with the whole
 defaults, and of every setting tried: means over the seeds, each of which is another split, another
 draw of the noise and, of generated data, another replica. Only validation parts are looked at.
 Beside it: the released signal, the share of the twenty most liked items, and the size of the core.
-docs/beyond.md says what was chosen with it, and how many settings were looked at.
+docs/dpmf.md says what was chosen with it, and how many settings were looked at.
 """
 
 from __future__ import annotations

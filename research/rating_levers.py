@@ -1,7 +1,7 @@
-"""DPMF for ratings with one lever changed, on data that no lever was chosen on (docs/beyond.md).
+"""DPMF for ratings with one lever changed, on data that no lever was chosen on (docs/dpmf.md).
 
 Most levers are parameters of the algorithm. The others are parts of it that nobody but this
-comparison wants to change: a constant, or a class with another method. They are exchanged while a
+comparison wants to change: a constant, or a method. They are exchanged while a
 model is trained (`Change.parts`), and saved models know nothing of it. A row is how much worse than
 DPMF by default a change is, on the same split with the same seed of the noise.
 """
@@ -17,16 +17,19 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.data.splits import Split, random_ratings
+from discreet.models.algorithm import most_frequent
 from discreet.models.dpals import DPALS
-from discreet.models.dpmf import rating, rating_factors, residual_covariance
-from discreet.models.dpmf.feature_prior import FeaturePrior, Sums, likelihood
-from discreet.models.dpmf.rating_factors import FactorStage, Steps
-from discreet.models.dpmf.residual_covariance import FactorPosterior
-from discreet.models.dpmf.user_effects import UserEffects
-from discreet.privacy.release.plan import Release
+from discreet.models.dpmf import (
+    feature_prior,
+    rating_factors,
+    rating_training,
+    residual_covariance,
+)
+from discreet.models.dpmf.rating_factors import Factors
+from discreet.models.dpmf.rating_training import CHECKS, RESIDUAL_MOMENTS, State, Training
+from discreet.models.dpmf.user_effects import UserPrior
 from research.beyond import genres_and_years, score, split_of
 from research.entry import Record, Settings
 from research.families import SCALES, Family, item_vectors, made
@@ -57,64 +60,28 @@ USUAL_TASTE = 0.2  # its variance, over that of the noise of ratings
 # ------------------------------------------------------------------ parts in place of DPMF's own
 
 
-class CutAsDeviation(UserEffects):
-    """σ is the first cut, and stays so; released moments say no more than what the cut leaves."""
-
-    def learn_fit(self, released: NDArray[np.float64], deviation: float) -> None:
-        before = self.variance
-        super().learn_fit(released, deviation)
-        self.variance = before
+def unchanged(prior: UserPrior, *released: Any) -> UserPrior:
+    """Stay with the prior, whatever was released."""
+    return prior
 
 
-class Believed(FeaturePrior):
-    """How much features explain, popularity among them, stays what it is before anything is
-    known.
-    """
-
-    def explain(self, sums: Sums, T: float, usual: float) -> NDArray[np.float64]:
-        return likelihood(sums, self.F, T, self.explained * usual)[1]
-
-
-class PairsAlone(FactorStage):
-    """The lines of the steps buy pairs as well, or biases where pairs cost too much; factors
-    come at the end.
-    """
-
-    lines_left = 7  # pairs, and six steps
-    found: Steps | None = None
-
-    def is_affordable(self, names: Sequence[str | Release]) -> bool:
-        self.lines_left -= 1
-        pairs = super().is_affordable(names)
-        if not pairs and not self.lines_left:
-            self.steps = self.found
-        return pairs
-
-    def release_pairs(self, names: Sequence[str | Release]) -> None:
-        super().release_pairs(names)
-        self.found = self.steps
-        if self.lines_left:
-            self.steps = None
+def start_at_random(training: Training, state: State, names: Sequence[str]) -> State:
+    """Begin with random factors and one prior for all items; release biases in place of pairs."""
+    state = training.release_biases(state, names, [RESIDUAL_MOMENTS])
+    n = training.users.n_items
+    core = most_frequent(training.counts.even, min(training.algorithm.largest_core, n))
+    variance = USUAL_TASTE / RANK * state.prior.variance
+    V = np.zeros((n, RANK))
+    V[core] = np.sqrt(variance) * np.random.default_rng(0).standard_normal((len(core), RANK))
+    covariance = variance * np.eye(RANK)
+    inside = np.repeat(covariance[None], len(core), axis=0)
+    factors = Factors(V, 0 * V, core, inside, covariance, RANK, state.prior.variance)
+    return training.check_factors(state._replace(factors=factors), CHECKS[0])
 
 
-class StepsAlone(FactorStage):
-    """Factors begin at random, with a prior that is the same for all items; the line of the
-    pairs buys biases.
-    """
-
-    def is_affordable(self, names: Sequence[str | Release]) -> bool:
-        if super().is_affordable(names) and self.steps is None:
-            M = len(self.core)
-            deviation = np.sqrt(USUAL_TASTE / RANK * self.state.personal.variance)
-            B = deviation * np.eye(RANK)
-            nothing = np.zeros((M, RANK))
-            found = FactorPosterior(nothing, B, np.ones((M, RANK)), B**2, nothing[:0], 0.0, 0)
-            self.steps = Steps(self.core, found, None, self.state.counts)
-            self.steps.V[self.core] = deviation * np.random.default_rng(0).standard_normal(
-                (M, RANK)
-            )
-            self.check_gain(rating.WORTH)
-        return False
+def no_step(training: Training, state: State, names: Sequence[str]) -> State:
+    """Stay with the factors of the pairs; release biases in place of the step."""
+    return training.release_biases(state, names, [RESIDUAL_MOMENTS])
 
 
 # ------------------------------------------------------------------ what is changed
@@ -134,39 +101,41 @@ class Change:
     beside: str = "DPMF by default"
 
 
-HOWEVER_FEW = ((rating_factors, "FEWEST", 0.0), (rating_factors, "FEWEST_OF_ALL", 0.0))
+HOWEVER_FEW = ((rating_training, "MIN_RATINGS_IN_CORE", 0.0),)
 NEVER_GIVEN_UP = ((rating_factors, "Z_DROP", math.inf),)
 NOT_COMPARED = ((rating_factors, "Z_IMPROVE", math.inf),)
 NEVER_BACK = ((rating_factors, "Z_REVERT", math.inf),)
-BELIEVED = ((rating, "FeaturePrior", Believed),)
-AS_THEY_ARE = (*BELIEVED, (residual_covariance, "STRENGTHS", (3.0, 3.0)))
-OWN_PRIOR = dict(regularization=8.0, prior_count=3.0, slope=0.05, taste=0.01)
+RANK_8 = ((rating_training, "EXTRA_DIMENSIONS", 8), *NOT_COMPARED)
+AS_THEY_ARE = (
+    (feature_prior, "STRENGTHS", (feature_prior.POPULARITY,)),
+    (residual_covariance, "STRENGTHS", (3.0, 3.0)),
+)
 
 #: The levers that are measured on all sets.
 LEVERS: dict[str, Change] = {
     "DPMF by default": Change(),
-    "σ is the cut": Change(parts=((rating, "UserEffects", CutAsDeviation),)),
-    "the cut is not made up for": Change(dict(attenuation=False)),
+    "σ is not estimated": Change(parts=((UserPrior, "update_noise", unchanged),)),
     "users solve with λ = 8": Change(dict(regularization=8.0)),
-    "users solve with a fixed prior": Change(OWN_PRIOR),
+    "users solve with a fixed prior": Change(
+        dict(regularization=8.0), parts=((UserPrior, "update_variances", unchanged),)
+    ),
     "no popularity as a prior": Change(dict(popularity=False)),
-    "popularity believed as it is": Change(parts=BELIEVED),
     "pairs whatever they cost": Change(dict(gate=1e9)),
     "pairs however few ratings": Change(parts=HOWEVER_FEW),
     "factors never given up": Change(parts=NEVER_GIVEN_UP),
     "steps never taken back": Change(parts=NEVER_BACK),
+    "vectors not bounded": Change(parts=((rating_factors, "LONGEST", math.inf),)),
     "no gate at all": Change(dict(gate=1e9), parts=HOWEVER_FEW + NEVER_GIVEN_UP + NEVER_BACK),
     "biases alone": Change(dict(largest_core=0)),
-    "pairs alone": Change(parts=((rating, "FactorStage", PairsAlone),)),
+    "pairs alone": Change(parts=((Training, "step", no_step),)),
     "steps alone": Change(
-        parts=((rating, "FactorStage", StepsAlone), *NEVER_GIVEN_UP, *NEVER_BACK)
+        parts=((Training, "release_pairs", start_at_random), *NEVER_GIVEN_UP, *NEVER_BACK)
     ),
     "ranks are not compared": Change(parts=NOT_COMPARED),
-    "rank 8": Change(dict(factors=8), parts=((rating_factors, "MARGIN", 8), *NOT_COMPARED)),
+    "rank 8": Change(dict(factors=8), parts=RANK_8),
     "4 steps": Change(dict(iterations=4)),
     "rank 8, λ = 8, 4 steps": Change(
-        dict(factors=8, regularization=8.0, iterations=4),
-        parts=((rating_factors, "MARGIN", 8), *NOT_COMPARED),
+        dict(factors=8, regularization=8.0, iterations=4), parts=RANK_8
     ),
 }
 #: Where there are public features.
@@ -183,13 +152,9 @@ FEATURES: dict[str, Change] = {
 #: Parameters that are no lever of the issue, on ML-1M.
 OTHERS: dict[str, Change] = {
     "accounted by RDP": Change(dict(accountant="rdp")),
-    "counts as they are": Change(dict(likely=False)),
     "nobody follows others more": Change(dict(slope=0.0)),
     "nobody likes what is popular more": Change(dict(taste=0.0)),
-    "a level that counts 3 ratings": Change(dict(prior_count=3.0)),
-    "intercept of 0.5": Change(dict(intercept=0.5)),
     "even weights": Change(dict(rarity=0.0)),
-    "all steps alike": Change(dict(growth=1.0)),
     "8 steps": Change(dict(iterations=8)),
     "rank 4 at most": Change(dict(factors=4)),
     "core of 400 items": Change(dict(largest_core=400)),

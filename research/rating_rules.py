@@ -26,7 +26,7 @@ from discreet.errors import BudgetExceeded
 from discreet.evaluation.evaluator import evaluate
 from discreet.models.base import Recommender
 from discreet.models.dpmf import DPMF
-from discreet.models.dpmf.rating import COMPARISONS
+from discreet.models.dpmf.rating_training import CHECKS, PAIRS
 from research.families import FAMILIES, SCALES, made
 
 Scale = tuple[float, float]
@@ -34,9 +34,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "biases alone": dict(factors=0),
     "no slope": dict(slope=0.0),
     "no taste for what is popular": dict(taste=0.0),
-    "a level that counts 3 ratings": dict(prior_count=3.0),
-    "counts as they are": dict(likely=False),
-    "the cut is not made up for": dict(attenuation=False),
     "no popularity as a prior": dict(popularity=False),
     "even weights": dict(rarity=0.0),
     "pairs whatever they cost": dict(gate=1e9),
@@ -45,11 +42,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "core of 400": dict(largest_core=400),
     "4 steps": dict(iterations=4),
     "8 steps": dict(iterations=8),
-    "steps alike": dict(growth=1.0),
     "less for the size": dict(shares={"size": 0.01}),
     "more for the size": dict(shares={"size": 0.08}),
-    "less for comparing ranks": dict(shares=dict.fromkeys(COMPARISONS, 0.003)),
-    "less for pairs": dict(shares={"pairs or biases": 0.08}),
+    "less for comparing ranks": dict(shares=dict.fromkeys(CHECKS, 0.003)),
+    "less for pairs": dict(shares={PAIRS: 0.08}),
 }
 
 

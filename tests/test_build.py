@@ -72,7 +72,7 @@ def test_the_sources_can_be_built_and_tested_from_their_archive(built):
         "constraints.txt",
         "README.md",
         "LICENSE",
-        "mkdocs.yml",
+        "docs/conf.py",
     } <= files
     for folder in (
         "src/discreet",

@@ -1,4 +1,4 @@
-"""The examples run as they stand, and docs/extending.md names them and the files that it says
+"""The examples run as they stand, and docs/contributing.md names them and the files that it says
 to touch.
 """
 
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples" / "extending").glob("*.py"))
-PAGE = ROOT / "docs" / "extending.md"
+PAGE = ROOT / "docs" / "contributing.md"
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
-"""Draws the pictures of docs/how-it-works.md: python docs/pictures/draw.py writes the SVG files
-beside itself.
+"""Draw the diagrams of the documentation: python docs/pictures/draw.py writes the SVG files next to
+itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ INK, SOFT, PAPER, PRIVATE, PUBLIC = "#1b2a2f", "#5b6f76", "#ffffff", "#fbe3d6", 
 
 
 class Picture:
-    """Boxes, arrows and words on a grid of pixels."""
+    """Boxes, arrows and text on a grid of pixels."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self.size = width, height
@@ -21,7 +21,7 @@ class Picture:
     def box(
         self, x: int, y: int, w: int, h: int, *lines: str, fill: str = PAPER, bold: bool = True
     ) -> None:
-        """A box with its first line in bold."""
+        """Add a box with its first line in bold."""
         self.parts.append(
             f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="8" fill="{fill}" stroke="{INK}"'
             ' stroke-width="1.5"/>'
@@ -48,7 +48,7 @@ class Picture:
         )
 
     def wall(self, x: int, y: int, height: int, gap: tuple[int, int]) -> None:
-        """A wall with one door in it."""
+        """Add a border with one gap in it."""
         for begin, end in ((y, gap[0]), (gap[1], y + height)):
             self.parts.append(
                 f'<line x1="{x}" y1="{begin}" x2="{x}" y2="{end}" stroke="{INK}" stroke-width="7"/>'
@@ -68,82 +68,50 @@ class Picture:
         )
 
 
-def one_door() -> Picture:
+def release_point() -> Picture:
     picture = Picture(
-        820, 330, "Sums over people leave through one door, which charges first and then adds noise"
+        820,
+        330,
+        "Sums over users leave through Session.release, which records the cost and adds noise",
     )
-    picture.word(190, 32, "sealed: nobody looks in here", soft=True)
-    picture.word(645, 32, "public: do what you like", soft=True)
+    picture.word(190, 32, "sealed", soft=True)
+    picture.word(645, 32, "released", soft=True)
     for at in range(3):
-        picture.box(30, 55 + 82 * at, 150, 62, f"person {at + 1}", "own ratings", fill=PRIVATE)
+        picture.box(30, 55 + 82 * at, 150, 62, f"user {at + 1}", "own ratings", fill=PRIVATE)
         picture.arrow((180, 86 + 82 * at), (225, 86 + 82 * at), (250, 160))
     picture.box(250, 130, 130, 66, "statistic", "bounded sum", fill=PRIVATE)
-    picture.arrow((380, 163), (428, 163))
-    picture.wall(480, 20, 216, (112, 214))
-    picture.box(428, 116, 104, 94, "session", "1 charge", "2 look", "3 add noise")
-    picture.arrow((532, 163), (590, 163))
-    picture.box(590, 130, 110, 66, "noisy sum", fill=PUBLIC)
-    picture.arrow((645, 196), (645, 236))
-    picture.box(590, 236, 110, 56, "model", fill=PUBLIC)
-    picture.box(428, 245, 104, 52, "ledger")
-    picture.arrow((450, 210), (450, 243))
-    picture.box(590, 55, 200, 46, "plan: how much noise", fill=PUBLIC, bold=False)
-    picture.arrow((590, 78), (510, 78), (510, 114))
+    picture.arrow((380, 163), (418, 163))
+    picture.wall(485, 20, 216, (108, 218))
+    picture.box(418, 112, 134, 102, "Session.release", "1 record the cost", "2 sum", "3 add noise")
+    picture.arrow((552, 163), (600, 163))
+    picture.box(600, 130, 110, 66, "noisy sum", fill=PUBLIC)
+    picture.arrow((655, 196), (655, 236))
+    picture.box(600, 236, 110, 56, "model", fill=PUBLIC)
+    picture.box(433, 252, 104, 48, "ledger")
+    picture.arrow((455, 214), (455, 250))
+    picture.box(590, 55, 200, 46, "plan: noise multipliers", fill=PUBLIC, bold=False)
+    picture.arrow((590, 78), (515, 78), (515, 110))
     return picture
 
 
 def joint_privacy() -> Picture:
     picture = Picture(
-        820, 250, "Item vectors are public; a person's vector is computed where the history is"
+        820, 250, "Item vectors are released; a user's vector is computed where the history is"
     )
-    picture.box(30, 85, 170, 80, "item vectors V", "(ε, δ)-private,", "for everybody", fill=PUBLIC)
+    picture.box(30, 85, 170, 80, "item vectors V", "(ε, δ)-private,", "released", fill=PUBLIC)
     for at, (name, what) in enumerate((("Ada", "science fiction"), ("Bo", "comedies"))):
         y = 30 + 110 * at
         picture.arrow((200, 125), (240, 125), (240, y + 40), (278, y + 40))
-        picture.box(
-            280,
-            y,
-            180,
-            80,
-            f"{name}'s device",
-            f"history: {what}",
-            f"{name}'s own vector u",
-            fill=PRIVATE,
-        )
+        lines = (f"{name}'s device", f"history: {what}", f"{name}'s own vector u")
+        picture.box(280, y, 180, 80, *lines, fill=PRIVATE)
         picture.arrow((460, y + 40), (538, y + 40))
-        picture.box(
-            540, y, 250, 80, f"{name}'s list", "u · V, seen by", f"{name} alone", fill=PRIVATE
-        )
-    return picture
-
-
-def layers() -> Picture:
-    rooms = [
-        "cli",
-        "serve  ·  report",
-        "experiments",
-        "testing",
-        "evaluation",
-        "models  ·  engines",
-        "privacy",
-    ]
-    picture = Picture(620, 60 + 46 * (len(rooms) + 2), "Imports go down only")
-    for at, room in enumerate([*rooms, "kernels  ·  data", "errors"]):
-        fill = PRIVATE if room == "privacy" else PAPER
-        picture.box(120, 30 + 46 * at, 300, 36, room, fill=fill)
-    picture.arrow((470, 40), (470, 30 + 46 * (len(rooms) + 2) - 14))
-    picture.word(540, 40 + 23 * (len(rooms) + 2), "imports", soft=True)
-    picture.word(540, 60 + 23 * (len(rooms) + 2), "go down", soft=True)
+        picture.box(540, y, 250, 80, f"{name}'s list", "u · V, for", f"{name} only", fill=PRIVATE)
     return picture
 
 
 def main() -> None:
     here = Path(__file__).parent
-    for name, draw in (
-        ("one-door", one_door),
-        ("joint-privacy", joint_privacy),
-        ("layers", layers),
-    ):
+    for name, draw in (("release-point", release_point), ("joint-privacy", joint_privacy)):
         draw().save(here / f"{name}.svg")
 
 

@@ -1,4 +1,4 @@
-"""Planted faults are refuted by the levels that docs/verification.md says; all of them by
+"""Planted faults are refuted by the levels that docs/audits.md says; all of them by
 audit_tables.py.
 """
 
@@ -69,7 +69,7 @@ def test_signed_pairs_that_are_priced_without_their_sign_are_refuted_without_a_s
     fault = "pairs of residuals are priced as if they had no sign"
     with planted(fault):
         (level,) = audit(SHOWING[WHERE[fault]](), levels=["transcript"], search=0).levels
-    assert any("'pairs or biases' moves by 1.41" in finding for finding in level.findings), (
+    assert any("'item pairs (or biases)' moves by 1.41" in finding for finding in level.findings), (
         level.findings
     )
 

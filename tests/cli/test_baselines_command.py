@@ -37,9 +37,9 @@ def test_they_train_and_say_what_they_released(run, ratings, tmp_path, model):
         tmp_path / "m",
     )
     assert result.code == 0, result.err
-    assert "ε = 5 and δ = 1e-06" in result.out + result.err
+    assert "ε = 5, δ = 1e-06" in result.out + result.err
     assert ALL[model] in result.out + result.err
-    assert "CAUTION, read from the data instead of a public source: the range" not in result.out
+    assert "range of ratings, 1 to 5: read from the data" not in result.out
     again = run("budget", tmp_path / "m", "--json")
     assert again.code == 0, again.err
     assert json.loads(again.out)["epsilon"] == pytest.approx(5.0, abs=1e-3)

@@ -335,7 +335,7 @@ def test_train_with_epsilon_is_private(run, private, tmp_path):
         "--factors",
         3,
         "--set",
-        "growth=1.4",
+        "rarity=0.2",
     )
     assert result.code == 0, result.err
     assert "ε = 5 and δ = 1e-05" in result.out
@@ -364,7 +364,7 @@ def test_train_says_what_was_taken_from_the_data(run, private, tmp_path):
         "--goal",
         "rating",
         "--set",
-        "growth=1.4",
+        "rarity=0.2",
     )
     result = run("train", private / "ratings.csv", "--out", tmp_path / "m", *options)
     assert result.code == 0, result.err

@@ -68,7 +68,7 @@ def test_exact_scores_are_called_a_look(run, shelf):
         (("--score-epsilon", 1, "--seeds", 3), "pays for one look"),
         (("--score-epsilon", 1, "--slices"), "pays for one look"),
         (("--score-epsilon", 0), "positive finite number"),
-        (("--score-epsilon", 1, "--metrics", "coverage@20"), "belongs to no single person"),
+        (("--score-epsilon", 1, "--metrics", "coverage@20"), "is no sum over users"),
         (
             ("--score-epsilon", 1),
             "pass --relevant, the lowest rating that counts, or train with a public --rating-range",

@@ -38,9 +38,7 @@ VALUES = {
     "pair ranking, everything": PairRanking(factors=3, like_threshold="everything", gate=2.0),
     "residual gradient": RatingFactorization(),
     "residual gradient, no factors": RatingFactorization(factors=0, shares={"counts": 0.1}),
-    "residual gradient, a fixed prior": RatingFactorization(
-        slope=0.0, prior_count=3.0, regularization=1.0, growth=1.0
-    ),
+    "residual gradient, a fixed prior": RatingFactorization(slope=0.0, regularization=1.0),
     "noisy solve": NoisySolve(),
     "noisy solve, implicit": NoisySolve(goal="ranking"),
     "noisy solve, by signal": NoisySolve(goal="ranking", regularization="by signal"),

@@ -70,8 +70,8 @@ MODELS = {
     "DPMF": lambda: DPMF(20, **RANGE),
     "DPMF, ratings": lambda: DPMF(20, **RATING),
     "DPMF without factors": lambda: DPMF(0, **RATING),
-    "DPMF, nothing estimated": lambda: DPMF.configure(
-        factors=20, regularization=5.0, prior_count=2.0, slope=0.5, taste=0.5, **RATING
+    "DPMF, slopes given": lambda: DPMF.configure(
+        factors=20, regularization=5.0, slope=0.5, taste=0.5, **RATING
     ),
     "DPALS": lambda: DPALS(20, **RANGE),
     "DPALS global centering": lambda: DPALS.configure(factors=20, centering="global", **RANGE),

@@ -38,7 +38,7 @@ MODELS = {
         discreet.DPMF, 2, goal="rating", **(PRIVATE | {"rating_range": None})
     ),
     "DPMF, a fixed prior": partial(
-        discreet.DPMF.configure, goal="rating", prior_count=3.0, slope=0.0, **PRIVATE
+        discreet.DPMF.configure, goal="rating", taste=0.02, slope=0.0, **PRIVATE
     ),
     "DPALS": partial(discreet.DPALS, **PRIVATE),
     "DPALS, global mean": partial(discreet.DPALS.configure, centering="global", **PRIVATE),

@@ -251,10 +251,6 @@ def test_models_without_a_promise_still_say_that_there_is_nothing():
             "epsilon=1e+08 at delta=1e-06: batches cannot be priced",
         ),
         (
-            lambda: discreet.DPMF.configure(epsilon=1, goal="rating", growth=100.0, iterations=900),
-            "leaves nothing of the budget",
-        ),
-        (
             lambda: discreet.DPALS.configure(epsilon=1, growth=0.01, iterations=900),
             "leaves nothing of the budget",
         ),

@@ -333,7 +333,7 @@ def test_too_few_draws_and_another_shape_are_refused():
 
 
 def numbers():
-    """The table of audits in docs/verification.md, from one run."""
+    """The table of audits in docs/audits.md, from one run."""
     titles = [
         "statistic",
         "Gaussian, μ = 4",

@@ -1,5 +1,5 @@
-"""The papers' errors (docs/errata.md): a test for each says what is right. 1, 3, 7, 8 and 13
-are in test_papers too.
+"""The papers' errata (docs/errata.md): a test for each. 1, 3, 7, 8, 13 and 14 are in test_papers
+too.
 """
 
 import math
@@ -100,7 +100,7 @@ def test_erratum_06_the_ridge_comes_after_the_projection():
     x = solve_psd(A.copy(), b, ridge)
     assert (np.linalg.norm(x, axis=1) <= np.linalg.norm(b, axis=1) / 0.7 * (1 + 1e-9)).all()
     values = np.linalg.eigvalsh(A + 0.7 * np.eye(5))
-    # the printed order projects these to 0, and their direction has no solution
+    # the printed order projects these to 0, and the pseudo-inverse drops their direction
     assert (values < -0.7).any()
     assert (np.maximum(np.linalg.eigvalsh(A), 0) + 0.7 >= 0.7).all()
 

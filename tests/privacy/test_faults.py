@@ -1,4 +1,4 @@
-"""Every planted fault is caught by the tests that docs/verification.md names. Run this file to
+"""Every planted fault is caught by the tests that docs/planted-faults.md names. Run this file to
 write its table.
 """
 
@@ -10,7 +10,7 @@ import pytest
 from support.fault_helpers import FAULTS, planted
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "docs/verification.md"
+PAGE = HERE.parents[1] / "docs/planted-faults.md"
 
 
 class Failures:
@@ -68,7 +68,7 @@ def test_a_planted_fault_is_gone_afterwards():
 
 
 def table():
-    """The table of docs/verification.md."""
+    """The table of docs/planted-faults.md."""
     from test_audit import AUDITED
 
     lines = ["| fault | in | caught by | audit |", "|---|---|---|---|"]

@@ -154,7 +154,7 @@ EXAMPLES = {
         "moments of a prior are not cut",
     ),
     "fit moments": (
-        lambda rows: alone(rows).sum(FitMoments(1.0, 1e12, 1e-3, 0.9)),
+        lambda rows: alone(rows).sum(FitMoments(1.0, 1e12, 1e-3)),
         "three moments are priced as one",
     ),
     "solution Gram matrix": (

@@ -31,7 +31,7 @@ def test_the_paragraph_of_a_secure_session(session):
         "ε = 1.5",
         "δ = 1e-06",
         "4.482 times",
-        "with or without",
+        "without any one person's data",
         "gram × 2",
         "closed form",
         "list of items",
@@ -64,7 +64,7 @@ def test_numbered_releases_are_listed_as_a_range(row_sum):
     for name in [*names, "sum"]:
         door.release(name, row_sum(np.ones((3, 2))))
     listed = "counts, step 1 to 3, gram 1, gram 2, block 1, block 2, block 4, sum × 2"
-    assert f"11 releases of sums over users: {listed}." in str(door.finish())
+    assert f"It covers these noisy statistics: {listed}." in str(door.finish())
 
 
 def test_research_mode_is_declared(session):
@@ -75,12 +75,13 @@ def test_research_mode_is_declared(session):
     assert document["private"] is False
     assert document["status"] == "private with cautions"
     assert document["cautions"] == [
-        "the noise came from a seed: whoever learns it can subtract the noise"
+        "the noise came from a seed, and anyone who knows it can subtract the noise"
     ]
 
 
 def test_replace_one_is_said(session):
-    assert "replaced by those of another" in str(session(neighboring="replace-one").statement)
+    text = str(session(neighboring="replace-one").statement)
+    assert "with any one person's data replaced by another person's" in text
 
 
 def test_not_private_is_said_first(session, row_sum):
@@ -147,7 +148,7 @@ def test_a_large_epsilon_is_called_weak(row_sum, epsilon, weak):
     door.release("sum", row_sum(np.ones((3, 2))))
     text = str(door.finish())
     assert ("An ε above 20 is WEAK" in text) is weak
-    assert ("nearly as likely" in text) is not weak
+    assert ("almost as likely" in text) is not weak
 
 
 def test_a_large_delta_is_called_weak(row_sum):
@@ -155,9 +156,7 @@ def test_a_large_delta_is_called_weak(row_sum):
         Plan.calibrate([Release("sum")], Budget(1.0, 0.01, allow_large_delta=True)), "seeded", 0
     )
     door.release("sum", row_sum(np.ones((3, 2))))
-    assert "CAUTION, somebody may be exposed: a δ above 0.001 was allowed explicitly." in str(
-        door.finish()
-    )
+    assert "CAUTION, δ is large: a δ above 0.001 was allowed explicitly." in str(door.finish())
     assert not door.statement.private
     assert Ledger.from_dict(door.ledger.to_dict()).plan == door.plan
 
@@ -170,10 +169,10 @@ def test_a_delta_above_one_over_the_released_number_of_users_is_a_caution(
     door.judge_delta(people)
     assert ("released as about 1,200,000" in caplog.text) is warned
     assert (
-        "exposed: δ = 1e-06 is above one over the number of users" in str(door.statement)
+        "δ is large: δ = 1e-06 is above one over the number of users" in str(door.statement)
     ) is warned
     assert bool(door.statement.cautions) is warned
-    assert "Taken to be public: the list of items." in str(door.statement)
+    assert "Assumed public: the list of items." in str(door.statement)
     assert Ledger.from_dict(door.ledger.to_dict()).assumptions == door.ledger.assumptions
 
 

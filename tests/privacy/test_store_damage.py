@@ -17,7 +17,7 @@ from discreet.privacy import Budget, BudgetStore, Plan, Release
 from discreet.privacy.release import budget_store_log
 from discreet.privacy.release.budget_store_log import digest
 
-#: Set it to 5000 for the table of docs/budget.md.
+#: Set it to 5000 for the table of docs/budgets.md.
 NUMBER = int(os.environ.get("DISCREET_STORE_DAMAGE", "200"))
 
 

@@ -373,7 +373,7 @@ def test_cautions_stand_beside_the_promise(tmp_path):
     given = {"rating_range": (0.5, 5), "item_fraction": 0.2}
     model = discreet.DPALS(2, epsilon=8, noise="seeded", random_state=1, **given).fit(ratings)
     write_report(model, tmp_path / "r.html")
-    assert "the noise came from a seed: whoever learns it can subtract the noise" in text_of(
+    assert "the noise came from a seed, and anyone who knows it can subtract the noise" in text_of(
         tmp_path / "r.html"
     )
     model = discreet.DPMF(
@@ -543,4 +543,4 @@ def test_no_title_calls_a_large_epsilon_private(tmp_path, epsilon, weak):
         assert (re.search("privat|privacy:? ε", text) is not None) is not weak
     write_sign_off(model, tmp_path / "s.html")
     for text in (str(model.privacy_), text_of(tmp_path / "s.html")):
-        assert ("nearly as likely" in text) is not weak
+        assert ("almost as likely" in text) is not weak

@@ -96,6 +96,7 @@ def test_levers_change_what_they_name_and_nothing_stays_changed():
         "no gate at all",
     }
     passed |= {"steps never taken back", "ranks are not compared", "DPMF by default"}
+    passed.add("vectors not bounded")  # none comes near the bound here
     assert {name for name, record in found.items() if record["worse, %"] == 0} == passed
 
 

@@ -7,10 +7,11 @@ import math
 import pytest
 
 from discreet.privacy.accounting import pricing as accounting
-from discreet.privacy.accounting.mechanisms import Huber
+from discreet.privacy.accounting.mechanisms import Gaussian, Huber
 from research import papers
 
 CONVERTED = [0.80, 4.01, 7.39, 14.87, 1.00, 5.01, 10.04, 19.82, 1.01, 5.05, 10.08, 20.13]
+WITH_CENTERING = [0.61, 3.26, 6.70, 13.31, 0.83, 4.74, 10.15, 18.67, 0.87, 4.20, 8.68, 17.87]
 EXACT = [0.58, 3.26, 6.22, 12.98, 0.74, 4.12, 8.59, 17.53, 0.76, 4.17, 8.65, 17.85]
 
 
@@ -22,6 +23,12 @@ def test_erratum_01_table_4_of_dpals_under_the_papers_conversion():
 def test_erratum_01_table_4_of_dpals_exactly():
     got = [accounting.epsilon(c.events(), c.delta, "gdp") for c in papers.DPALS_TABLE_4]
     assert [round(e, 2) for e in got] == EXACT
+    honest = [c.events_with_centering() for c in papers.DPALS_TABLE_4]
+    got = [
+        accounting.epsilon(events, c.delta, "gdp")
+        for events, c in zip(honest, papers.DPALS_TABLE_4, strict=True)
+    ]
+    assert [round(e, 2) for e in got] == WITH_CENTERING
 
 
 def test_erratum_01_the_printed_theorem_prices_one_release_too_few():
@@ -39,8 +46,9 @@ def test_erratum_01_rho_is_the_sum_over_both_releases():
 def test_erratum_03_centering_moves_the_sum_by_k_not_by_its_root():
     """Honestly priced, line 4 of the composition has its noise multiplier divided by √k."""
     c = papers.DPALS_TABLE_4[6]
-    honest = [*c.events()[:3], c.events()[3].scale(1 / math.sqrt(c.max_items))]
-    assert accounting.epsilon(honest, c.delta) > 1.1 * accounting.epsilon(c.events(), c.delta)
+    assert accounting.epsilon(c.events_with_centering(), c.delta) > 1.1 * accounting.epsilon(
+        c.events(), c.delta
+    )
 
 
 def test_erratum_07_both_count_releases_are_charged():
@@ -53,9 +61,7 @@ def test_erratum_07_both_count_releases_are_charged():
 
 
 def test_erratum_08_the_shared_gram_matrix_is_one_more_release():
-    """K̃ with the noise of one item's Gram matrix (sensitivity Γ_u² = 1) costs; Table 4 leaves
-    it out.
-    """
+    """K̃ with the noise of one item's Gram matrix (sensitivity Γ_u² = 1) costs 0.3 to 0.5 % of ε."""
     c = papers.DPALS_TABLE_4[-1]
     with_shared = [*c.events(), accounting.Event("gaussian", c.sigma_gram, c.iterations)]
     assert accounting.epsilon(with_shared, c.delta) > accounting.epsilon(c.events(), c.delta) + 0.09
@@ -83,3 +89,14 @@ def test_erratum_13_the_gaussian_column_used_the_decimal_logarithm():
             decimal, abs=5e-4
         )
         assert round(papers.huber_table_1(variance)["gaussian"], 3) == natural
+    exact = [Gaussian(math.sqrt(variance)).epsilon(5.0, 1e-5) for variance in (1, 2, 3, 4)]
+    assert [round(epsilon, 3) for epsilon in exact] == [33.104, 20.676, 15.867, 13.207]
+
+
+def test_erratum_14_the_private_start_is_charged_for_k():
+    """At the σ of Theorem 1 a start with noise σΓ_M² has ρ = k²/2σ², k/T times that of all T."""
+    k, steps, epsilon, delta = 50, 2, 1.0, 1e-5
+    sigma = math.sqrt(2 * k * steps * (epsilon + math.log(1 / delta))) / epsilon
+    start = [accounting.Event("gaussian", sigma / k, 1)]
+    assert accounting.total_rho(start) == pytest.approx(k**2 / (2 * sigma**2))
+    assert accounting.epsilon(start, delta) == pytest.approx(4.37, abs=0.01)

@@ -449,35 +449,36 @@ def test_splits_are_kept_for_the_next_cell():
     assert sources.random("cinema", (0.9, 0.1), top=40, scale=0.02) is not first
 
 
-def test_finished_entries_are_written_into_the_page(tmp_path, entry, monkeypatch):
-    page = tmp_path / "results.md"
-    page.write_text("# Results\n\nabove\n")
+def test_every_finished_entry_has_a_page_and_a_line_in_the_index(tmp_path, entry, monkeypatch):
+    folder = tmp_path / "docs" / "results"
+    folder.mkdir(parents=True)
+    (folder / "reference.md").write_text("# Reference scores\n")
     monkeypatch.setattr(entries, "names", lambda: ["fake"])
     monkeypatch.setattr(entries, "load", lambda name: entry)
     monkeypatch.setattr(reproduce, "load", lambda name: entry)
-    assert pages.write(page, tmp_path, ["fake"], Sources()) == []
+    monkeypatch.setattr(pages, "GROUPS", {"fake": "Examples"})
+    assert pages.write(folder, tmp_path, ["fake"], Sources()) == []
     monkeypatch.setattr(
         entries.Entry, "runner", lambda self: lambda s, _: {"rmse": 0.6, "true": 3.0}
     )
     reproduce.run(entry, tmp_path)
     for _ in range(2):
-        assert pages.write(page, tmp_path, ["fake"], Sources()) == ["fake"]
-    text = page.read_text()
-    assert text.startswith("# Results\n\nabove\n\n<!-- reproduced -->")
-    assert text.count("### A table") == 1
-    assert "![A table](plots/fake.png)" in text
-    assert (tmp_path / "plots" / "fake.png").is_file()
-    assert pages.kept(page).startswith(pages.START)
-    assert text.count('<a id="fake"></a>') == 1, "other pages link to it"
+        assert pages.write(folder, tmp_path, ["fake"], Sources()) == ["fake"]
+    text = (folder / "fake.md").read_text()
+    assert text.count("\n# A table\n") == 1
+    assert "![A table](../plots/fake.png)" in text
+    assert (tmp_path / "docs" / "plots" / "fake.png").is_file()
+    assert "- [A table](fake.md)" in (folder / "index.md").read_text()
+    assert set(pages.read(folder)) == {"fake", "reference"}
     next((tmp_path / "fake" / "cells").iterdir()).unlink()
-    assert pages.write(page, tmp_path, ["fake"], Sources()) == []
-    assert pages.write(page, tmp_path, ["fake"], Sources(), partial=True) == ["fake"]
-    assert "1 of 6 cells have not been run yet" in page.read_text()
-    assert pages.write(page, tmp_path / "empty", ["fake"], Sources(), partial=True) == []
-    assert pages.write(page, tmp_path / "empty", [], Sources()) == []
-    assert "### A table" in page.read_text()
+    assert pages.write(folder, tmp_path, ["fake"], Sources()) == []
+    assert pages.write(folder, tmp_path, ["fake"], Sources(), partial=True) == ["fake"]
+    assert "1 of 6 cells have not been run yet" in (folder / "fake.md").read_text()
+    assert pages.write(folder, tmp_path / "empty", ["fake"], Sources(), partial=True) == []
+    assert pages.write(folder, tmp_path / "empty", [], Sources()) == []
+    assert "\n# A table\n" in (folder / "fake.md").read_text()
     with pytest.raises(ConfigError, match="does not exist"):
-        pages.write(Path("nowhere.md"), tmp_path, [], Sources())
+        pages.write(Path("nowhere"), tmp_path, [], Sources())
 
 
 # ------------------------------------------------------------ every entry

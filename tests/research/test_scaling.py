@@ -31,7 +31,8 @@ def test_exponents_of_the_bounds_follow_from_their_formulas():
     """|Ω| = r n log n, so p = r log n / m; logarithms are left out."""
 
     def dpals(n, m, r, epsilon):
-        return r**2 * m / (epsilon * n * np.sqrt(r / m))
+        # the proof of Theorem 2; its statement has √m once more (docs/errata.md)
+        return r**2 * np.sqrt(m) / (epsilon * n * np.sqrt(r / m))
 
     def dplmc(n, m, r, epsilon):
         absolute = r**2 * m / (epsilon * np.sqrt(n * r * n))

@@ -185,7 +185,7 @@ if moment == "starting":
         time.sleep(60)
     server.run = wait
 if moment == "compiling":
-    _numba._told.append(lambda done, name: print("now", flush=True))
+    _numba._reports.append(lambda done, name: print("now", flush=True))
 main(["serve", folder, "--port", "0"])
 """
 

@@ -1,4 +1,4 @@
-"""The tables of docs/verification.md, section 6: every private model by three levels, every planted
+"""The tables of docs/audits.md: every private model by three levels, every planted
 fault by five.
 
     python tests/support/audit_tables.py models                  (rows that are not on the page yet)
@@ -17,7 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PAGE = ROOT / "docs" / "verification.md"
+PAGE = ROOT / "docs" / "audits.md"
 sys.path.insert(0, str(HERE.parent))
 
 import discreet  # noqa: E402
@@ -131,8 +131,8 @@ WHERE = {
 UNEXPLAINED = "UNEXPLAINED"
 #: Of faults that are in no training, so that there is nothing to run.
 ELSEWHERE = ("about accounts, which no single training shows; a test",)
-#: Why no level refutes some: these are caught by the tests that docs/verification.md names, or are
-#: no loss of privacy.
+#: Why no level refutes some: these are caught by the tests that docs/planted-faults.md names, or
+#: are no loss of privacy.
 EXPLAINED = {
     "what users measured is not cut": (
         "scores are cut before as well, so nothing changes; tests of the statistic"
@@ -315,7 +315,7 @@ def names_of(kind):
 
 
 def on_the_page(kind):
-    """{name: the rest of its row} as docs/verification.md has them."""
+    """{name: the rest of its row} as docs/audits.md has them."""
     inside = PAGE.read_text(encoding="utf-8").split(f"<!-- audit of {kind} -->")[1]
     lines = inside.split(f"<!-- /audit of {kind} -->")[0].strip().splitlines()[2:]
     return dict(line.removeprefix("| ").removesuffix(" |").split(" | ", 1) for line in lines)

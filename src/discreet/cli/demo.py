@@ -5,10 +5,8 @@ recommend, save, plot.
 from __future__ import annotations
 
 import shlex
-import textwrap
 import time
 from contextlib import suppress
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +18,7 @@ from discreet.cli.data_options import hold_back_warnings
 from discreet.cli.evaluate import show as show_scores
 from discreet.cli.export import write_web
 from discreet.cli.output import Output
-from discreet.cli.train import check_out, describe_model
+from discreet.cli.train import check_out, describe_model, show_statement
 from discreet.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
@@ -132,13 +130,8 @@ def _show_quality(found: Comparison, model: Any, out: Output) -> None:
 
 
 def _show_promise(model: Any, out: Output) -> None:
-    _heading(
-        "3. What is promised to each of these people, for everything that the model holds", out
-    )
-    words = str(replace(model.privacy_, learned=""))
-    out.say(
-        textwrap.fill(words, WIDTH, initial_indent="   ", subsequent_indent="   "), style="green"
-    )
+    _heading("3. The privacy guarantee of everything that the model holds", out)
+    show_statement(model.privacy_, out, indent="   ")
 
 
 def _show_list(

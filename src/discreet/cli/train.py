@@ -117,7 +117,9 @@ def train(
     out.say(f"Saved to {to}")
     statement = getattr(model, "privacy_", None)
     if statement is not None and statement.finite:
-        out.say(str(statement), style="bold green" if statement.private else "bold yellow")
+        if statement.learned:
+            out.say(statement.learned, style="bold")
+        show_statement(statement, out)
         remedies = [
             REMEDIES[a.name]
             for a in model.privacy_.assumptions
@@ -129,7 +131,7 @@ def train(
                 f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left; {room(left)}"
             )
         if remedies:
-            out.say(f"To have no such caution, give {' and '.join(remedies)}.", style="bold yellow")
+            out.say(f"To avoid the caution, pass {' and '.join(remedies)}.", style="bold yellow")
     else:
         out.say(NOT_PRIVATE, style="bold yellow")
     out.next_steps(examples(to, model))
@@ -143,6 +145,17 @@ def train(
     }
     result = without_exact(result) if statement is not None else result
     out.result(result | charged)
+
+
+def show_statement(statement: Any, out: Output, indent: str = "") -> None:
+    """Print the guarantee as labelled lines."""
+    lines = statement.lines()
+    width = max(len(label) for label, _ in lines)
+    for label, text in lines:
+        style = "bold yellow" if label == "Cautions" else None
+        if label == "Guarantee":
+            style = "bold green" if statement.private else "bold yellow"
+        out.say(f"{indent}{label:<{width}}  {text}", style=style)
 
 
 def check_meant(model: Any, not_private: bool) -> None:

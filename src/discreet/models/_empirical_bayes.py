@@ -1,13 +1,13 @@
-"""What released numbers were before the noise: estimates by the noise that is known (empirical
-Bayes).
+"""Estimates of what released numbers were before the noise, whose deviation is known.
 
 Counts are not negative, and most catalogs have few popular items and many rare ones. How many of
 each there are is read off all noisy counts together, as a mixture over sizes (Kiefer and Wolfowitz,
-1956; Robbins, 1956), and then each count is drawn toward what is likely: released numbers in,
-numbers out, nothing of anybody's.
+1956; Robbins, 1956), and then each count is shrunk toward what is likely.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,26 @@ ROUNDS = 60
 WIDTH = 0.12  # of a size, relative to it, so that exact counts stay as they are
 
 
+class Noisy(NamedTuple):
+    """A released array, and the deviation of the noise on its entries."""
+
+    value: NDArray[np.float64]
+    deviation: float
+
+    def scale(self, factor: float) -> Noisy:
+        """Return both times a public number."""
+        return Noisy(factor * self.value, abs(factor) * self.deviation)
+
+    def average(self, other: Noisy | None) -> Noisy:
+        """Return the mean of two releases of the same array, each counted by its noise."""
+        if other is None:
+            return self
+        a, b = self.deviation**-2, other.deviation**-2
+        return Noisy((a * self.value + b * other.value) / (a + b), (a + b) ** -0.5)
+
+
 def likely_counts(noisy: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Posterior means of counts c ≥ 0 from c + N(0, variance), each with its own variance.
+    """Return posterior means of counts c ≥ 0 from c + N(0, variance), each with its own variance.
 
     Parameters
     ----------
@@ -43,16 +61,16 @@ def likely_counts(noisy: NDArray[np.float64], variance: NDArray[np.float64]) -> 
 
 
 def shrunk_ratio(total: float, weight: float, deviation: float, spread: float = 0.5) -> float:
-    """1 + x from total = weight · x + N(0, deviation²) with x ~ N(0, spread²), between ¼ and 4.
+    """Estimate 1 + x from total = weight · x + N(0, deviation²) with x ~ N(0, spread²).
 
-    Where noise drowns the total, that is 1.
+    It is near 1 where the noise is larger than the total, and between 1/16 and 4 everywhere.
     """
     weight = max(weight, 0.0)
     x = weight * total * spread**2 / max(weight**2 * spread**2 + deviation**2, 1e-300)
-    return float(np.clip(1 + x, 0.25, 4.0))
+    return float(np.clip(1 + x, 1 / 16, 4.0))
 
 
 def log_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of counts with mean 0 over ratings."""
+    """Return logarithms of counts with mean 0 over ratings."""
     x = np.log(np.maximum(counts, 0.1))
     return np.asarray(x - np.average(x, weights=counts))

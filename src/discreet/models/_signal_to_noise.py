@@ -1,6 +1,4 @@
-"""Is there anything to hear? Compares, from released counts alone, what an item's sum can hold
-with the noise on it.
-"""
+"""Check the signal-to-noise ratio of released counts."""
 
 from __future__ import annotations
 
@@ -27,22 +25,21 @@ def check_signal(
     remedy: str | None,
     half_lost: str,
 ) -> dict[str, float]:
-    """Quantiles over the items of the largest possible signal over the noise; refuses where that is
-    hopeless.
+    """Return quantiles over the items of the largest possible signal over the noise.
 
     Parameters
     ----------
     counts : released, (n_items,)
     counting : deviation of the noise on a count
     noise : deviation of the noise on an item's sum, relative to what one rating can add
-    remedy : what to do where it is hopeless; None where the caller copes
+    remedy : what to do where too little can be learned; None where the caller goes on all the same
     half_lost : what happens to the items where noise is above signal, for a warning
 
     Raises
     ------
     BudgetExceeded
         The average item holds less signal than a tenth of the noise. What was released by then has
-        been paid for.
+        been charged.
     """
     levels = [*np.quantile(counts / noise, [0.1, 0.5, 0.9]), counts.mean() / noise]
     signal = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))

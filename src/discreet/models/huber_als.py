@@ -83,7 +83,7 @@ class RobustSolve(Algorithm):
     factors : int
         Rank r.
     mechanism : {"gaussian", "laplace", "huber"}
-        The noise. docs/huber.md says when to use which.
+        The noise. docs/algorithms.md says when to use which.
     solver : {"als", "irls"}
         Least squares, or reweighted least squares in which ratings far from their prediction count
         less.
@@ -425,7 +425,7 @@ class HuberALS(PrivateRecommender):
     factors : int, optional
         Rank. Default 4.
     mechanism : {"gaussian", "laplace", "huber"}, optional
-        The noise. docs/huber.md says when to use which. Default "huber".
+        The noise. docs/algorithms.md says when to use which. Default "huber".
     solver : {"als", "irls"}, optional
         Least squares (the default), or reweighted, where ratings far from their prediction count
         less.

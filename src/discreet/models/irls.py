@@ -41,8 +41,7 @@ class IRLS(ALS):
         α, in units of ratings: residuals beyond it count less.
     inner_iterations : int
         K, reweighted solves in each half-step.
-    iterations, regularization, user_exponent, item_exponent, weighting, intercepts, initial_scale,
-    dtype, random_state
+    iterations, regularization, …, random_state
         As for `ALS`; ratings only, no implicit feedback.
     """
 

@@ -190,7 +190,7 @@ class PrivateRecommender(Recommender):
         shared = cls._shared(kind)
         inner |= {name: v for name, v in settings.items() if name in shared and v is not None}
         rest = {name: v for name, v in settings.items() if name in own and name not in shared}
-        return cls(**rest, algorithm=kind(**inner))
+        return cls(**(rest | {"algorithm": kind(**inner)}))
 
     @classmethod
     def _shared(cls, kind: type[Algorithm]) -> list[str]:

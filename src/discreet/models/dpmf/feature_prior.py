@@ -1,39 +1,35 @@
-"""Biases of the items by what is known of them, with a prior that is learned from all of them
-together.
+"""Item biases from noisy sums, with a prior that is learned from all of them together.
 
-Everything here is a function of released sums and public features, so it costs nothing. What is
-known of item j is z_j = S_j x_j + noise, the noise of variance D_j. Features are scaled so that
-‖f_j‖² is 1 on average; a constant and the released popularity are among them:
+Everything here is a function of released sums and public features. What is known of item j is
+z_j = S_j x_j + noise, the noise of variance D_j. Features are scaled so that ‖f_j‖² is 1 on
+average; a constant and the released popularity are among them:
 
     x_j = b · f_j + e_j,   b_k ~ N(0, ω),   e_j ~ N(0, T)                                        (1)
     W_j = S_j² / (D_j + T S_j²),   h_j = S_j z_j / (D_j + T S_j²)                                (2)
     b   = (Σ_j W_j f_j f_jᵀ + I / ω)⁻¹ Σ_j h_j f_j                                               (3)
 
-(3) is the posterior mean. T and ω are posterior means over a grid: T is log-normal before anything
-    is known, around
-what biases usually vary by, and ω is 0 with probability ½, else anything. Where noise drowns the
-sums, what is most likely would be 0 or far too much, as the noise has it; means are what is usual,
-and then nothing is believed.
+(3) is the posterior mean. Estimates are posterior means over a grid of T and ω as well: T is
+log-normal a priori, around what biases usually vary by, and ω is 0 with probability ½, else any of
+the grid; it is fixed where popularity is the only feature. The most likely T would be 0 or far too
+large where the noise is larger than the signal; the mean stays near the prior there.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-# values of ω that are tried beside 0, over what T usually is
-EXPLAINED = tuple((0.002 * 4.0 ** np.arange(5)).tolist())
-SPREAD = math.log(3.0)  # of the logarithm of T
-COARSE = np.geomspace(1e-4, 1.0, 9)  # values of T, in units of `unit`
-FINER = np.geomspace(0.3, 3.0, 7), np.geomspace(0.8, 1.25, 7)  # then around what was found
+STRENGTHS = (0.0, *(0.002 * 4.0 ** np.arange(5)).tolist())  # the grid of ω, over the usual T
+POPULARITY = STRENGTHS[4]  # ω of popularity alone: estimating it gained nothing on any data
+SPREAD = math.log(3.0)  # prior deviation of log T
+VARIANCES = np.geomspace(1e-4, 1.0, 19)  # the grid of T, over the largest: a factor of 1.7 apart
+MOST_COLUMNS = 64  # of features; a user's catalog has more items than that, and noise fits more
 
 
-@dataclass(frozen=True)
-class Sums:
+class Sums(NamedTuple):
     """What is known of the items: z, S and D of (1) and (2), each (n,)."""
 
     z: NDArray[np.float64]
@@ -41,86 +37,50 @@ class Sums:
     D: NDArray[np.float64]
 
 
-class FeaturePrior:
-    """(1), learned anew whenever more is known.
+def prior_features(
+    n: int, X: NDArray[np.float64] | None, popularity: NDArray[np.float64] | None
+) -> NDArray[np.float64]:
+    """Return f of (1) for n items: a constant, which has half of the weight, and what is given.
+
+    There are no columns if nothing is given.
+    """
+    given = [X, None if popularity is None else popularity[:, None]]
+    parts = [standardize(part) for part in given if part is not None]
+    if not parts:
+        return np.zeros((n, 0))
+    scaled = [part / math.sqrt(len(parts)) for part in parts]
+    return np.hstack([np.ones((n, 1)), *scaled]) / math.sqrt(2.0)
+
+
+def estimate(
+    sums: Sums, F: NDArray[np.float64], usual: float, largest: float
+) -> tuple[NDArray[np.float64], float]:
+    """Return the posterior means of x (n,) and of T.
 
     Parameters
     ----------
-    n : int
-        Number of items.
-    X : (n, k) or None
-        Public features of all items, NaN where they are not known.
-    popularity : (n,) or None
-        Another feature, of released numbers.
-
-    Attributes
-    ----------
-    F : (n, K), the features of (1): a constant, which has half of the weight, and those given;
-        none if none are given
-    explained : ω over what T usually is
-    variance : T
+    sums : of all items
+    F : (n, K), by `prior_features`
+    usual : T a priori
+    largest : T at most
     """
-
-    def __init__(
-        self,
-        n: int,
-        X: NDArray[np.float64] | None = None,
-        popularity: NDArray[np.float64] | None = None,
-    ) -> None:
-        given = [X, None if popularity is None else popularity[:, None]]
-        parts = [standardize(part) for part in given if part is not None]
-        columns = (
-            [np.ones((n, 1)), *(part / np.sqrt(len(parts)) for part in parts)]
-            if parts
-            else [np.zeros((n, 0))]
-        )
-        self.F = np.hstack(columns) / np.sqrt(2.0)
-        self.explained = EXPLAINED[3] if parts else 0.0
-        self.variance = 0.0
-
-    def settle(self, sums: Sums, usual: float, unit: float) -> NDArray[np.float64]:
-        """Posterior means of x.
-
-        Parameters
-        ----------
-        sums : of all items
-        usual : T, as it usually is
-        unit : T is at most this
-        """
-        T = self._vary(sums, COARSE * unit, usual)
-        for finer in FINER:
-            B = self.explain(sums, T, usual)
-            T = self._vary(sums, np.minimum(finer * T, unit), usual)
-        self.variance = T
-        mean = self.F @ B
-        return np.asarray(mean + sums.S * (sums.z - sums.S * mean) / (sums.S**2 + sums.D / T))
-
-    def _vary(self, sums: Sums, grid: NDArray[np.float64], usual: float) -> float:
-        """T, which is one of these or between them."""
-        fits = [likelihood(sums, self.F, one, self.explained * usual)[0] for one in grid]
-        before = -0.5 * (np.log(grid / usual) / SPREAD) ** 2
-        return float(_weights(np.array(fits) + before) @ grid)
-
-    def explain(self, sums: Sums, T: float, usual: float) -> NDArray[np.float64]:
-        """b, and with it ω."""
-        if not self.F.shape[1]:
-            return np.zeros(0)
-        grid = np.array([0.0, *EXPLAINED])
-        found = [likelihood(sums, self.F, T, one * usual) for one in grid]
-        before = np.append(0.0, np.full(len(EXPLAINED), -math.log(len(EXPLAINED))))
-        weights = _weights(np.array([score for score, _ in found]) + before)
-        self.explained = float(weights @ grid)
-        return np.asarray(sum(weight * b for weight, (_, b) in zip(weights, found, strict=True)))
-
-
-def _weights(score: NDArray[np.float64]) -> NDArray[np.float64]:
-    likely = np.exp(score - score.max())
-    return np.asarray(likely / likely.sum())
+    strengths = STRENGTHS if F.shape[1] > 2 else (POPULARITY,)
+    grid = [(T, omega) for T in VARIANCES * largest for omega in strengths]
+    found = [likelihood(sums, F, T, omega * usual) for T, omega in grid]
+    score = np.array([score for score, _ in found])
+    score -= [0.5 * (math.log(T / usual) / SPREAD) ** 2 for T, _ in grid]
+    score -= [math.log(max(len(strengths) - 1, 1)) if omega else 0.0 for _, omega in grid]
+    weights = np.exp(score - score.max())
+    weights /= weights.sum()
+    T = float(weights @ [T for T, _ in grid])
+    b = np.sum([weight * b for weight, (_, b) in zip(weights, found, strict=True)], axis=0)
+    mean = F @ b
+    return mean + sums.S * (sums.z - sums.S * mean) / (sums.S**2 + sums.D / T), T
 
 
 @np.errstate(over="ignore")
-def standardize(X: NDArray[np.float64], most: int = 64) -> NDArray[np.float64]:
-    """Features (n, k) with average 0 and squared norm 1 on average, every one of the same weight.
+def standardize(X: NDArray[np.float64], most: int = MOST_COLUMNS) -> NDArray[np.float64]:
+    """Return features (n, k) with average 0 and squared norm 1 on average, all of the same weight.
 
     What is not known is the average. More than `most` columns become their first principal
     components.
@@ -143,7 +103,7 @@ def standardize(X: NDArray[np.float64], most: int = 64) -> NDArray[np.float64]:
 def likelihood(
     sums: Sums, F: NDArray[np.float64], T: float, omega: float
 ) -> tuple[float, NDArray[Any]]:
-    """Logarithm of the likelihood of the sums under (1), up to a constant, and b (K,) of (3)."""
+    """Return the log-likelihood of the sums under (1), up to a constant, and b (K,) of (3)."""
     variance = sums.D + T * sums.S**2
     score = -float((np.log(variance) + sums.z**2 / variance).sum())
     if omega <= 0 or not F.shape[1]:

@@ -1,11 +1,10 @@
-"""Factors of the items from one noisy matrix of pairs of residuals, by variational Bayes with the
-noise that is known.
+"""Item factors from a noisy matrix of pairs of residuals, by variational Bayes with known noise.
 
-Where users have taken their own level, and what they make of what others think, out of their
-ratings, residuals of two items go together as far as taste does: E[e_j e_k] = v_j · v_k for users
-with u ~ N(0, I). Every user adds the same length (`statistics.user_effects.ResidualPairs`). So
-with c_j = Σ_i 1/√n_i over the raters of item j, as if raters of different items were independent, ω
-= Σ_i √(n_i (n_i − 1)) / (σ² ((Σ c)² − Σ c²)), and κ = ñ/((Σ c)² − Σ c²) for sampling:
+Where users have subtracted their own level and slopes from their ratings, residuals of two items
+covary as far as their factors do: E[e_j e_k] = v_j · v_k for users with u ~ N(0, I). Every user
+adds the same norm (`statistics.user_effects.ResidualPairs`). So with c_j = Σ_i 1/√n_i over the
+raters of item j, as if raters of different items were independent, ω = Σ_i √(n_i (n_i − 1)) / (σ²
+((Σ c)² − Σ c²)), and κ = ñ/((Σ c)² − Σ c²) for sampling:
 
     G̃_jk = ω c_j c_k v_j · v_k + N(0, t² + κ c_j c_k),  v_j ~ N(Wᵀ f_j, T),  W_f ~ N(0, T/strength)
 
@@ -23,15 +22,16 @@ from numpy.typing import NDArray
 
 from discreet.models.dpmf.pair_factorization import common_basis
 
-BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
-TAKEN_OUT = 3  # eigenvalues at the negative end that may not be noise
+BEYOND = 1.1  # times the edge of the noise, from which on an eigenvalue is a dimension
+TAKEN_OUT = 3  # eigenvalues at the negative end that may not be noise but users' own effects
+EXTRA_DIMENSIONS = 3  # beside those that stand out of the noise: steps may find them
 OFF = 0.3  # how far the model of the pairs may be off, as a part of the variance of vectors
 ROUNDS = 15  # later ones prune too much
 STRENGTHS = (1e-2, 1e6)  # of features: the least and the most
 
 
 class FactorPosterior(NamedTuple):
-    """What the pairs say: v_j ~ N(mean_j, B diag(C_j) Bᵀ) in the core, N(Wᵀ f_j, T) elsewhere.
+    """The posterior: v_j ~ N(mean_j, B diag(C_j) Bᵀ) in the core, N(Wᵀ f_j, T) elsewhere.
 
     `dimensions` is how many eigenvalues are beyond the edge of the noise.
     """
@@ -44,13 +44,12 @@ class FactorPosterior(NamedTuple):
     strength: float
     dimensions: int
 
-    def precisions(self) -> NDArray[np.float64]:
-        """Of each item of the core, (M, r, r), if besides the model itself is off by `OFF` T.
+    def covariances(self) -> NDArray[np.float64]:
+        """Return those of each item of the core, (M, r, r), if the model itself is off by `OFF` T.
 
-        Raters of different items are not independent where people rate what they like.
+        Raters of different items are not independent where users rate what they like.
         """
-        covariance = np.einsum("ak,jk,bk->jab", self.B, self.C, self.B) + OFF * self.T
-        return np.linalg.inv(covariance)
+        return np.asarray(np.einsum("ak,jk,bk->jab", self.B, self.C, self.B) + OFF * self.T)
 
 
 class Spectrum(NamedTuple):
@@ -68,12 +67,12 @@ class Spectrum(NamedTuple):
 
     @property
     def dimensions(self) -> int:
-        """How many eigenvalues stand out of the noise."""
+        """Number of eigenvalues that stand out of the noise."""
         return int((self.values > BEYOND * self.edge).sum())
 
 
-def spectrum(G: NDArray[np.float64], t: float, c: NDArray[np.float64], size: float) -> Spectrum:
-    """Whitened by h_j = (t + √κ c_j)^−½.
+def whiten(G: NDArray[np.float64], t: float, c: NDArray[np.float64], size: float) -> Spectrum:
+    """Scale the matrix by h_j = (t + √κ c_j)^−½ on both sides, and find its eigenvalues.
 
     Parameters
     ----------
@@ -96,14 +95,14 @@ def spectrum(G: NDArray[np.float64], t: float, c: NDArray[np.float64], size: flo
     )
 
 
-def tastes(
+def find_factors(
     found: Spectrum,
     rank: int,
     scale: float,
     features: NDArray[np.float64] | None = None,
     rounds: int = ROUNDS,
 ) -> FactorPosterior:
-    """The model above for vectors of that rank.
+    """Fit the model above with vectors of that rank.
 
     Parameters
     ----------

@@ -1,20 +1,20 @@
-"""What is personal without a factor, and the prior of it: the state of a training between releases.
+"""Per-user effects (level, slope on item bias, slope on popularity) and their prior variances.
 
-`Personal` holds the variances of model (1) of `residual_gradient` and makes the public columns that
-users solve with; `Biases` holds what all sums say of the biases. Both see released numbers only.
+Every user solves for its own effects by ridge regression on public columns: the released biases
+and popularity, and the item factors. The prior of that solve is estimated from released moments
+(`PriorMoments`, `FitMoments`) and is the same in training and when a history is folded in.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.models._empirical_bayes import shrunk_ratio
-from discreet.models.dpmf.feature_prior import FeaturePrior, Sums
+from discreet.models._empirical_bayes import Noisy, shrunk_ratio
+from discreet.models.dpmf.population import Population
 from discreet.privacy.statistics.user_effects import (
     MOST,
     FitMoments,
@@ -24,96 +24,71 @@ from discreet.privacy.statistics.user_effects import (
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import ComputeResiduals, Solve
 
-FIRST = {"prior_count": 3.0, "slope": 0.05, "taste": 0.01}  # before anything has been released
-LIMITS = {"prior_count": (0.2, 50.0), "slope": (1e-4, 2.0), "taste": (1e-4, 0.5)}
-CUT = 0.9  # G over σ
-USUAL_BIASES = 0.2  # variance of biases over σ²
-ENOUGH = 100_000  # users to compare ranks by
-USUAL_CUT = 0.85  # what a cut of that size leaves
+FIRST = {"slope": 0.05, "taste": 0.01, "level": 1 / 3}  # variances before any release
+#: What noise may make of these at most, so that no effect vanishes or dominates.
+LIMITS = {"slope": (1e-4, 2.0), "taste": (1e-4, 0.5), "level": (0.02, 5.0)}
+SLOPES = ("slope", "taste")
+CUT = 0.9  # G over σ: a smaller cut loses signal, a larger one adds noise
+CHECKED_USERS = 100_000  # enough to compare factors by; more would only take time
 
 
-class PopulationStats(NamedTuple):
-    """How many users there are, how many items they have rated on average, their mean, and its
-    variance by noise.
-    """
-
-    users: float
-    per_user: float
-    center: float
-    unsure: float
-
-
-class UserEffects:
-    """σ² and the variances of the coefficients that are users' own.
+@dataclass(frozen=True)
+class UserPrior:
+    """The variances of (1) of `rating`, as the releases so far say.
 
     Parameters
     ----------
-    given : dict
-        ``regularization``, ``prior_count``, ``slope`` and ``taste``: numbers, or words for what is
-        to be estimated.
+    population : Population
+    popularity : (n_items,)
+        ℓ, with mean 0 over ratings.
     variance : float
-        σ² to begin with.
-    largest : float
-        G to begin with.
-    crowd : Crowd
-    popular : (n_items,)
-        ℓ: mean 0 and mean square 1 over ratings.
+        σ², the noise variance of a rating.
+    variances : dict
+        Of the slopes on bias (``"slope"``) and, over σ², on popularity (``"taste"``), unless they
+        are left out; last, over σ², of levels (``"level"``).
+    fixed : frozenset of str
+        Those that are given, not estimated.
+    regularization : float, optional
+        λ, if it is given; else it is σ².
     """
 
-    def __init__(
-        self,
-        given: Mapping[str, Any],
-        variance: float,
-        largest: float,
-        crowd: PopulationStats,
-        popular: NDArray[np.float64],
-    ) -> None:
-        self.variance = variance
-        self.largest = largest
-        self.left = USUAL_CUT
-        self._crowd = crowd
-        self._popular = popular
-        self._ridge = (
-            None if isinstance(given["regularization"], str) else float(given["regularization"])
-        )
-        self._fixed = {name: not isinstance(given[name], str) for name in FIRST}
-        first = FIRST | {"prior_count": variance / (variance / FIRST["prior_count"] + crowd.unsure)}
-        self._now = {
-            name: float(given[name]) if self._fixed[name] else first[name] for name in FIRST
-        }
+    population: Population
+    popularity: NDArray[np.float64]
+    variance: float
+    variances: dict[str, float]
+    fixed: frozenset[str]
+    regularization: float | None = None
 
     @property
     def ridge(self) -> float:
         """λ."""
-        return self.variance if self._ridge is None else self._ridge
+        return self.variance if self.regularization is None else self.regularization
 
     @property
     def prior_count(self) -> float:
-        """κ."""
-        return self._now["prior_count"]
+        """κ: how many ratings at the center a user's level starts with."""
+        return 1 / self.variances["level"]
 
     @property
-    def values(self) -> dict[str, float]:
-        """All that reading out needs, and what people may want to know."""
-        return {"noise_variance": self.variance, "ridge": self.ridge, **self._now}
+    def n_slopes(self) -> int:
+        """Columns beside the factors."""
+        return len(self.variances) - 1
 
     @property
-    def names(self) -> list[str]:
-        """Of the columns."""
-        return [
-            name for name in ("slope", "taste") if not (self._fixed[name] and self._now[name] == 0)
-        ]
+    def cut(self) -> float:
+        """G, the norm that a user's weighted residuals are clipped to."""
+        return CUT * math.sqrt(self.variance)
 
     def columns(self, bias: NDArray[np.float64]) -> NDArray[np.float64]:
-        """b and ℓ, so large that a coefficient of variance σ²/λ is the prior of (1); (n_items,
-        0 to 2).
-        """
-        scale = math.sqrt(self.ridge)
-        made = {
-            "slope": bias * math.sqrt(self._now["slope"] * self.ridge / self.variance),
-            "taste": self._popular * scale * math.sqrt(self._now["taste"]),
-        }
-        return np.array([made[name] for name in self.names]).T.reshape(len(bias), len(self.names))
+        """Return b and ℓ, scaled so that coefficients of variance σ²/λ are the prior of (1)."""
+        unit = math.sqrt(self.ridge)
+        made = {"slope": bias * unit / math.sqrt(self.variance), "taste": self.popularity * unit}
+        kept = [
+            made[name] * math.sqrt(self.variances[name])
+            for name in SLOPES
+            if name in self.variances
+        ]
+        return np.array(kept).T.reshape(len(bias), len(kept))
 
     def solve(
         self,
@@ -122,134 +97,68 @@ class UserEffects:
         bias: NDArray[np.float64],
         intercept: float = 0.0,
     ) -> NDArray[np.float32]:
-        """Every user solves and looks; returns the columns that it did so with, learned ones
-        last.
-        """
-        A = np.ascontiguousarray(np.hstack([self.columns(bias), V]), np.float32)
+        """Let every user solve and compute its residuals; return the columns, factors last."""
+        A = self._stack(V, bias)
         users.apply(
             Solve(
                 A,
                 self.ridge,
                 bias=bias,
                 intercept=intercept,
-                center=self._crowd.center,
+                center=self.population.center,
                 prior_count=self.prior_count,
-                first=A.shape[1] - V.shape[1],
+                first=self.n_slopes,
                 stretch=True,
             )
         )
-        users.apply(ComputeResiduals(A, self.largest, bias, relative=True))
+        users.apply(ComputeResiduals(A, self.cut, bias, relative=True))
         return A
 
-    # ------------------------------------------------------------ what users are asked about it
-
     def prior_moments(self, A: NDArray[np.float32]) -> PriorMoments:
-        return PriorMoments(A, self.ridge, self._crowd.center, self.prior_count, self.variance)
+        """Return the statistic that says how large users' own coefficients are."""
+        center = self.population.center
+        return PriorMoments(A, self.ridge, center, self.prior_count, self.variance)
 
-    def fit_moments(self) -> FitMoments:
-        return FitMoments(
-            4 * self.variance, self.variance / self.ridge, self.prior_count, self.largest
-        )
+    def residual_moments(self) -> FitMoments:
+        """Return the statistic that says how large residuals are."""
+        return FitMoments(4 * self.variance, self.variance / self.ridge, self.prior_count)
 
     def leave_one_out_gains(
-        self, V: NDArray[np.float64], bias: NDArray[np.float64], ranks: tuple[int, ...], many: float
+        self,
+        V: NDArray[np.float64],
+        bias: NDArray[np.float64],
+        ranks: tuple[int, ...],
+        unit: float = 1.0,
     ) -> LeaveOneOutGains:
-        own = self.columns(bias)
-        A = np.ascontiguousarray(np.hstack([own, V]), np.float32)
-        center, kappa = self._crowd.center, self.prior_count
-        part = min(1.0, ENOUGH / self._crowd.users)
+        """Return the statistic that compares ranks of V, with squares of ratings over `unit`."""
         return LeaveOneOutGains(
-            A, self.ridge, center, kappa, bias, own.shape[1], ranks, self.variance, many, part
+            self._stack(V, bias),
+            self.ridge,
+            self.population.center,
+            self.prior_count,
+            bias,
+            self.n_slopes,
+            ranks,
+            unit,
+            max(2 * self.population.per_user, 1.0),
+            min(1.0, CHECKED_USERS / self.population.users),
         )
 
-    def learn_prior(self, released: NDArray[np.float64], deviation: float) -> None:
-        """Variances by what was released of `prior_moments`, as far as noise allows."""
-        for name, t, s in zip([*self.names, "prior_count"], *released, strict=True):
-            ratio = shrunk_ratio(MOST * float(t), float(s), MOST * deviation)
-            if not self._fixed[name]:
-                power = -1 if name == "prior_count" else 1
-                self._now[name] = float(np.clip(self._now[name] * ratio**power, *LIMITS[name]))
+    def update_variances(self, released: Noisy) -> UserPrior:
+        """Return the prior with variances by released `prior_moments`, as far as noise allows."""
+        found = dict(self.variances)
+        for name, t, s in zip(self.variances, *released.value, strict=True):
+            if name not in self.fixed:
+                ratio = shrunk_ratio(MOST * float(t), float(s), MOST * released.deviation)
+                found[name] = float(np.clip(found[name] * ratio, *LIMITS[name]))
+        return replace(self, variances=found)
 
-    def learn_fit(self, released: NDArray[np.float64], deviation: float) -> None:
-        """σ², G, and what the cut left, by what was released of `fit_moments`, as far as noise
-        allows.
-        """
-        square, free, left = map(float, released)
-        free = min(max(free, 0.0), self._crowd.users)
-        self.variance *= shrunk_ratio(4 * square - free, free, math.sqrt(17) * deviation)
-        trust = 1 / (1 + (10 * deviation / self._crowd.users) ** 2)
-        found = USUAL_CUT + trust * (left / self._crowd.users - USUAL_CUT)
-        self.left = float(np.clip(found, 0.2, 1.0))
+    def update_noise(self, released: Noisy) -> UserPrior:
+        """Return the prior with σ² by the released `residual_moments`, as far as noise allows."""
+        square, free = map(float, released.value)
+        free = min(max(free, 0.0), self.population.users)
+        ratio = shrunk_ratio(4 * square - free, free, math.sqrt(17) * released.deviation)
+        return replace(self, variance=self.variance * ratio)
 
-    def cut_again(self) -> None:
-        """G for what is looked at next."""
-        self.largest = CUT * math.sqrt(self.variance)
-
-
-class ItemBiases:
-    """Item biases: what all sums say about them, averaged by the known noise.
-
-    Parameters
-    ----------
-    c : (n_items,), counts in the weights of the sums
-    popular : (n_items,), how many ratings there will be of each, relative to others
-    heavy : what an average rating weighs
-    largest : of the deviation of biases
-    prior : what they are like, and how much they differ
-    """
-
-    def __init__(
-        self,
-        c: NDArray[np.float64],
-        popular: NDArray[np.float64],
-        heavy: float,
-        largest: float,
-        prior: FeaturePrior,
-    ) -> None:
-        self._c = c
-        self._p = popular / popular.sum()
-        self._heavy = heavy
-        self._largest = largest
-        self._prior = prior
-        self._sums: list[tuple[NDArray[np.float64], float]] = []
-        self.now: NDArray[np.float64] = np.zeros(len(c))
-
-    def add(self, g: NDArray[Any], deviation: float, first: float, personal: UserEffects) -> None:
-        """Noisy sums of residuals times `first`, which every user has; the cut is made up for."""
-        gain = first * personal.left
-        self._sums.append((self._c * self.now - g / gain, (deviation / gain) ** 2))
-
-    def settle(self, personal: UserEffects, moving: bool = False) -> None:
-        """The biases that all sums together say; where all else is `moving`, earlier sums count
-        for less.
-        """
-        last, noise = self._sums[-1]
-        weights = [
-            1 / (v + self._c**2 * (drift(z - last, v + noise, self._c) if moving else 0.0))
-            for z, v in self._sums
-        ]
-        precision = np.sum(weights, axis=0)
-        z = sum(weight * z for weight, (z, _) in zip(weights, self._sums, strict=True)) / precision
-        sums = Sums(z, self._c, 1 / precision + self._heavy * personal.variance * self._c)
-        usual = min(USUAL_BIASES * personal.variance, self._largest**2)
-        self.now = self._prior.settle(sums, usual, self._largest**2)
-
-    def error(self, deviation: float, personal: UserEffects) -> float:
-        """Mean square error of the biases at a rating, from counts alone, if their sums had
-        that noise.
-        """
-        tau = self._prior.variance
-        noise = (deviation / personal.left) ** 2 + self._heavy * personal.variance * self._c
-        return float((self._p * tau / (1 + tau * self._c**2 / noise)).sum())
-
-
-def drift(apart: NDArray[np.float64], noise: float, c: NDArray[np.float64]) -> float:
-    """Variance of x from apart = c x + N(0, noise), as far as it stands out by more than its
-    standard error.
-
-    Sums that were taken before factors were there, or were others, are about biases that were
-    others: who rates an item may be who likes it.
-    """
-    total = float((c**4).sum())
-    found = float((c**2 * (apart**2 - noise)).sum()) / total
-    return max(found - noise * math.sqrt(2 / total), 0.0)
+    def _stack(self, V: NDArray[np.float64], bias: NDArray[np.float64]) -> NDArray[np.float32]:
+        return np.ascontiguousarray(np.hstack([self.columns(bias), V]), np.float32)

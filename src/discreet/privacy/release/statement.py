@@ -1,4 +1,4 @@
-"""The promise, in a paragraph that a lawyer can read and in JSON that a program can."""
+"""The privacy guarantee of one training: as labelled lines, as a paragraph, and as JSON."""
 
 from __future__ import annotations
 
@@ -16,29 +16,45 @@ WEAK: Final = "no meaningful protection"
 Status = Literal["private", "private with cautions", "no meaningful protection", "not private"]
 
 _RELATION = {
-    "add-remove": "with or without all the ratings of any one person",
-    "replace-one": "with all the ratings of any one person replaced by those of another",
+    "add-remove": "without any one person's data",
+    "replace-one": "with any one person's data replaced by another person's",
+}
+
+_UNIT = {
+    "add-remove": "adding or removing all data of one user",
+    "replace-one": "replacing all data of one user",
 }
 
 _NOISE = {
-    "secure": (
-        "The noise came from the operating system's entropy through AES and was added to exact"
-        " integers; what its sampling adds to δ is included."
-    ),
+    "secure": "from the operating system's entropy through AES, added to exact integer sums",
     "seeded": (
-        "RESEARCH MODE: the noise came from a seed, in floating point; whoever learns the seed can"
-        " subtract it, and the promise holds only as long as nobody does."
+        "RESEARCH MODE: drawn from a seed, in floating point; the guarantee holds only while the"
+        " seed stays secret"
     ),
 }
 
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What may be promised for everything that was released.
+    """The guarantee that covers everything that was released.
 
-    ``epsilon`` is infinite, and the text says NOT PRIVATE, when any release went round the noise.
-    ``private`` is true only where a promise holds without ``cautions``. ``learned`` is what a model
-    says of what survived the noise.
+    Attributes
+    ----------
+    epsilon : float
+        Infinite, and the text says NOT PRIVATE, if any release had no noise.
+    delta : float
+    mu : float or None
+        Parameter of Gaussian differential privacy, where the accountant has one.
+    neighboring : str
+        Whether one user is added or removed, or replaced.
+    accountant : str
+    noise : str
+        "secure" or "seeded".
+    assumptions : tuple of Assumption
+        What is assumed public, and what was read from the data instead.
+    ledger : Ledger
+    learned : str
+        What was learned, in one sentence.
     """
 
     epsilon: float
@@ -53,7 +69,7 @@ class PrivacyStatement:
 
     @classmethod
     def from_ledger(cls, ledger: Ledger) -> PrivacyStatement:
-        """The statement that a ledger supports."""
+        """Return the statement that a ledger supports."""
         price = ledger.price()
         return cls(
             price.epsilon,
@@ -68,29 +84,24 @@ class PrivacyStatement:
 
     @property
     def conversion(self) -> str:
-        """How the price was computed."""
+        """How ε was computed from the releases."""
         return conversion(self.ledger.events(), self.accountant)
 
     @property
     def finite(self) -> bool:
-        """Whether there is a promise at all."""
+        """Whether ε is finite, so that there is a guarantee at all."""
         return math.isfinite(self.epsilon)
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """What the promise depends on and nobody but the caller can vouch for; empty where it
-        simply holds.
-        """
+        """Conditions of the guarantee that only the caller can vouch for; empty where it holds."""
         taken = [
             f"{a.text}: read from the data instead of a public source"
             for a in self.assumptions
             if a.inferred
         ]
-        seed = (
-            ["the noise came from a seed: whoever learns it can subtract the noise"]
-            if self.noise == "seeded"
-            else []
-        )
+        seed = ["the noise came from a seed, and anyone who knows it can subtract the noise"]
+        seed = seed if self.noise == "seeded" else []
         weak = [f"ε is above {WEAK_EPSILON:g}, which is {WEAK}"] if self.weak else []
         return (*weak, *taken, *seed, *self._large_delta())
 
@@ -100,7 +111,7 @@ class PrivacyStatement:
         return WEAK_EPSILON < self.epsilon < math.inf
 
     def _large_delta(self) -> list[str]:
-        """Why δ is too large, if it is."""
+        """Return why δ is too large, if it is."""
         allowed = (
             [f"a δ above {LARGE_DELTA:g} was allowed explicitly"]
             if self.delta > LARGE_DELTA
@@ -110,29 +121,55 @@ class PrivacyStatement:
 
     @property
     def private(self) -> bool:
-        """Whether there is a promise, and it holds without cautions."""
+        """Whether there is a guarantee, and it holds without cautions."""
         return self.finite and not self.cautions
 
     @property
     def status(self) -> Status:
-        """The shortest true thing to say about it."""
+        """The guarantee in two or three words."""
         if not self.finite:
             return "not private"
         if self.weak:
             return WEAK
         return "private with cautions" if self.cautions else "private"
 
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the statement as (label, text) pairs, each of them short."""
+        if not self.finite:
+            return [("Guarantee", self._refusal())]
+        numbers = f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g}"
+        mu = "" if self.mu is None else f" (μ = {self.mu:.4g})"
+        given = [a.text for a in self.assumptions if not a.inferred and a.name != "delta"]
+        return [
+            (
+                "Guarantee",
+                f"{numbers}: joint differential privacy for {_UNIT[self.neighboring]}",
+            ),
+            ("Accounting", f"{self.conversion}{mu}"),
+            ("Released statistics", self._list_releases()),
+            ("Noise", _NOISE.get(self.noise, self.noise)),
+            *([("Assumed public", "; ".join(given))] if given else []),
+            *([("Cautions", "; ".join(self.cautions))] if self.cautions else []),
+        ]
+
     def __str__(self) -> str:
-        promise = self._promise() if self.finite else self._refusal()
-        learned = f"What was learned: {self.learned}" if self.learned else ""
-        parts = (
-            promise,
-            self._assess_epsilon(),
-            self._releases(),
-            self._noise(),
-            self._describe_assumptions(),
-            learned,
-        )
+        """Return the guarantee as one paragraph, for model cards and sign-off."""
+        parts = [self._promise() if self.finite else self._refusal()]
+        if self.weak:
+            parts.append(f"An ε above {WEAK_EPSILON:g} is WEAK: it gives {WEAK}.")
+        if self.ledger.entries:
+            parts.append(f"It covers these noisy statistics: {self._list_releases()}.")
+        parts.append(self._describe_sampling())
+        if self.finite:
+            parts.append(f"Noise: {_NOISE.get(self.noise, self.noise)}.")
+        given = [a.text for a in self.assumptions if not a.inferred and a.name != "delta"]
+        parts.append(f"Assumed public: {'; '.join(given)}." if given else "")
+        taken = [a.text for a in self.assumptions if a.inferred]
+        if taken:
+            parts.append(f"CAUTION, read from the data: {'; '.join(taken)}.")
+        if self._large_delta():
+            parts.append(f"CAUTION, δ is large: {'; '.join(self._large_delta())}.")
+        parts.append(self.learned)
         return " ".join(part for part in parts if part)
 
     def _repr_html_(self) -> str:
@@ -174,85 +211,49 @@ class PrivacyStatement:
 
     def _promise(self) -> str:
         times = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
-        odds = f"{times:.4g} times" if math.isfinite(times) else f"e^{self.epsilon:.4g} times"
-        together = "" if self.mu is None else f" (μ = {self.mu:.4g})"
-        failing = (
-            f", except with a probability of at most δ = {self.delta:.3g}" if self.delta > 0 else ""
-        )
-        seen = "Whatever anyone but a user's own self can see of the result is nearly as likely"
-        if self.weak:
-            seen = "How likely anything is that others can see of the result may differ much"
-        again = ""
-        if self.ledger.as_stated:
-            again = " It is the one that the ledger states: what computes it is not installed here."
+        odds = f"{times:.4g}" if math.isfinite(times) else f"e^{self.epsilon:.4g}"
+        mu = "" if self.mu is None else f" (μ = {self.mu:.4g})"
+        failing = f", except with probability at most {self.delta:.3g}" if self.delta > 0 else ""
+        likely = "may have been much less likely" if self.weak else "would be almost as likely"
+        stated = " The ε is the one stated in the ledger; it was not recomputed here."
         return (
             f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ ="
-            f" {self.delta:.3g}. {seen} {_RELATION[self.neighboring]}: no conclusion becomes more"
-            f" than {odds} as likely{failing}. The price was computed by:"
-            f" {self.conversion}{together}.{again}"
+            f" {self.delta:.3g}. Anything others can observe about this model {likely}"
+            f" {_RELATION[self.neighboring]}: no conclusion becomes more than {odds} times as"
+            f" likely{failing}. Accounting: {self.conversion}{mu}."
+            f"{stated if self.ledger.as_stated else ''}"
         )
-
-    def _assess_epsilon(self) -> str:
-        """What the numbers are worth, where that is little."""
-        parts = []
-        if self.weak:
-            parts.append(
-                f"An ε above {WEAK_EPSILON:g} is WEAK: it bounds what can be learned about anybody,"
-                " but so far up that little is promised by it."
-            )
-        if self._large_delta():
-            parts.append(f"CAUTION, somebody may be exposed: {'; '.join(self._large_delta())}.")
-        return " ".join(parts)
 
     def _refusal(self) -> str:
         unsafe = sorted({entry.name for entry in self.ledger.entries if entry.unsafe})
         why = f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
         return (
-            f"NOT PRIVATE: {why}, so ε is infinite and nothing is promised to anybody. "
-            "The result must be handled like the ratings themselves."
+            f"NOT PRIVATE: {why}, so ε is infinite. Handle the result like the ratings themselves."
         )
 
-    def _releases(self) -> str:
+    def _list_releases(self) -> str:
         counts = Counter(entry.name for entry in self.ledger.entries)
-        listed = ", ".join(
-            _runs([f"{name} × {count}" if count > 1 else name for name, count in counts.items()])
-        )
-        made = len(self.ledger.entries)
-        what = "one release of a sum" if made == 1 else f"{made} releases of sums"
-        text = f"It rests on {what} over users: {listed}." if counts else ""
+        named = [f"{name} × {count}" if count > 1 else name for name, count in counts.items()]
+        return ", ".join(_runs(named))
+
+    def _describe_sampling(self) -> str:
+        """Describe what else is secret: the number of tuning runs, and who is in a batch."""
         for entry in self.ledger.entries:
             if entry.law:
-                text = (
-                    f"What left is the best of a secret number of trainings, {entry.runs:g} on"
-                    f" average, by the {entry.law} law; nothing of the others did. How long it took"
-                    " says something about that number."
+                return (
+                    f"The result is the best of a secret number of trainings, {entry.runs:g} on"
+                    f" average ({entry.law} distribution); nothing else of them was released. The"
+                    " total running time depends on that number."
                 )
         rates = sorted({entry.rate for entry in self.ledger.entries if entry.rate < 1})
         if not rates:
-            return text
+            return ""
         shares = ", ".join(f"{rate:.3g}" for rate in rates)
-        secret = "coins from the operating system's entropy through AES that nobody sees"
-        coins = secret if self.noise == "secure" else "coins that nobody must know"
-        amplified = (
-            "lowers the price" if self.accountant == "pld" else "is not counted in the price"
-        )
+        counted = "is" if self.accountant == "pld" else "is not"
         return (
-            f"{text} Some are of batches: each user is in one with probability {shares}, by"
-            f" {coins}, which {amplified}."
+            f"Some statistics are of batches: each user is in one with probability {shares} (secret"
+            f" Poisson sampling, which {counted} part of the accounting)."
         )
-
-    def _noise(self) -> str:
-        return _NOISE.get(self.noise, "")
-
-    def _describe_assumptions(self) -> str:
-        given = [a.text for a in self.assumptions if not a.inferred and a.name != "delta"]
-        taken = [a.text for a in self.assumptions if a.inferred]
-        parts = [f"Taken to be public: {'; '.join(given)}."] if given else []
-        if taken:
-            parts.append(
-                f"CAUTION, read from the data instead of a public source: {'; '.join(taken)}."
-            )
-        return " ".join(parts)
 
 
 def _runs(names: list[str]) -> list[str]:

@@ -8,14 +8,14 @@ and cut. Only the direction of the learned coefficients is contributed to gradie
 
     statistic                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
     prior moments   Σ (t_i/3, s_i)   d of each       √(2d)        5/3 √d        2d   7/3 d         1
-    fit moments     Σ (e_i², free_i, cut_i)          √3           √3            3            3     1
+    fit moments     Σ (e_i², free_i)                 √2           √2            2            2     1
     solution Gram   Σ ℓ_i ũ_i ũ_iᵀ   ‖ũ_i‖ = 1       1            2     (r+1)/2      twice         1
     residual pairs  Σ √2 x_ij x_ik/q_i  (j < k)      1            2     √(pairs)     twice         1
     left-out gains  Σ w_i d_i/√K, K ranks            1            2     √K           2 √K       1/√K
 
 *Proofs.* Prior moments: −1 ≤ t_i ≤ 3 after the cut and 0 ≤ s_i ≤ 1, so an entry of a user is
 between −⅓ and 1, or 0 and 1; exchanging a user moves the first kind by 4/3 at most and the second
-by 1, d of each. Fit moments: three numbers between 0 and 1. Solution Gram: ℓ_i = min(‖û_i‖/L, 1),
+by 1, d of each. Fit moments: two numbers between 0 and 1. Solution Gram: ℓ_i = min(‖û_i‖/L, 1),
 so a user adds a matrix of norm at most 1; entries add up to ℓ (‖ũ‖₁² + ‖ũ‖₂²)/2 ≤ (r + 1)/2.
 Replacing a user moves it by √2 at most; it is charged as 2, so that one release of a plan may be of
 this or of a sum with signs at the same cost. Residual pairs: q_i² = 2 Σ_{j<k} x_ij² x_ik² makes the
@@ -112,28 +112,27 @@ class PriorMoments(Statistic):
 @register("fit moments")
 @dataclass(frozen=True)
 class FitMoments(OfResiduals):
-    """How well the users' own solutions fit: three numbers between 0 and 1 of each user.
+    """How well the users' own solutions fit: two numbers between 0 and 1 of each user.
 
-    The mean square of its weighted residuals over `most`, 1 at most; the part of its ratings that
-    its coefficients have not used up, 1 − (‖û‖²/ω + n/(n + κ))/n, where ‖û‖²/ω is on average what a
-    calibrated prior uses up; and how much of its residuals is left by the cut.
+    The mean square of its weighted residuals over `most`, 1 at most, and the part of its ratings
+    that its coefficients have not used up, 1 − (‖û‖²/ω + n/(n + κ))/n, where ‖û‖²/ω is on average
+    what a calibrated prior uses up.
     """
 
     most: float
     variance: float
     prior_count: float
-    largest: float
 
     def check(self, public: Public) -> None:
         super().check(public)
-        for name in ("most", "variance", "prior_count", "largest"):
+        for name in ("most", "variance", "prior_count"):
             check_bound(name, getattr(self, name))
 
     def shape(self, public: Public) -> tuple[int, ...]:
-        return (3,)
+        return (2,)
 
     def reach(self, public: Public) -> SensitivityBounds:
-        return SensitivityBounds(math.sqrt(3), 3.0, 1.0, 1.0, 1.0)
+        return SensitivityBounds(math.sqrt(2), 2.0, 1.0, 1.0, 1.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         n = block.counts
@@ -145,11 +144,7 @@ class FitMoments(OfResiduals):
             free = np.clip(
                 1 - np.nan_to_num(used, nan=np.inf, posinf=np.inf) / np.maximum(n, 1), 0, 1
             )
-        left = np.minimum(1.0, self.largest / np.maximum(length, 1e-300))
-        there = n > 0
-        each = np.column_stack(
-            [np.nan_to_num(square), np.where(there, free, 0.0), np.where(there, left, 0.0)]
-        )
+        each = np.column_stack([np.nan_to_num(square), np.where(n > 0, free, 0.0)])
         return total_of_users(each * SHAVE, grid)
 
 
