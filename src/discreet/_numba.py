@@ -28,6 +28,8 @@ logger = logging.getLogger("discreet")
 # called with the number of functions compiled so far, and the name of the next one
 Report = Callable[[int, str], None]
 _reports: list[Report] = []
+_lanes = os.environ.get("DISCREET_LANES", "")  # see discreet.kernels.simd
+_LANES = f"-lanes-{_lanes}" if _lanes.isdigit() else ""
 
 
 def njit(function: Any = None, **options: Any) -> Any:
@@ -53,6 +55,7 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     import numba
 
     _listen()
+    _separate_lanes()
     try:
         return numba.njit(**options)(function)
     except RuntimeError:  # no folder can be written; any other reason is raised again below
@@ -83,6 +86,23 @@ def _listen() -> None:
 
 
 @lru_cache(maxsize=1)
+def _separate_lanes() -> None:
+    """Keep code of ``DISCREET_LANES`` in a folder of its own: numba cannot tell it from other
+    code for the same processor.
+    """
+    if not _LANES:
+        return
+    import numba
+    from numba.misc.appdirs import AppDirs
+
+    kept = os.environ.get("NUMBA_CACHE_DIR") or AppDirs("numba", appauthor=False).user_cache_dir
+    if Path(kept).name != _LANES:  # a child process finds the folder of its parent
+        kept = str(Path(kept, _LANES))
+    os.environ["NUMBA_CACHE_DIR"] = kept
+    numba.config.CACHE_DIR = kept  # type: ignore[attr-defined]
+
+
+@lru_cache(maxsize=1)
 def _use_temporary_folder() -> Path | None:
     """Let numba cache code in a private temporary folder, and log this."""
     import numba
@@ -110,7 +130,7 @@ def _private_folders() -> Iterator[Path]:
         if place is None or not place.is_dir():
             continue
         if hasattr(os, "getuid"):
-            folder = place / f"discreet-compiled-{os.getuid()}"
+            folder = place / f"discreet-compiled-{os.getuid()}{_LANES}"
             with contextlib.suppress(OSError):
                 folder.mkdir(mode=0o700, exist_ok=True)
                 if _is_private(folder):

@@ -163,7 +163,7 @@ def test_a_damaged_store_is_one_sentence(run, private, people, tmp_path):
     ("args", "said"),
     [
         (("budget", "backup", "{people}"), "Name a new file"),
-        (("budget", "backup", "{people}:customers", "--out", "x"), "whole file"),
+        (("budget", "backup", "{people}:customers", "--out", "x"), "whole store"),
         (("budget", "show", "{people}", "--out", "x"), "--out has no effect"),
         (("budget", "show", "{people}", "--folder", "x"), "--folder has no effect"),
         (("budget", "verify", "{people}", "--folder", "missing"), "does not exist"),
@@ -171,14 +171,14 @@ def test_a_damaged_store_is_one_sentence(run, private, people, tmp_path):
         (("budget", "show", "nowhere.sqlite"), "does not exist"),
         (("budget", "show", "{people}:nobody"), "no account 'nobody'"),
         (("budget", "open", "{people}", "--epsilon", 1), "the account has no name"),
-        (("budget", "open", "{people}:x"), "give --epsilon"),
+        (("budget", "open", "{people}:x"), "pass --epsilon"),
         (("budget", "open", "{people}:customers", "--epsilon", 1), "ever reset"),
         (
             ("budget", "open", "{people}:x", "--epsilon", 1, "--factors", 3),
             "--factors has no effect",
         ),
         (("budget", "log", "{people}", "--note", "x"), "--note has no effect"),
-        (("budget", "verify", "{people}:customers"), "whole file"),
+        (("budget", "verify", "{people}:customers"), "whole store"),
         (("budget", "model/", "{people}"), "a STORE needs one of"),
         (
             ("train", "cinema", "--not-private", "--out", "m", "--account", "{people}:customers"),

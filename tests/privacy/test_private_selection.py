@@ -14,7 +14,7 @@ from discreet.privacy.accounting import gdp, private_selection
 from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.pricing import Event
 from discreet.privacy.accounting.private_selection import Runs
-from discreet.privacy.release.budget_store_file import cost
+from discreet.privacy.release.budget_store_log import cost
 from discreet.privacy.release.ledger import Ledger
 
 LAWS = ["geometric", "logarithmic", "poisson", "negative-binomial:-0.5", "negative-binomial:3"]

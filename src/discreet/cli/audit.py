@@ -10,6 +10,7 @@ import typer
 from discreet.cli.app import ADVANCED, command
 from discreet.cli.budget_accounts import account_at
 from discreet.cli.data_options import DataOptions
+from discreet.cli.evaluation_plot import check_plot
 from discreet.cli.model_options import PRIVATE, ModelOptions
 from discreet.cli.output import Output
 from discreet.errors import ConfigError
@@ -107,7 +108,7 @@ def audit(
     names = [name.strip() for name in levels.split(",") if name.strip()]
     for file in (to, plot):
         _check_file(file)
-    _check_plot(plot)
+    check_plot(plot)
     model = _model(choice, like)
     if spend and data is None:
         raise ConfigError("--spend needs DATA: name a file of ratings, or leave out --spend")
@@ -203,8 +204,3 @@ def _check_file(file: str | None) -> None:
     path = Path(file)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise ConfigError(f"{file} cannot be written: it is a folder, or its folder does not exist")
-
-
-def _check_plot(plot: str | None) -> None:
-    if plot is not None and Path(plot).suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ConfigError(f"{plot!r} has no known file name ending: use .png, .pdf or .svg")

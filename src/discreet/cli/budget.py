@@ -16,6 +16,7 @@ import typer
 
 from discreet.cli import budget_accounts
 from discreet.cli.app import command
+from discreet.cli.evaluation_plot import check_plot
 from discreet.cli.model_options import PRIVATE, ModelOptions
 from discreet.cli.output import Output
 from discreet.errors import ConfigError, DataError, PrivacyError
@@ -159,7 +160,7 @@ def budget(
             f"a STORE needs one of {', '.join(budget_accounts.VERBS)}: write for example discreet"
             " budget show budget.sqlite"
         )
-    _check_plot(plot)
+    check_plot(plot)
     bill = _of_plan(choice, items) if what is None else _of_ledger(what, choice, items)
     with out.progress("Computing the cost"):
         prices, independent = _prices(bill, choice.accountant)
@@ -484,13 +485,3 @@ def _show(
 
 def _number(value: float) -> str:
     return f"{value:.7f}" if math.isfinite(value) else "∞"
-
-
-def _check_plot(plot: str | None) -> None:
-    if plot is None:
-        return
-    file = Path(plot)
-    if file.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ConfigError(f"{plot!r} has no known file name ending: use .png, .pdf or .svg")
-    if file.is_dir() or not file.absolute().parent.is_dir():
-        raise ConfigError(f"{plot} cannot be written: it is a folder, or its folder does not exist")

@@ -62,9 +62,18 @@ def run(
 
 
 def split_name(where: str) -> tuple[str, str | None]:
-    """Split ``budget.sqlite:customers`` into file and account, which is None if missing."""
-    file, colon, name = where.rpartition(":")
-    return (file, name) if colon and file else (where, None)
+    """Split ``budget.sqlite:customers`` into store and account, which is None if missing.
+
+    In ``postgresql://host:5432/database:customers``, the account follows the database.
+    """
+    from discreet.privacy.release.budget_store_postgres import SCHEMES
+
+    start = 0
+    if where.startswith(SCHEMES):
+        # after the host, whose port follows a colon as well
+        start = (where + "/").index("/", where.index("://") + 3)
+    store, colon, name = where[start:].rpartition(":")
+    return (where[:start] + store, name) if colon and store else (where, None)
 
 
 def account_at(where: str) -> Account:
@@ -73,7 +82,8 @@ def account_at(where: str) -> Account:
 
     file, name = split_name(where)
     if name is None:
-        raise ConfigError(f"{where!r} names a store but no account in it: write {where}:customers")
+        store = BudgetStore(file).location
+        raise ConfigError(f"{store!r} names a store but no account in it: write {store}:customers")
     return BudgetStore(file)[name]
 
 
@@ -87,16 +97,17 @@ def _store(where: str) -> tuple[BudgetStore, str | None]:
 def _open(where: str, choice: ModelOptions, note: str, out: Output) -> None:
     store, name = _store(where)
     if name is None:
-        raise ConfigError(f"the account has no name: write for example {where}:customers")
+        raise ConfigError(f"the account has no name: write for example {store.location}:customers")
     if choice.epsilon is None:
         raise ConfigError("an account needs a total budget: pass --epsilon, for example 4")
     delta = DEFAULT_DELTA if choice.delta is None else choice.delta
     account = store.open(name, choice.epsilon, delta, choice.neighboring or "add-remove", note)
     balance = account.balance
-    out.say(f"Opened the account {name!r} in {store.path}: {_total(balance)}", style="bold")
+    out.say(f"Opened the account {name!r} in {store.location}: {_total(balance)}", style="bold")
     out.say("The total cannot be changed. Only a reservation without any release is returned.")
-    out.next_steps([f"discreet train ratings.csv --epsilon 1 --out model/ --account {where}"])
-    out.result({"command": "budget open", "store": str(store.path), "account": balance.to_dict()})
+    named = f"{store.location}:{name}"
+    out.next_steps([f"discreet train ratings.csv --epsilon 1 --out model/ --account {named}"])
+    out.result({"command": "budget open", "store": store.location, "account": balance.to_dict()})
 
 
 def _show(where: str, out: Output) -> None:
@@ -123,7 +134,7 @@ def _show(where: str, out: Output) -> None:
     out.result(
         {
             "command": "budget show",
-            "store": str(store.path),
+            "store": store.location,
             "accounts": [b.to_dict() for b in balances],
         }
     )
@@ -155,7 +166,7 @@ def _log(where: str, out: Output) -> None:
     out.result(
         {
             "command": "budget log",
-            "store": str(store.path),
+            "store": store.location,
             "records": [r.to_dict() for r in records],
         }
     )
@@ -165,18 +176,20 @@ def _backup(where: str, to: str | None, out: Output) -> None:
     store, name = _store(where)
     if name is not None:
         raise ConfigError(
-            f"A backup covers the whole file. Write budget backup {store.path} --out copy.sqlite."
+            "A backup covers the whole store."
+            f" Write budget backup {store.location} --out copy.sqlite."
         )
     if to is None:
         raise ConfigError(
-            f"Name a new file for the backup: budget backup {store.path} --out copy.sqlite"
+            f"Name a new file for the backup: budget backup {store.location} --out copy.sqlite"
         )
+    from discreet.privacy.release.budget_store import BudgetStore
+
     found = store.backup(to)
+    to = BudgetStore(to).location  # without a password
     out.say(f"Wrote {to}: {format_count(found.records, 'record')}, verified", style="bold green")
     out.say(f"The hash of its last record, for budget verify --head: {found.head}")
-    out.result(
-        {"command": "budget backup", "store": str(store.path), "out": to, "head": found.head}
-    )
+    out.result({"command": "budget backup", "store": store.location, "out": to, "head": found.head})
 
 
 def check_folder(account: Account, folder: str) -> None:
@@ -203,13 +216,13 @@ def _head_in(folder: str) -> Head:
 def _verify(where: str, head: str | None, folder: str | None, out: Output) -> None:
     store, name = _store(where)
     if name is not None:
-        raise ConfigError(f"verify checks the whole file: write budget verify {store.path}")
+        raise ConfigError(f"verify checks the whole store: write budget verify {store.location}")
     found = store.verify(head)
     if folder is not None:
         store.verify(_head_in(folder))
     out.say(
-        f"{store.path} is verified: {format_count(found.records, 'record')} in an unbroken chain, "
-        f"{format_count(found.ledgers, 'ledger')} as recorded, no account overspent",
+        f"{store.location} is verified: {format_count(found.records, 'record')} in an unbroken"
+        f" chain, {format_count(found.ledgers, 'ledger')} as recorded, no account overspent",
         style="bold green",
     )
     if folder is not None:
@@ -221,7 +234,7 @@ def _verify(where: str, head: str | None, folder: str | None, out: Output) -> No
         "accounts": list(found.accounts),
         "head": found.head,
     }
-    out.result({"command": "budget verify", "store": str(store.path), **facts})
+    out.result({"command": "budget verify", "store": store.location, **facts})
 
 
 def _total(balance: Balance) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,7 +101,7 @@ def demo(
             "command": "demo",
             "model": describe_model(model),
             "out": str(folder),
-            "plot": str(folder / PLOT),
+            "plot": str(folder / PLOT) if find_spec("matplotlib") else None,
             "page": str(folder / PAGE),
             "seconds": seconds,
             "quality": found.to_dict(),
@@ -159,7 +160,10 @@ def _show_saved(folder: Path, seconds: float, steps: list[str], out: Output) -> 
         f"   {folder / 'model'}  the private model: noisy item factors, the ledger of releases, the"
         " model card"
     )
-    out.say(f"   {folder / PLOT}  the scores above, and the scores at other budgets")
+    if find_spec("matplotlib"):
+        out.say(f"   {folder / PLOT}  the scores above, and the scores at other budgets")
+    else:
+        out.say("   no plot: install it with pip install 'discreet[plot]'")
     out.say(f"   {page}  a page that recommends in your browser, with network access blocked")
     out.say(f"   Total time: {seconds:.0f} seconds.")
     _heading(f"Open the page and choose a few films:  {page.resolve().as_uri()}", out)
@@ -257,10 +261,11 @@ def _save(
     from discreet.data.atomic_files import atomic_write
     from discreet.models.storage.load_scorer import open_model
 
-    picture = draw_demo(found, curve, what)
+    picture = draw_demo(found, curve, what) if find_spec("matplotlib") else None
     model.save(folder / "model", replace=True)
-    with atomic_write(folder / PLOT) as aside:
-        aside.write_bytes(picture)
+    if picture is not None:
+        with atomic_write(folder / PLOT) as aside:
+            aside.write_bytes(picture)
     write_web(
         open_model(folder / "model"), folder / PAGE, "Invented films, recommended on your device"
     )

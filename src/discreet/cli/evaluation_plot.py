@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ConfigError
 
 if TYPE_CHECKING:
     from discreet.evaluation.comparison import Comparison, Row
@@ -13,6 +17,21 @@ INK = "#22303c"
 FAINT = "#d9dee3"
 PAPER = "#ffffff"
 COLORS = ("#00798c", "#d1495b", "#edae49", "#9aa5b1")  # the model, then what it is compared with
+
+
+def check_plot(plot: str | None) -> None:
+    """Raise a `ConfigError` where ``--plot`` could not be written at the end."""
+    if plot is None:
+        return
+    file = Path(plot)
+    if file.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ConfigError(
+            f"plots are written as .png, .pdf or .svg, and {plot!r} ends in none of them"
+        )
+    if file.is_dir() or not file.absolute().parent.is_dir():
+        raise ConfigError(f"{plot} cannot be written: it is a folder, or its folder does not exist")
+    if find_spec("matplotlib") is None:
+        raise ConfigError("--plot needs matplotlib: pip install 'discreet[plot]'")
 
 
 def draw_demo(found: Comparison, curve: Mapping[float, float], what: str) -> bytes:

@@ -1,4 +1,4 @@
-"""``discreet export``: export a model as a web page, as vectors, or as an MLflow folder."""
+"""``discreet export``: export a model as a web page, vectors, an ONNX graph or an MLflow folder."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 @command(
     "discreet export model/ --web --out page.html",
     "discreet export model/ --vectors --out vectors/",
+    "discreet export model/ --onnx --out model.onnx",
     "discreet export model/ --mlflow --out mlflow-model/",
 )
 def export(
@@ -25,7 +26,10 @@ def export(
     to: Annotated[
         str,
         typer.Option(
-            "--out", "-o", help="File (--web) or new folder (others) to write.", metavar="PATH"
+            "--out",
+            "-o",
+            help="File (--web, --onnx) or new folder (others) to write.",
+            metavar="PATH",
         ),
     ],
     out: Output,
@@ -41,6 +45,9 @@ def export(
             "--vectors", help="Item vectors for a vector database, and how to compute queries."
         ),
     ] = False,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="One graph from a history to a list, for ONNX runtimes.")
+    ] = False,
     mlflow: Annotated[
         bool, typer.Option("--mlflow", help="A folder that MLflow loads as a pyfunc model.")
     ] = False,
@@ -48,22 +55,21 @@ def export(
         str | None, typer.Option(help="With --web: heading of the page.", metavar="TEXT")
     ] = None,
 ) -> None:
-    """Export a model as a web page, as vectors for a database, or as an MLflow model.
+    """Export a model as a web page, as vectors for a database, as ONNX or as an MLflow model.
 
     The web page holds the item factors and computes a user's factors on the user's device. Its
     content security policy blocks all network access, so that no history can leave the device.
     """
-    wanted = [
-        name for name, given in {"web": web, "vectors": vectors, "mlflow": mlflow}.items() if given
-    ]
+    given = {"web": web, "vectors": vectors, "onnx": onnx, "mlflow": mlflow}
+    wanted = [name for name in given if given[name]]
     if len(wanted) != 1:
-        raise ConfigError("pass exactly one of --web, --vectors and --mlflow")
+        raise ConfigError("pass exactly one of --web, --vectors, --onnx and --mlflow")
     if heading is not None and not web:
         raise ConfigError("--heading needs --web")
     from discreet.models.storage.load_scorer import open_model
 
     opened = open_model(folder)
-    written = {"web": _web, "vectors": _vectors, "mlflow": _mlflow}[wanted[0]](
+    written = {"web": _web, "vectors": _vectors, "onnx": _onnx, "mlflow": _mlflow}[wanted[0]](
         opened, Path(to), heading, out
     )
     out.result({"command": "export", "kind": wanted[0], "out": to, **written})
@@ -74,10 +80,7 @@ def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> di
     from discreet.data.atomic_files import atomic_write
     from discreet.serve.web_page import web_page
 
-    if file.is_dir():
-        raise ConfigError(f"{file} is a folder: name a file in it, such as {file / 'page.html'}")
-    if not file.absolute().parent.is_dir():
-        raise ConfigError(f"{file} cannot be written: the folder {file.parent} does not exist")
+    _check_file(file, "page.html")
     text = web_page(opened.scorer, opened.statement, heading)
     with atomic_write(file) as aside:
         aside.write_text(text, encoding="utf-8", newline="")
@@ -86,6 +89,13 @@ def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> di
         "bytes": len(text.encode()),
         "status": opened.statement["status"],
     }
+
+
+def _check_file(file: Path, example: str) -> None:
+    if file.is_dir():
+        raise ConfigError(f"{file} is a folder: name a file in it, such as {file / example}")
+    if not file.absolute().parent.is_dir():
+        raise ConfigError(f"{file} cannot be written: the folder {file.parent} does not exist")
 
 
 def _web(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> dict[str, Any]:
@@ -108,6 +118,15 @@ def _vectors(opened: OpenedModel, folder: Path, heading: str | None, out: Output
         f"Wrote {written['items']:,} vectors of length {written['length']} to {folder}: see"
         f" {folder / 'README.md'}"
     )
+    return written
+
+
+def _onnx(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> dict[str, Any]:
+    from discreet.serve.onnx_scorer import write_onnx
+
+    _check_file(file, "model.onnx")
+    written = write_onnx(opened, file)
+    out.say(f"Wrote {file} ({written['bytes'] / 1e6:.1f} MB): items, ratings and n in, a list out")
     return written
 
 

@@ -134,7 +134,7 @@ def factor_turned(like: np.ndarray, A: int, T: int, R: int) -> None:
     for i in range(0, R, W):
         for d in range(W // 2 + 1):
             source = A + ((i + d) * R + i) * s
-            target = T + i // 4 * panel + i * 4 * E
+            target = T + i // 4 * panel + (i * 4 + i % 4) * E
             transpose_to(
                 like, source, matrix_gap(like, R) * s, target, offsets.ctypes.data + d * W * 8
             )
@@ -154,9 +154,8 @@ def _interleave(like: np.ndarray, A: int, T: int, R: int, i: int, first: int) ->
     matrix = matrix_gap(like, R) * s
     panel = R * 4 * E + PANEL_GAP
     for j in range(first, R, W):
-        transpose(
-            like, A + (i * R + j) * s, matrix, 4 * matrix, T + j // 4 * panel + i * 4 * E, E, panel
-        )
+        target = T + j // 4 * panel + (i * 4 + j % 4) * E
+        transpose(like, A + (i * R + j) * s, matrix, 4 * matrix, target, E, panel)
 
 
 @njit(nogil=True, cache=True)

@@ -119,7 +119,7 @@ def _add_tiles(like: np.ndarray, P: int, K: int, S: int, A: int, R: int, i: int,
     left = (R - j) // W
     while left > 0:
         step = 3 if left >= 3 and left != 4 else min(left, 2)  # 2 + 2 is faster than 3 + 1
-        for h in range(i, i + W, TILE_ROWS if step > 1 else W):
+        for h in range(i, i + W, min(TILE_ROWS, W) if step > 1 else W):
             p = P + h * s
             q = P + j * s
             at = (h * R + j) * s

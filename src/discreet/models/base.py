@@ -439,6 +439,33 @@ class Recommender(Estimator, ABC):
 
         save(self, path, replace=replace)
 
+    def push_to_hub(
+        self,
+        name: str,
+        *,
+        replace: bool = False,
+        private: bool | None = None,
+        token: str | None = None,
+    ) -> str:
+        """Publish the model on the Hugging Face Hub and return its address for `discreet.load`.
+
+        Only models that are private can be published. Needs ``discreet[hub]``.
+
+        Parameters
+        ----------
+        name : str
+            Of the repository, such as "user/films"; created if it does not exist.
+        replace : bool
+            Take the place of the model in it, whose ledger is kept.
+        private : bool, optional
+            Whether a new repository is visible to its owner only; the Hub's default if None.
+        token : str, optional
+            By default that of ``hf auth login`` or ``HF_TOKEN``.
+        """
+        from discreet.models.storage.hub import push
+
+        return push(self, name, replace=replace, private=private, token=token)
+
     # ------------------------------------------------------------ for subclasses
 
     def _check(self) -> None:  # a model without parameters has nothing to check

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -114,13 +115,14 @@ class OpenedModel:
                 "delta": None,
                 "text": text,
             }
-        from discreet.models.storage.save_load import assemble
-
         try:
+            from discreet.models.storage.save_load import assemble
+
             model: Any = assemble(self.contents)
             found: dict[str, Any] = model.privacy_.to_dict()
-        except DataError:
-            # an algorithm of another version: the ledger alone has the guarantee
+        except (DataError, ModuleNotFoundError):
+            # an algorithm of another version, or an installation that cannot train: the ledger
+            # alone has the guarantee
             from discreet.privacy.release.ledger import Ledger
             from discreet.privacy.release.statement import PrivacyStatement
 
@@ -142,7 +144,7 @@ def open_model(path: str | Path, *, once: bool = False) -> OpenedModel:
     ----------
     once : bool
         For a single query: without loading compiled code, and equal to single precision instead of
-        to the bit.
+        to the bit. So it is in an installation without numba.
     """
     contents = read_contents(path, mapped=MAPPED)
     with in_one_sentence(contents.folder), np.errstate(all="ignore"):
@@ -188,7 +190,7 @@ def _open_model(contents: Contents, once: bool) -> OpenedModel:
         history_range=None if bounds is None else (float(bounds[0]), float(bounds[1])),
         default_rating=float(described["default_rating"]),
         item_similarity=ItemSimilarity(alike["first"], known),
-        kernels=without_compiler if once else kernels,
+        kernels=without_compiler if once or find_spec("numba") is None else kernels,
     )
     _try_out(scorer)
     return OpenedModel(scorer, contents)

@@ -36,6 +36,7 @@ from discreet.errors import ConfigError
 from discreet.models import model_class as model_class
 from discreet.models.base import Recommender
 from discreet.models.fold_in import KINDS
+from discreet.models.storage.hub import SCHEME, download
 from discreet.models.storage.ledger_history import (
     LEDGER,
     check_replaced,
@@ -123,10 +124,12 @@ def _about(target: Path, error: OSError) -> OSError:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Load the model saved in the folder `path`.
+    """Load the model saved in the folder `path`, or on the Hugging Face Hub: ``hf://user/name``.
 
     Another process may save a model there at the same time: the result is one of the two.
     """
+    if isinstance(path, str) and path.startswith(SCHEME):
+        path = download(path)
     return assemble(read_contents(Path(path)))
 
 
