@@ -22,17 +22,23 @@ from discreet.privacy.release.budget_store_log import Damage
 _TABLES = """
 CREATE TABLE log (
     sequence INTEGER PRIMARY KEY, time TEXT NOT NULL, account TEXT NOT NULL, kind TEXT NOT NULL,
-    reservation TEXT NOT NULL, units INTEGER NOT NULL, draws INTEGER NOT NULL, content TEXT NOT NULL, hash TEXT NOT NULL
+    reservation TEXT NOT NULL, units INTEGER NOT NULL, draws INTEGER NOT NULL, content TEXT NOT \
+NULL, hash TEXT NOT NULL
 ) STRICT;
-CREATE TABLE ledgers (reservation TEXT PRIMARY KEY, sha256 TEXT NOT NULL, text TEXT NOT NULL) STRICT;
+CREATE TABLE ledgers (reservation TEXT PRIMARY KEY, sha256 TEXT NOT NULL, text TEXT NOT NULL) \
+STRICT;
 CREATE TABLE head (
     id INTEGER PRIMARY KEY CHECK (id = 1), sequence INTEGER NOT NULL, hash TEXT NOT NULL
 ) STRICT;
-CREATE TRIGGER log_stays BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'nothing is changed here'); END;
-CREATE TRIGGER log_is_kept BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'nothing is removed here'); END;
-CREATE TRIGGER ledgers_stay BEFORE UPDATE ON ledgers BEGIN SELECT RAISE(ABORT, 'nothing is changed here'); END;
-CREATE TRIGGER ledgers_are_kept BEFORE DELETE ON ledgers BEGIN SELECT RAISE(ABORT, 'nothing is removed here'); END;
-"""  # noqa: E501 (the text is part of the file format)
+CREATE TRIGGER log_stays BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'nothing is changed \
+here'); END;
+CREATE TRIGGER log_is_kept BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'nothing is removed \
+here'); END;
+CREATE TRIGGER ledgers_stay BEFORE UPDATE ON ledgers BEGIN SELECT RAISE(ABORT, 'nothing is \
+changed here'); END;
+CREATE TRIGGER ledgers_are_kept BEFORE DELETE ON ledgers BEGIN SELECT RAISE(ABORT, 'nothing is \
+removed here'); END;
+"""
 _APPLICATION = 0x64697363  # "disc", in the header of the file
 _VERSION = 2  # 1, of version 0.2, did not record where the chain ends
 _WAIT = 120.0  # seconds for other writers
