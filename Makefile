@@ -1,13 +1,13 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 # All paths are relative, so the clone may live anywhere, also under a path with spaces.
-SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+SUITS := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
   $$p -c '$(SUITS)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 WHICH := import sys; print(sys.base_prefix, sys.version_info[:2])
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
 
-.PHONY: help demo install test browser java lenskit check layers docs notebooks bench results clean
+.PHONY: help demo install test browser java postgres lock lenskit check layers docs notebooks bench results clean
 help:
 	@echo "make demo     train, evaluate and save a private model on the embedded data (installs the core only)"
 	@echo "make test     everything that CI checks: lint, types, layers, tests"
@@ -18,12 +18,13 @@ help:
 	@echo "make lenskit  the tests of our scorer against LensKit, in an environment of their own (6 GB)"
 	@echo "make bench    write docs/benchmarks.md: speed against other libraries, as ratios in one run"
 	@echo "make results  write docs/results/reference.md: scores on real and simulated data (a quarter of an hour)"
+	@echo "make lock     write requirements.lock: the hash of every file that pip may install"
 	@echo "make clean    remove .venv and caches"
 
 $(PY):
 	@test -n "$(PYTHON)" || { \
-	  echo "discreet needs Python 3.11, 3.12 or 3.13 and found none: install it, or say make PYTHON=/path/to/python3"; exit 2; }
-	@"$(PYTHON)" -c '$(SUITS)' || { echo "$(PYTHON) is not Python 3.11, 3.12 or 3.13: say make PYTHON=/path/to/python3"; exit 2; }
+	  echo "discreet needs Python 3.11 or newer and found none: install it, or say make PYTHON=/path/to/python3"; exit 2; }
+	@"$(PYTHON)" -c '$(SUITS)' || { echo "$(PYTHON) is not Python 3.11 or newer: say make PYTHON=/path/to/python3"; exit 2; }
 	@echo "Creating .venv with $$("$(PYTHON)" --version)"
 	@"$(PYTHON)" -m venv .venv || { rm -rf .venv; echo "python -m venv failed: on Debian and Ubuntu, apt-get install python3-venv"; exit 2; }
 
@@ -37,7 +38,7 @@ endif
 
 .venv/.core: $(PY) pyproject.toml constraints.txt | same-python
 	@echo "Installing discreet (core)"
-	@$(PIP) -e .
+	@$(PIP) -e ".[plot]"
 	@touch $@
 
 .venv/.dev: .venv/.core
@@ -75,6 +76,17 @@ notebooks: .venv/.dev
 java: .venv/.dev
 	@$(PY) tests/support/java.py
 
+# the budget store is tested on a real PostgreSQL server; where none can be had those tests are skipped likewise
+postgres: .venv/.dev
+	@$(PY) tests/support/postgres.py
+
+# every package with the hashes of its files, as constraints.txt has them
+lock: .venv/.core
+	@$(PIP) uv
+	@$(PY) -m uv pip compile pyproject.toml --extra dev --universal --generate-hashes -c constraints.txt --python-version 3.11.5 \
+	  --no-header --no-annotate --quiet -o .venv/lock
+	@{ head -2 requirements.lock; cat .venv/lock; } > .venv/requirements.lock && mv .venv/requirements.lock requirements.lock
+
 # LensKit needs torch (6 GB with what PyPI's brings) and pandas 2, so its tests have an environment of their own
 lenskit: .venv-lenskit/.done
 	@DISCREET_LENSKIT=required PYTHONPATH=src .venv-lenskit/bin/python -m pytest -q -p no:cacheprovider tests/adapters/test_lenskit_scorer.py
@@ -85,7 +97,7 @@ lenskit: .venv-lenskit/.done
 	@.venv-lenskit/bin/python -m pip --disable-pip-version-check --quiet install -e . "lenskit>=2025.6" pytest hypothesis
 	@touch $@
 
-test: check docs browser java
+test: check docs browser java postgres
 	@$(PY) -m discreet demo --out .venv/demo
 	$(PY) -m pytest -n 2 --dist loadfile
 

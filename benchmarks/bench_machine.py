@@ -16,7 +16,7 @@ import numpy as np
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import thread_count
-from discreet.kernels.simd import VECTOR_BYTES
+from discreet.kernels.simd import describe
 from discreet.kernels.threads import blas_threads
 from discreet.version import __version__
 
@@ -29,7 +29,7 @@ def conditions(quick: bool) -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         "processor": _processor(),
         "threads": thread_count(),
-        "vector": {64: "AVX-512", 32: "AVX2", 0: "plain"}[VECTOR_BYTES],
+        "vector": describe(),
         "python": platform.python_version(),
         "numba": numba.__version__,
         "code": _code(),

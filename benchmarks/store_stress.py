@@ -4,9 +4,9 @@ Each worker makes reservations, writes down the ones that it was given, settles 
 leaves the others. The parent kills workers with SIGKILL, whatever they are doing, and starts them
 again. Afterwards the store is compared with what the workers had written down: nothing that was
 given may be missing, nothing may be overspent, and the log has to verify. Run as a program it
-prints the table of docs/budgets.md::
+prints the table of docs/budgets.md, for SQLite or for empty PostgreSQL databases (one per row)::
 
-    python -m benchmarks.store_stress
+    python -m benchmarks.store_stress [postgresql://… postgresql://…]
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import random
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -61,11 +62,13 @@ def stress(
     accounts: int = 1,
     kills: int = 60,
     seed: int = 0,
+    url: str | None = None,
 ) -> Stressed:
-    """Run the workers in a new store in `folder`, and compare. Raises `PrivacyError` if the log
-    does not verify.
+    """Run the workers in a new store in `folder`, or at a URL, and compare. Raises `PrivacyError`
+    if the log does not verify.
     """
-    store = BudgetStore(folder / "people.sqlite")
+    where = url or str(folder / "people.sqlite")
+    store = BudgetStore(where)
     names = [f"population {at}" for at in range(accounts)]
     for name in names:
         store.open(name, epsilon=EPSILONS[1] * math.sqrt(processes * reservations / accounts))
@@ -80,7 +83,7 @@ def stress(
         for at in range(processes):
             alive = at in workers and workers[at].is_alive()
             if not alive and _lines(folder, at, "tried") < reservations:
-                arguments = (store.path, folder, at, names, reservations, rng.getrandbits(32))
+                arguments = (where, folder, at, names, reservations, rng.getrandbits(32))
                 workers[at] = context.Process(target=_work, args=arguments, daemon=True)
                 workers[at].start()
         running = [worker for worker in workers.values() if worker.is_alive()]
@@ -126,13 +129,13 @@ def _compared(
 
 
 def _work(
-    path: Path, folder: Path, at: int, names: list[str], reservations: int, seed: int
+    where: str, folder: Path, at: int, names: list[str], reservations: int, seed: int
 ) -> None:
     """Reserve and settle until there were enough attempts, also by the workers before that were
     killed.
     """
     rng = random.Random(seed)
-    store = BudgetStore(path)
+    store = BudgetStore(where)
     while _lines(folder, at, "tried") < reservations:
         _note(folder, at, "tried", "")
         plan = Plan.calibrate([Release("sums", RELEASES)], Budget(rng.choice(EPSILONS)))
@@ -196,7 +199,8 @@ def main() -> None:
     print("|---" * len(head) + "|")
     for accounts in (1, 2):
         with tempfile.TemporaryDirectory() as folder:
-            f = stress(Path(folder), accounts=accounts, seed=accounts)
+            url = sys.argv[accounts] if len(sys.argv) > accounts else None
+            f = stress(Path(folder), accounts=accounts, seed=accounts, url=url)
         counts = [
             f.processes,
             f.accounts,

@@ -15,7 +15,7 @@ from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.contributions import GlobalGram
 from discreet.privacy.statistics.gradients import WeightedResidualGradient
-from discreet.privacy.statistics.sums import look_together
+from discreet.privacy.statistics.sums import compute_together
 from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.users.steps import ComputeResiduals, Solve, WeighEntries
 
@@ -38,7 +38,7 @@ def trial_pass(people: Any, n_items: int, rank: int) -> Callable[[int], None]:
         )
         walk.apply(ComputeResiduals(x, 1.0))
         sums = (walk.sum(GlobalGram()), walk.sum(WeightedResidualGradient()))
-        look_together(KEY, list(zip(sums, _GRIDS, strict=True)))
+        compute_together(KEY, list(zip(sums, _GRIDS, strict=True)))
         for one, grid in zip(sums, _GRIDS, strict=True):
             one.compute(KEY, grid=grid)
 

@@ -113,7 +113,8 @@ def enough(means: np.ndarray, part: float) -> float | None:
     at = int(reached[0])
     if at == 0:
         return EPSILONS[0]
-    left, right = math.log(EPSILONS[at - 1]), math.log(EPSILONS[at])
+    left = math.log(EPSILONS[at - 1])
+    right = math.log(EPSILONS[at])
     weight = (goal - private[at - 1]) / (private[at] - private[at - 1])
     return math.exp(left + float(weight) * (right - left))
 

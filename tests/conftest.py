@@ -37,6 +37,30 @@ def shared_data() -> Path:
     pytest.skip(message)
 
 
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """URL of a PostgreSQL server of this process; skipped where there is none, which is an error
+    with CI=true.
+    """
+    from support import postgres
+
+    if postgres.find() is None:
+        message = "there is no PostgreSQL: make postgres installs it"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    with postgres.server() as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """URL of a new, empty database."""
+    from support import postgres
+
+    return postgres.new_database(postgres_server)
+
+
 @dataclass(frozen=True)
 class Result:
     code: int

@@ -29,7 +29,7 @@ def test_misspelled_keywords_name_the_class_and_the_near_miss(name):
             )
             assert str(caught.value) == f"{name} has no parameter {wrong!r}: {answer}"
     with pytest.raises(
-        TypeError, match=rf"^{name}\(.*too many positional arguments; give parameters by name$"
+        TypeError, match=rf"^{name}\(.*too many positional arguments; pass parameters by name$"
     ):
         cls(*range(50))
 

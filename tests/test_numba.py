@@ -19,7 +19,7 @@ from discreet.errors import DataError
 
 NOBODY = 65_534
 PACKAGE = Path(discreet.__file__).parent
-SAID = "compiled code is kept in"
+SAID = "compiled code is cached in"
 
 as_root = pytest.mark.skipif(
     not hasattr(os, "getuid") or os.getuid() != 0,
@@ -157,7 +157,7 @@ def test_where_there_is_no_home_the_cache_folder_is_asked_for(monkeypatch):
         Path, "home", classmethod(lambda cls: Path("~nobody-of-that-name").expanduser())
     )
     with pytest.raises(
-        DataError, match="there is no home folder to keep data sets in: set DISCREET_CACHE"
+        DataError, match="there is no home folder to store data sets in: set DISCREET_CACHE"
     ):
         cache_folder()
 
@@ -177,7 +177,7 @@ def test_where_nothing_at_all_can_be_written_everything_is_compiled_anew(contain
     done = inside(container, "-c", script)
     assert (done.returncode, done.stdout) == (0, "True None\n"), done.stderr
     assert (
-        done.stderr.count("compiled code cannot be kept anywhere, so every start compiles again")
+        done.stderr.count("compiled code cannot be cached anywhere, so every start compiles again")
         == 1
     )
 

@@ -185,7 +185,7 @@ def test_scores_show_themselves_in_notebooks(ratings):
     found = discreet.evaluate(model, split, ["recall@20"])
     html = found._repr_html_()
     assert f"<td>{found['recall@20']:.4f}</td>" in html
-    assert "no ε pays for" in html
+    assert "not covered by the model" in html
     priced = discreet.evaluate(model, split, ["recall@20"], epsilon=1.0)
     assert "released with noise" in priced._repr_html_()
     type(model).__name__ = HOSTILE

@@ -1,15 +1,13 @@
-"""Compiling, wherever this library is installed: numba's decorator, which does without a writable
-home.
+"""numba's decorator for any installation, also without a writable home folder.
 
-Compiled code is kept between two starts: beside the source or, where that is read-only, in the
+Compiled code is cached between two starts: next to the source or, if that is read-only, in the
 user's cache folder. In a locked-down container neither can be written, and numba itself would
-refuse to define a single function. So a folder for temporary files takes their place, and where
-there is none of these either, nothing is kept. What numba keeps is code that it runs, so the folder
-must be one that nobody else can write.
+refuse to define a single function. So a folder for temporary files takes their place, and without
+one nothing is cached. numba runs the code that it caches, so no other user may be able to write to
+the folder.
 
-Whoever shows progress can be `told` what is being compiled: on a fresh installation that is most of
-the time that the first training takes. numba itself is imported by the first function that is to be
-compiled.
+`on_compile` reports each compilation to a progress bar: after a fresh installation they take most
+of the first training. numba is imported by the first function to be compiled.
 """
 
 from __future__ import annotations
@@ -27,13 +25,15 @@ from typing import Any
 
 logger = logging.getLogger("discreet")
 
-# how many functions have been compiled so far, and the name of the next one
-Told = Callable[[int, str], None]
-_told: list[Told] = []
+# called with the number of functions compiled so far, and the name of the next one
+Report = Callable[[int, str], None]
+_reports: list[Report] = []
+_lanes = os.environ.get("DISCREET_LANES", "")  # see discreet.kernels.simd
+_LANES = f"-lanes-{_lanes}" if _lanes.isdigit() else ""
 
 
 def njit(function: Any = None, **options: Any) -> Any:
-    """`numba.njit`, with ``cache=True`` as far as there is a folder to keep compiled code in."""
+    """Apply `numba.njit`; ``cache=True`` is ignored if no folder can be written."""
     return (
         _compile(function, options)
         if function is not None
@@ -42,21 +42,20 @@ def njit(function: Any = None, **options: Any) -> Any:
 
 
 @contextmanager
-def on_compile(tell: Told) -> Iterator[None]:
-    """While the block runs, `tell` hears of every function that is compiled and not found in a
-    cache.
-    """
-    _told.append(tell)
+def on_compile(report: Report) -> Iterator[None]:
+    """Call `report` for every function that is compiled, not loaded, while the block runs."""
+    _reports.append(report)
     try:
         yield
     finally:
-        _told.remove(tell)
+        _reports.remove(report)
 
 
 def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     import numba
 
     _listen()
+    _separate_lanes()
     try:
         return numba.njit(**options)(function)
     except RuntimeError:  # no folder can be written; any other reason is raised again below
@@ -70,15 +69,15 @@ def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 @lru_cache(maxsize=1)
 def _listen() -> None:
-    """Hear of numba's compilations, once."""
+    """Register a listener for numba's compilations, once."""
     from numba.core import event
 
     class Listener(event.Listener):  # type: ignore[misc]
         compiled = 0
 
         def on_start(self, event: Any) -> None:
-            for tell in _told:
-                tell(self.compiled, event.data["dispatcher"].py_func.__name__)
+            for report in _reports:
+                report(self.compiled, event.data["dispatcher"].py_func.__name__)
 
         def on_end(self, event: Any) -> None:
             self.compiled += 1
@@ -87,46 +86,63 @@ def _listen() -> None:
 
 
 @lru_cache(maxsize=1)
+def _separate_lanes() -> None:
+    """Keep code of ``DISCREET_LANES`` in a folder of its own: numba cannot tell it from other
+    code for the same processor.
+    """
+    if not _LANES:
+        return
+    import numba
+    from numba.misc.appdirs import AppDirs
+
+    kept = os.environ.get("NUMBA_CACHE_DIR") or AppDirs("numba", appauthor=False).user_cache_dir
+    if Path(kept).name != _LANES:  # a child process finds the folder of its parent
+        kept = str(Path(kept, _LANES))
+    os.environ["NUMBA_CACHE_DIR"] = kept
+    numba.config.CACHE_DIR = kept  # type: ignore[attr-defined]
+
+
+@lru_cache(maxsize=1)
 def _use_temporary_folder() -> Path | None:
-    """Let numba keep compiled code in a private folder among the temporary files, and say so."""
+    """Let numba cache code in a private temporary folder, and log this."""
     import numba
 
     folder = next(_private_folders(), None)
     if folder is None:
         logger.warning(
-            "compiled code cannot be kept anywhere, so every start compiles again: "
+            "compiled code cannot be cached anywhere, so every start compiles again: "
             "set NUMBA_CACHE_DIR to a folder that can be written"
         )
         return None
-    os.environ["NUMBA_CACHE_DIR"] = str(folder)  # numba reads it again from time to time
+    os.environ["NUMBA_CACHE_DIR"] = str(folder)  # numba reloads its configuration from here
     numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
     logger.warning(
-        "compiled code is kept in %s, because neither the installation nor the home folder can be"
-        " written: set NUMBA_CACHE_DIR to keep it elsewhere",
+        "compiled code is cached in %s, because neither the installation nor the home folder can be"
+        " written: set NUMBA_CACHE_DIR to use another folder",
         folder,
     )
     return folder
 
 
 def _private_folders() -> Iterator[Path]:
-    """Folders for temporary files that only this user can write, made if need be."""
+    """Yield folders for temporary files that only this user can write, created if needed."""
     for place in (_usual(), Path("/dev/shm")):
         if place is None or not place.is_dir():
             continue
         if hasattr(os, "getuid"):
-            folder = place / f"discreet-compiled-{os.getuid()}"
+            folder = place / f"discreet-compiled-{os.getuid()}{_LANES}"
             with contextlib.suppress(OSError):
                 folder.mkdir(mode=0o700, exist_ok=True)
                 if _is_private(folder):
                     yield folder
                     continue
-        # the name is taken, perhaps on purpose: one that nobody can foresee
+        # the name is taken, perhaps by an attacker: use an unpredictable one
         with contextlib.suppress(OSError):
             yield Path(tempfile.mkdtemp(prefix="discreet-compiled-", dir=place))
 
 
 def _usual() -> Path | None:
-    """The folder for temporary files; there may be none that can be written."""
+    """Return the folder for temporary files, or None if none can be written."""
     try:
         return Path(tempfile.gettempdir())
     except OSError:
@@ -134,9 +150,7 @@ def _usual() -> Path | None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether it is a folder, and no link to one, that belongs to this user and that nobody
-    else can open.
-    """
+    """Check for a real folder, not a link, that only this user can open."""
     about = os.lstat(folder)
     ours = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not about.st_mode & 0o077
     return ours and os.access(folder, os.W_OK | os.X_OK)

@@ -1,8 +1,7 @@
 """Every error that discreet raises on purpose.
 
-The message of each says what was given, what is allowed and what to do; the command line prints it
-as one sentence and exits with code 2. Errors raised from private data name the problem, never a
-user or a value.
+Each message states what is wrong and what to do; the command line prints it and exits with code 2.
+Errors raised from private data name the problem, never a user or a value.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from collections import abc
 
 WorkerTask = abc.Callable[[abc.Iterable[typing.Any]], abc.Iterator[typing.Any]]
 
-WORKER_MARK = "discreet-worker:"  # before the type of an error on a worker, in the driver's log
+WORKER_MARK = "discreet-worker:"  # precedes the type of a worker's error in the driver's log
 LONGEST_MESSAGE = 800  # characters: two sentences with two long paths fit, a pasted file does not
-_LONGEST_END = 300  # of these, at the end, where a message says what to do
-# what the loader of libraries, the system, threads and C++ say when there is too little memory
+_LONGEST_END = 300  # of these, at the end, where a message gives its advice
+# messages of the library loader, the system, threads and C++ when memory runs out
 _OUT_OF_MEMORY = (
     "failed to map segment",
     "cannot allocate memory",
@@ -28,9 +27,7 @@ _OUT_OF_MEMORY = (
 
 
 def shorten(message: str) -> str:
-    """Cut the middle out of a message that quotes a long value; its beginning and its advice
-    stay.
-    """
+    """Cut the middle out of a message that quotes a long value; beginning and advice stay."""
     if len(message) <= LONGEST_MESSAGE:
         return message
     mark = " … "
@@ -38,9 +35,7 @@ def shorten(message: str) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether too little memory is what went wrong, in whatever words the part that failed
-    says it.
-    """
+    """Check whether an error, or any of its causes, means that memory ran out."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -49,7 +44,7 @@ def is_out_of_memory(error: BaseException) -> bool:
         if isinstance(cause, OSError) and cause.errno == errno.ENOMEM:
             return True
         if isinstance(cause, OSError | ImportError | RuntimeError) and any(
-            words in str(cause).lower() for words in _OUT_OF_MEMORY
+            text in str(cause).lower() for text in _OUT_OF_MEMORY
         ):
             return True
         seen.add(id(cause))
@@ -73,25 +68,23 @@ class ConfigError(DiscreetError, ValueError):
 
 
 class NotInstalled(ConfigError):
-    """Something needs an optional dependency that is not there."""
+    """An optional dependency is needed and not installed."""
 
 
 class NotFittedError(DiscreetError, RuntimeError):
-    """The model was asked for something that it learns in ``fit``."""
+    """The model has not been fitted yet."""
 
 
 class PrivacyError(DiscreetError):
-    """Private data would leave, or has left, without being paid for."""
+    """Private data would leave, or has left, without being charged to the budget."""
 
 
 class BudgetExceeded(PrivacyError):
-    """The releases asked for cost more than the budget allows."""
+    """The requested releases cost more than the budget allows."""
 
 
 class DamagedStore(PrivacyError):
-    """A store of budgets was damaged, changed or rolled back, so that no balance in it can be
-    believed.
-    """
+    """A budget store was damaged, changed or rolled back, so its balances are not reliable."""
 
 
 class PlanMismatch(PrivacyError):
@@ -99,15 +92,15 @@ class PlanMismatch(PrivacyError):
 
 
 class EngineError(DiscreetError):
-    """An engine lost what it needs: a block, a worker, or the agreement of its machines."""
+    """An engine lost a block or a worker, or its machines compute different bits."""
 
 
 class WorkerProblem(DiscreetError):
-    """A known problem of the data on a worker, by a name that is about no user."""
+    """A known problem of the data on a worker, by a name that reveals nothing about users."""
 
 
 class WorkerError(DiscreetError):
-    """All that the driver and the logs see of an error on a worker of a cluster."""
+    """The part of a worker's error that the driver and the logs may contain: its type."""
 
 
 def hide_worker_errors(task: WorkerTask) -> WorkerTask:
@@ -121,13 +114,13 @@ def hide_worker_errors(task: WorkerTask) -> WorkerTask:
         try:
             with np.errstate(all="ignore"):
                 yield from task(batches)
-        except WorkerError:  # of a task within this one
+        except WorkerError:  # from a task nested in this one
             raise
         except WorkerProblem as error:
             kind = str(error)
         except Exception as error:
             kind = type(error).__name__
-        if kind:  # out here, the error is neither cause nor context of the one that is raised
+        if kind:  # outside the handler, so that the original error is not chained
             raise WorkerError(WORKER_MARK + kind)
 
     return run

@@ -1,8 +1,6 @@
-"""Gaussian, Laplace and Huber noise, each with its price: for any statistic, inside this library or
-elsewhere.
+"""Gaussian, Laplace and Huber mechanisms with their privacy cost, for any statistic.
 
-What is public of `discreet.privacy.accounting.mechanisms`; docs/noise.md says which to use
-when.
+The public part of `discreet.privacy.accounting.mechanisms`; docs/noise.md compares them.
 """
 
 from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism

@@ -1,8 +1,7 @@
-"""How work and results show themselves to people: a bar where somebody looks, and small tables in
-notebooks.
+"""Progress bars for terminals and notebooks, and small tables for notebooks.
 
-A bar is shown on a terminal and in a notebook, and nowhere else: pipes and log files carry results.
-There is one bar at a time, and none for what is done in an instant.
+A bar is shown on a terminal and in a notebook only: pipes and log files carry results. There is one
+bar at a time, and none for work that ends within `PATIENCE`.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 Progress = Callable[[int, int, str], None]
-ShowProgress = Progress | bool | None  # what the parameter `progress` may be
+ShowProgress = Progress | bool | None  # type of the parameter `progress`
 
-PATIENCE = 0.4  # seconds that nobody minds waiting without a bar
+PATIENCE = 0.4  # seconds before a bar appears: a bar that flashes up is a distraction
 COMPILING = "compiling once for this processor"
 _one_at_a_time = threading.Lock()
 
 
 def no_progress(done: int, total: int, text: str) -> None:
-    """Progress that nobody watches."""
+    """Ignore the progress."""
 
 
 def shows_progress(stream: TextIO) -> bool:
-    """Whether a moving bar makes sense there."""
+    """Check whether a stream can show a moving bar."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def in_notebook() -> bool:
-    """Whether this runs in a Jupyter kernel; IPython is not imported for asking."""
+    """Check for a Jupyter kernel, without importing IPython."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and hasattr(shell, "kernel")
@@ -48,17 +47,18 @@ def in_notebook() -> bool:
 
 @contextmanager
 def progress_bar(progress: ShowProgress, what: str, *, verbose: bool = False) -> Iterator[Progress]:
-    """The function to call as ``step(done, total, text)`` while the block runs.
+    """Yield the function to call as ``step(done, total, text)`` while the block runs.
 
     Parameters
     ----------
     progress : function, bool or None
-        A function is used as it is. By default (None) a bar is shown where a person looks; True
-        shows the steps in any case, as lines where a bar cannot move; False shows nothing.
+        A function is used as it is. By default (None) a bar is shown on a terminal or in a
+        notebook; True shows the steps everywhere, as lines where a bar cannot move; False shows
+        nothing.
     what : str
-        What is being done, in a word or two.
+        Name of the task, in one or two words.
     verbose : bool
-        One line on stderr for every step, wherever it goes.
+        Print one line on stderr for every step.
     """
     if callable(progress):
         yield progress
@@ -97,7 +97,7 @@ def _lines(what: str) -> Progress:
 
 
 class _TerminalBar:
-    """A bar of rich on stderr that is gone when the work is done."""
+    """A rich progress bar on stderr, removed when the work is done."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -110,9 +110,7 @@ class _TerminalBar:
             self._show(text, completed=done, total=total or None)
 
     def on_compile(self, compiled: int, name: str) -> None:
-        """How many there will be is not known, so the bar only moves; the next step takes it
-        back.
-        """
+        """Show an indeterminate bar, as the number of functions is unknown, until the next step."""
         self._show(f"{COMPILING} ({compiled} functions so far, now {name})", refresh=True)
 
     def _show(self, text: str, **state: Any) -> None:
@@ -126,8 +124,8 @@ class _TerminalBar:
                 TimeElapsedColumn,
             )
 
-            words = TextColumn("{task.description}", markup=False)
-            columns = (words, BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+            label = TextColumn("{task.description}", markup=False)
+            columns = (label, BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
             self._bar = Progress(*columns, console=Console(file=sys.stderr), transient=True)
             self._task = self._bar.add_task(self._what, total=None)
             self._bar.start()
@@ -139,7 +137,7 @@ class _TerminalBar:
 
 
 class _NotebookBar:
-    """The browser's own bar in the output of a cell, which is emptied when the work is done."""
+    """An HTML progress element in the output of a cell, removed when the work is done."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -178,7 +176,7 @@ class _NotebookBar:
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table; whatever is in the cells comes out as text."""
+    """Return a table in HTML; all cells are escaped."""
     top = "".join(f"<th>{escape(str(name))}</th>" for name in head)
     lines = "".join(
         "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
@@ -187,6 +185,6 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def html_notes(notes: Iterable[str]) -> str:
-    """A list of sentences, or nothing."""
+    """Return a list of sentences in HTML, or nothing."""
     lines = "".join(f"<li>{escape(note)}</li>" for note in notes)
     return f'<ul style="margin:4px 0">{lines}</ul>' if lines else ""

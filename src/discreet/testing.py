@@ -1,6 +1,4 @@
-"""The conformance kit under the name that test files import it by: see
-`discreet.auditing.conformance`.
-"""
+"""Alias of `discreet.auditing.conformance`, the kit that tests private models."""
 
 from discreet.auditing.conformance import (
     Check,

@@ -188,7 +188,7 @@ def test_what_is_refused_says_why(ours):
         ConfigError, match="a user's vector is computed from that user's own history"
     ):
         model.similar_users(3)
-    with pytest.raises(AttributeError, match="computed for that user alone"):
+    with pytest.raises(AttributeError, match="compute them with recalculate_user"):
         model.user_factors  # noqa: B018
     with pytest.raises(ConfigError, match="another release"):
         model.partial_fit_items([1], user_items.T.tocsr()[1])

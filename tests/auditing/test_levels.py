@@ -180,7 +180,7 @@ def test_people_are_charged_or_left_alone():
     model = discreet.DPMF(epsilon=1.0, rating_range=(1.0, 5.0))
     with pytest.raises(PrivacyError, match=r"is a release.*--spend"):
         audit(model, people)
-    with pytest.raises(ConfigError, match="generated people only"):
+    with pytest.raises(ConfigError, match="generated users only"):
         audit(model, people, levels=["transcript", "noise"], spend=True)
     with pytest.raises(ConfigError, match="an audit takes Ratings"):
         audit(model, [1, 2, 3], spend=True)
@@ -190,7 +190,7 @@ def test_people_are_charged_or_left_alone():
     (ledger,) = model.earlier_ledgers_
     assert found.spent["ledger"] == ledger.to_dict()
     assert ledger.price().epsilon == found.spent["epsilon"]
-    assert "people's own ratings" in found.data
+    assert "the given ratings" in found.data
 
 
 def test_an_account_is_charged(tmp_path):
@@ -206,7 +206,7 @@ def test_an_account_is_charged(tmp_path):
         account=account,
     )
     assert account.balance.left < before
-    with pytest.raises(ConfigError, match="generated people are free"):
+    with pytest.raises(ConfigError, match="generated users cost no budget"):
         audit("DPMF", epsilon=1.0, account=account)
 
 

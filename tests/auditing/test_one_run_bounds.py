@@ -99,7 +99,7 @@ def test_no_guess_says_nothing():
 
 
 def test_impossible_numbers_are_refused():
-    with pytest.raises(ConfigError, match="each is at most the next"):
+    with pytest.raises(ConfigError, match="each must be at most"):
         bounds.fdp_mu(10, 5, 6, 0.05)
-    with pytest.raises(ConfigError, match="each is at most the next"):
+    with pytest.raises(ConfigError, match="each must be at most"):
         bounds.steinke_p_value(10, 11, 6, 1.0, 0.0)

@@ -46,7 +46,7 @@ def test_a_training_takes_from_its_account_and_the_next_one_is_refused(
 ):
     result = train(run, private, tmp_path / "m", f"{people}:customers")
     assert result.code == 0, result.err
-    assert "is left; one more of ε = " in result.out
+    assert "is left. One more training with ε ≤ " in result.out
     shown = json.loads(run("budget", "show", people, "--json").out)["accounts"]
     assert [account["account"] for account in shown] == ["customers"]
     assert shown[0]["trainings"] == 1
@@ -163,23 +163,23 @@ def test_a_damaged_store_is_one_sentence(run, private, people, tmp_path):
     ("args", "said"),
     [
         (("budget", "backup", "{people}"), "Name a new file"),
-        (("budget", "backup", "{people}:customers", "--out", "x"), "whole file"),
-        (("budget", "show", "{people}", "--out", "x"), "--out has no meaning"),
-        (("budget", "show", "{people}", "--folder", "x"), "--folder has no meaning"),
+        (("budget", "backup", "{people}:customers", "--out", "x"), "whole store"),
+        (("budget", "show", "{people}", "--out", "x"), "--out has no effect"),
+        (("budget", "show", "{people}", "--folder", "x"), "--folder has no effect"),
         (("budget", "verify", "{people}", "--folder", "missing"), "does not exist"),
-        (("budget", "show"), "say which store"),
+        (("budget", "show"), "no store is given"),
         (("budget", "show", "nowhere.sqlite"), "does not exist"),
         (("budget", "show", "{people}:nobody"), "no account 'nobody'"),
-        (("budget", "open", "{people}", "--epsilon", 1), "whose account"),
-        (("budget", "open", "{people}:x"), "give --epsilon"),
+        (("budget", "open", "{people}", "--epsilon", 1), "the account has no name"),
+        (("budget", "open", "{people}:x"), "pass --epsilon"),
         (("budget", "open", "{people}:customers", "--epsilon", 1), "ever reset"),
         (
             ("budget", "open", "{people}:x", "--epsilon", 1, "--factors", 3),
-            "--factors has no meaning",
+            "--factors has no effect",
         ),
-        (("budget", "log", "{people}", "--note", "x"), "--note has no meaning"),
-        (("budget", "verify", "{people}:customers"), "whole file"),
-        (("budget", "model/", "{people}"), "a store goes with one of"),
+        (("budget", "log", "{people}", "--note", "x"), "--note has no effect"),
+        (("budget", "verify", "{people}:customers"), "whole store"),
+        (("budget", "model/", "{people}"), "a STORE needs one of"),
         (
             ("train", "cinema", "--not-private", "--out", "m", "--account", "{people}:customers"),
             "--account is for private models",

@@ -98,7 +98,7 @@ def test_a_saved_model_lends_its_parameters(run, private):
     assert json.loads(result.out)["claim"]["epsilon"] == pytest.approx(claimed)
     result = run("audit", "--like", private / "model", "--epsilon", 1)
     assert result.code == 2
-    assert "beside --like" in result.err
+    assert "--like takes all parameters" in result.err
 
 
 def test_people_are_charged_only_where_that_is_said(run, private, tmp_path):
@@ -125,7 +125,7 @@ def test_people_are_charged_only_where_that_is_said(run, private, tmp_path):
     assert not (tmp_path / "a.json").exists()
     result = run(*asked, "--out", tmp_path / "a.json", "--spend")
     assert result.code == 0, result.err
-    assert "Charged to the people in the data" in result.out
+    assert "Spent on the users in the data" in result.out
     spent = json.loads((tmp_path / "a.json").read_text(encoding="utf-8"))["spent"]
     assert spent["epsilon"] == pytest.approx(1.0)
     (tmp_path / "ledger.json").write_text(json.dumps(spent["ledger"]), encoding="utf-8")
@@ -151,9 +151,9 @@ def test_people_are_charged_only_where_that_is_said(run, private, tmp_path):
             ),
             "pass --epsilon",
         ),
-        (("--epsilon", 1, "--plot", "a.txt"), "plots are written as"),
+        (("--epsilon", 1, "--plot", "a.txt"), "has no known file name ending"),
         (("--epsilon", 1, "--out", "no/such/folder/a.json"), "cannot be written"),
-        (("--epsilon", 1, "--spend"), "there is no DATA"),
+        (("--epsilon", 1, "--spend"), "--spend needs DATA"),
     ],
 )
 def test_bad_input_is_one_sentence(run, args, words):

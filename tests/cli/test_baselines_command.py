@@ -78,7 +78,7 @@ def test_svd_by_projection_is_an_option_away(run, ratings, tmp_path):
         ("dpsvd", ["--set", "density=2"], "density is 2.0, but must be at most 1"),
         ("dpsvd", ["--set", "centering=3"], "centering is 3, but must be 'user' or 'items'"),
         ("dpsgd", ["--set", "batch_rate=0"], "batch_rate is 0.0, but must lie between 0.001 and 1"),
-        ("dpsgd", ["--neighboring", "replace-one"], "set batch_rate=1"),
+        ("dpsgd", ["--neighboring", "replace-one"], "pass batch_rate=1"),
         ("dpsgld", ["--set", "decay=1000"], "decay is 1000.0, but must be a number from 0 to 1"),
         ("dpsgld", ["--goal", "ranking"], "DPSGLD has no parameter 'goal'"),
         ("dpfrankwolfe", ["--set", "row_norm=-3"], "row_norm is -3.0, but must be"),
@@ -88,7 +88,7 @@ def test_svd_by_projection_is_an_option_away(run, ratings, tmp_path):
             ["--iterations", 5],
             "has no parameter 'iterations': its number of steps is 'factors'",
         ),
-        ("dpfrankwolfe", ["--factors", 100_000], "factors is 100,000, but each is a step"),
+        ("dpfrankwolfe", ["--factors", 100_000], "factors is 100,000, but must be at most"),
         (
             "dpsvd",
             ["--iterations", 5],

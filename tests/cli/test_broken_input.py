@@ -167,7 +167,7 @@ CASES: list[Case] = [
     # gets --duplicates error below
     ("repeated ratings refused", a_file("r.csv", GOOD + "1,1,4\n"), ""),
     (
-        "address on the network",
+        "is a network address",
         bare("train", "--not-private", "https://example.org/r.csv", "--out", "m"),
         "download",
     ),
@@ -239,7 +239,7 @@ CASES: list[Case] = [
     ("setting of the wrong kind", good_file("--set", "user_exponent=high"), "must be a number"),
     ("setting given twice", good_file("--factors", 3, "--set", "factors=4"), "twice"),
     ("setting not allowed", good_file("--set", "dtype=float16"), "float32"),
-    ("negative seed", good_file("--random-state", -1), "at least 0"),
+    ("negative seed", good_file("--random-state", -1), "greater than or equal to 0"),
     (
         "parameter of another model",
         good_file("--model", "popularity", "--factors", 3),
@@ -269,7 +269,7 @@ CASES: list[Case] = [
     (
         "too many arguments",
         bare("train", "--not-private", "cinema", "other", "--out", "m"),
-        "2 files were given: several are read with",
+        "reads one file, and 2 were given",
     ),
     # --- evaluate
     ("unknown metric", good_file("--metrics", "rsme", command="evaluate"), "did you mean 'rmse'"),
@@ -304,7 +304,7 @@ CASES: list[Case] = [
     ),
     ("relevance not finite", good_file("--relevant", "inf", command="evaluate"), "finite"),
     ("saved model without data", saved("evaluate"), "--known"),
-    ("saved model and split", saved("evaluate", "--split", "90/10"), "trained already"),
+    ("saved model and split", saved("evaluate", "--split", "90/10"), "already trained"),
     (
         "unknown items in the target",
         saved(
@@ -354,7 +354,7 @@ CASES: list[Case] = [
     ),
     ("model from the future", damaged(from_the_future), "newer"),
     ("no history", saved("recommend"), "--history"),
-    ("empty history", saved("recommend", "--history", " , "), "names no item"),
+    ("empty history", saved("recommend", "--history", " , "), "has no item"),
     ("unknown item", saved("recommend", "--history", "999"), "'999'"),
     (
         "misspelled title",
@@ -388,7 +388,11 @@ CASES: list[Case] = [
     ("similar without factors", saved("similar", "12", model="popular"), "no item factors"),
     # --- options that would do nothing
     ("seeds of a saved model", saved("evaluate", "--seeds", 3, *ASKED), "--seeds is for training"),
-    ("seed of a saved model", saved("evaluate", "--seed", 0, *ASKED), "--seed is for training"),
+    (
+        "seed of a saved model",
+        saved("evaluate", "--random-state", 0, *ASKED),
+        "--random-state is for training",
+    ),
     (
         "threshold of a saved model",
         saved("evaluate", "--binarize", 4, *ASKED),
@@ -418,7 +422,7 @@ CASES: list[Case] = [
     (
         "fold-in of another split",
         good_file("--fold-in", 0.5, command="evaluate"),
-        "--fold-in goes with --split users",
+        "--fold-in needs --split users",
     ),
     (
         "fold-in of all",
@@ -452,7 +456,7 @@ CASES: list[Case] = [
     (
         "ratings without ratings",
         good_file("--goal", "ranking", "--metrics", "rmse", command="evaluate"),
-        "implicit feedback predicts none",
+        "--goal ranking predicts none",
     ),
     (
         "columns of a typed history",

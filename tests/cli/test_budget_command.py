@@ -56,7 +56,7 @@ def test_a_plan_is_shown_as_a_table(run, tmp_path):
         "1.91 times the noise",
     ):
         assert expected in result.out
-    assert "taken to lie between" not in result.out
+    assert "assumed to lie between" not in result.out
     assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -232,7 +232,7 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("budget", "--items", 9, "--epsilon", 1, "--accountant", "pure"), "Gaussian"),
         (
             ("budget", "--items", 9, "--epsilon", 1, "--rating-range", "five"),
-            "--rating-range takes",
+            "--rating-range is",
         ),
         (("budget", "--items", 9, "--epsilon", 1, "--rating-range", "5,1"), "low to high"),
         (("budget", "--items", 9, "--epsilon", 1, "--set", "shares=3"), "a mapping"),
@@ -259,9 +259,9 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("budget", "--items", 9, "--epsilon", 1, "--plot", "nowhere/b.png"), "cannot be written"),
         (("budget", "nowhere"), "does not exist"),
         (("budget", "{shelf}/model"), "not private"),
-        (("budget", "{shelf}"), "no saved model"),
+        (("budget", "{shelf}"), "not a saved model"),
         (("budget", "{shelf}/films.csv"), "cannot be read as a ledger"),
-        (("budget", "{shelf}/model", "--epsilon", 1), "still to be trained"),
+        (("budget", "{shelf}/model", "--epsilon", 1), "before training"),
         (("train", "{shelf}/ratings.csv", "--out", "m", "--epsilon", 0), "positive"),
         (("train", "{shelf}/ratings.csv", "--out", "m", "--delta", "1e-6"), "give --epsilon"),
         (
@@ -426,7 +426,7 @@ def test_mu_is_not_shown_for_batches(run):
     assert found["mu"] is None
     assert {price["mu"] for price in found["prices"]} == {None}
     assert "μ" not in run(*batches).out
-    assert "together μ = " in run(*PLAN).out
+    assert "total μ = " in run(*PLAN).out
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shlex
 import sys
 
@@ -49,7 +50,7 @@ def test_help_lists_every_command_and_nothing_else(run):
 def test_every_command_has_help_with_an_example_and_json(run, name):
     result = run(name, "--help")
     assert result.code == 0
-    assert f"discreet {name}" in result.out.split("Example:")[1]
+    assert f"discreet {name}" in re.split("Examples?:", result.out)[1]
     for option in ("--json", "--verbose", "--debug", "--help"):
         assert option in result.out
 

@@ -123,8 +123,8 @@ def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private,
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"blocks": 4}, "--blocks goes with --engine blocks or --engine spark"),
-        ({"engine": "blocks", "master": "local[2]"}, "--master goes with --engine spark"),
+        ({"blocks": 4}, "--blocks needs --engine blocks or --engine spark"),
+        ({"engine": "blocks", "master": "local[2]"}, "--master needs --engine spark"),
         (
             {"engine": "blocks", "epsilon": None, "rating-range": None, "not-private": True},
             "--engine blocks is for private models: give --epsilon",
@@ -132,7 +132,7 @@ def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private,
         ({"engine": "blocks", "blocks": 0}, "--blocks is 0, but must be from 1 to 65,536"),
         (
             {"engine": "blocks", "min-rating": 3},
-            "--min-rating goes with --engine memory, and this is --engine blocks",
+            "--min-rating needs --engine memory, and this is --engine blocks",
         ),
         (
             {"engine": "blocks", "noise": "seeded", "random-state": 1},
@@ -144,7 +144,7 @@ def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private,
         ),
         (
             {"engine": "blocks", "keep": "{private}"},
-            "is there already: give another folder, or train from the blocks",
+            "already exists: name a new folder, or train from the blocks",
         ),
     ],
 )
@@ -168,9 +168,9 @@ def test_sources_that_blocks_cannot_be_written_from(train, private, tmp_path):
     broken.write_text("userId,movieId,rating\n1,10,somebody-called-4711\n")
     for source, said in (
         (tmp_path / "none.csv", "does not exist"),
-        (empty, "a folder without files of ratings"),
+        (empty, "a folder without ratings files"),
         (broken, "has a line without a user, an item or a finite rating"),
-        ("-", "- is standard input: write it to a file first"),
+        ("-", "cannot read standard input: write it to a file first"),
     ):
         refused = train("m", source, engine="blocks")
         assert (refused.code, refused.out) == (2, "")

@@ -55,7 +55,7 @@ def test_evaluate_says_what_python_says(run, shelf):
             shelf / "ratings.csv",
             "--split",
             "90/10",
-            "--seed",
+            "--random-state",
             3,
             "--factors",
             2,

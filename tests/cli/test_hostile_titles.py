@@ -44,7 +44,7 @@ def half_a_pair(tmp_path):
 def test_half_a_surrogate_pair_in_a_title_is_exported_as_a_replacement(
     run, half_a_pair, tmp_path, kind
 ):
-    left = run("export", kind, half_a_pair, tmp_path / "out")
+    left = run("export", kind, half_a_pair, "--out", tmp_path / "out")
     assert left.code == 0, left.err
     if kind == "--vectors":
         assert (
@@ -106,4 +106,4 @@ def test_raw_csv_is_refused_where_no_csv_is_written(run, half_a_pair, tmp_path):
     for to in ([], ["-o", tmp_path / "lists.json"]):
         left = run("recommend", half_a_pair, "--history", "1", "--raw-csv", *to)
         assert left.code == 2
-        assert "--raw-csv is for lists as .csv or .tsv" in left.err
+        assert "--raw-csv is for lists written as .csv or .tsv" in left.err

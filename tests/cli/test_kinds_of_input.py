@@ -109,7 +109,7 @@ def test_ratings_come_through_a_pipe_as_from_a_file(shelf, tmp_path, how):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("printf 'a,b\\n1,2\\n' |", "standard input has no column that is recognizably the user"),
+        ("printf 'a,b\\n1,2\\n' |", "standard input has no column recognizable as the user"),
         ("printf '' |", "standard input is empty"),
         ("exec <&-;", "nothing is piped into it"),
     ],
@@ -205,8 +205,8 @@ def test_ratings_are_no_split():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("code,what\n1,One\n2,Two\n", "looks like names of columns"),
-        ("movie_code,what\ntt1,One\ntt2,Two\n", "looks like names of columns"),
+        ("code,what\n1,One\n2,Two\n", "looks like column names"),
+        ("movie_code,what\ntt1,One\ntt2,Two\n", "looks like column names"),
         (
             "item_id,title,year\n1,Good, the Bad,1966\n",
             "item 1 has 4 fields where there should be 3",

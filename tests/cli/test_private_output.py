@@ -157,7 +157,7 @@ def test_training_says_of_any_ratings_that_those_outside_the_range_are_clipped(
         assert "the range of ratings, 1 to 5 (others are clipped to it)" in done.out
 
 
-# ------------------------------------------------------------ which column identifies users
+# ------------------------------------------------------------ the column that identifies users
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_no_user_column_is_suggested_and_wrong_ones_are_refused(run, german, tmp
     reasons = {
         ("--user", "Sterne"): "fewer than 100 distinct values",
         ("--user", "Datum", "--rating", "Sterne"): "holds dates",
-        ("--user", "Kundennummer", "--rating-range", "1,5"): "no column is left for the ratings",
+        ("--user", "Kundennummer", "--rating-range", "1,5"): "there is no rating column",
     }
     for columns, reason in reasons.items():
         for engine in ("memory", "blocks"):
@@ -250,8 +250,6 @@ def test_normalized_ids_are_an_option_of_files(run, tmp_path):
     one = run(*train, "--out", tmp_path / "b", "--normalize-ids")
     assert [json.loads(done.out)["users"] for done in (plain, one)] == [3, 2]
     files = ("--not-private", "--out", tmp_path / "c", "--normalize-ids")
-    assert "is for files of your own" in run("train", "cinema", *files).err
+    assert "is for files, not for named data sets" in run("train", "cinema", *files).err
     blocks = ("--epsilon", 1, "--engine", "blocks", "--out", tmp_path / "d", "--normalize-ids")
-    assert (
-        "--normalize-ids goes with --engine memory" in run("train", tmp_path / "r.csv", *blocks).err
-    )
+    assert "--normalize-ids needs --engine memory" in run("train", tmp_path / "r.csv", *blocks).err

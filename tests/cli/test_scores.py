@@ -56,19 +56,19 @@ def test_a_model_is_trained_and_measured_and_an_account_pays(run, private, tmp_p
 
 def test_exact_scores_are_called_a_look(run, shelf):
     call = ("evaluate", shelf / "ratings.csv", "--model", "als", "--factors", 2, "--iterations", 2)
-    assert "a look at people's ratings" in run(*call).out
-    assert "no ε pays" in json.loads(run(*call, "--json").out)["look"]
+    assert "not covered by the model's ε" in run(*call).out
+    assert "not covered by" in json.loads(run(*call, "--json").out)["caution"]
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--score-delta", "1e-6"), "--score-delta goes with --score-epsilon"),
-        (("--account", "people.sqlite:x"), "--account goes with --score-epsilon"),
-        (("--score-epsilon", 1, "--seeds", 3), "pays for one look"),
-        (("--score-epsilon", 1, "--slices"), "pays for one look"),
+        (("--score-delta", "1e-6"), "--score-delta needs --score-epsilon"),
+        (("--account", "people.sqlite:x"), "--account needs --score-epsilon"),
+        (("--score-epsilon", 1, "--seeds", 3), "covers one set of scores"),
+        (("--score-epsilon", 1, "--slices"), "covers one set of scores"),
         (("--score-epsilon", 0), "positive finite number"),
-        (("--score-epsilon", 1, "--metrics", "coverage@20"), "belongs to no single person"),
+        (("--score-epsilon", 1, "--metrics", "coverage@20"), "is no sum over users"),
         (
             ("--score-epsilon", 1),
             "pass --relevant, the lowest rating that counts, or train with a public --rating-range",
@@ -223,7 +223,7 @@ def test_released_scores_print_no_exact_number_of_users(run, shelf):
     result = run("evaluate", shelf / "model", *known, "--score-epsilon", 2, "--trust-user-column")
     assert result.code == 0, result.err
     assert "8 users" not in result.out + result.err
-    assert "ratings to guess" not in result.out + result.err
+    assert "ratings to predict" not in result.out + result.err
 
 
 def test_two_users_who_are_one_in_the_other_file_are_refused_in_a_sentence(run, private, tmp_path):

@@ -44,9 +44,9 @@ def test_an_account_that_did_not_pay_ends_in_an_error(run, private, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--purpose", "x"), "--purpose goes with --sign-off"),
-        (("--conformance",), "--conformance goes with --sign-off"),
-        (("--sign-off", "--data", "cinema"), "looks at nobody's ratings"),
+        (("--purpose", "x"), "--purpose needs --sign-off"),
+        (("--conformance",), "--conformance needs --sign-off"),
+        (("--sign-off", "--data", "cinema"), "uses no ratings"),
         (("--sign-off", "--audit", "nowhere.json"), "nowhere.json"),
         (("--sign-off", "--account", "nowhere.sqlite:x"), "does not exist"),
     ],
@@ -61,4 +61,4 @@ def test_bad_calls_are_one_sentence(run, private, tmp_path, options, said):
 def test_a_model_without_a_promise_has_nothing_to_sign(run, shelf, tmp_path):
     result = run("report", shelf / "model", "--sign-off", "--out", tmp_path / "page.html")
     assert result.code == 2
-    assert "no promise to sign" in result.err
+    assert "no guarantee to sign" in result.err

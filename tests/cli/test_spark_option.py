@@ -133,7 +133,7 @@ def test_a_model_trained_on_spark_is_a_model_like_any_other(answers):
         ("no columns", "the Spark DataFrame"),
         ("two kinds", "the files are of several kinds (csv, parquet): give those of one kind"),
         ("no order", "needs to know which rating is newest"),
-        ("filter", "--min-rating goes with --engine memory, and this is --engine spark"),
+        ("filter", "--min-rating needs --engine memory, and this is --engine spark"),
         ("not private", "--engine spark is for private models: give --epsilon"),
         ("no master", "Spark could not be started"),
     ],

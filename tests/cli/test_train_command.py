@@ -54,8 +54,8 @@ def test_a_private_model_is_replaced_only_with_replace(train, run, private, tmp_
         assert refused.out == ""
         assert (
             refused.err
-            == f"discreet: {tmp_path / 'm'} holds a private model: choose a new folder, or say"
-            " --replace, which keeps its ledger beside the new one\n"
+            == f"discreet: {tmp_path / 'm'} holds a private model. Choose a new folder, or pass"
+            " --replace, which keeps its ledger.\n"
         )
     assert (tmp_path / "m" / "ledger.json").read_bytes() == ledger
     assert train("--epsilon", 30, "--replace").code == 0
@@ -149,10 +149,7 @@ def test_a_model_without_privacy_is_trained_only_where_that_is_said(run, private
     call = ["train", private / "ratings.csv", *model, "--out", tmp_path / "m"]
     refused = run(*call)
     assert (refused.code, refused.out) == (2, "")
-    assert (
-        "is not private, and nothing says that this is meant: give --epsilon, such as 1"
-        in refused.err
-    )
+    assert "is not private: pass --epsilon, for example --epsilon 1" in refused.err
     assert refused.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
     meant = run(*call, "--not-private")

@@ -60,11 +60,11 @@ def test_composed_runs_are_listed_and_paid_for(run, private, tmp_path):
     ("options", "said"),
     [
         (("--try", "factors"), "KEY=VALUES"),
-        ((), "say what to try"),
-        (("--try", "factors=a..b"), "a range is written as"),
+        ((), "no candidates are given"),
+        (("--try", "factors=a..b"), "is not a range"),
         (("--try", "factors=2,3", "--law", "all"), "choose one of"),
         (("--try", "factors=2,3", "--runs", 0.5), "above 1"),
-        (("--try", "factors=2,3", "--account", "people.sqlite:all"), "goes with --law composed"),
+        (("--try", "factors=2,3", "--account", "people.sqlite:all"), "needs --law composed"),
         (("--try", "delta=0.1,0.2"), "part of the promise"),
     ],
 )

@@ -58,11 +58,11 @@ TEXT = {
     "no item": ("user,item,rating\n1,2,3\n1,,1\n", "line 3: the item id is missing"),
     "NA among integers": (
         "user,item,rating\n1,2,3\n1,NA,1\n",
-        "line 3: the item id is 'NA', which stands for",
+        "line 3: the item id is 'NA', a placeholder for",
     ),
     "null among text": (
         "user,item,rating\na,b,3\nnull,b,1\n",
-        "line 3: the user id is 'null', which stands for",
+        "line 3: the user id is 'null', a placeholder for",
     ),
     "line break in an id": (
         'user,item,rating\na,b,3\n"c\nd",b,1\n',
@@ -70,13 +70,13 @@ TEXT = {
     ),
     "name and number": (
         "user,item,4\nbob,cup,3\n",
-        "the first line has both a known name of a column and a number",
+        "the first line has both a known column name and a number",
     ),
     "two separators": (
         "1,2,3;4\n1,3,3;4\n",
-        "can be cut at ',' and at ';': pass the right one as separator=",
+        "can be split at ',' and at ';': pass the right one as separator=",
     ),
-    "two user columns": ("user,item,user,rating\n1,2,3,4\n", "has several columns called 'user'"),
+    "two user columns": ("user,item,user,rating\n1,2,3,4\n", "has several columns named 'user'"),
     "timestamp too large": (
         "user,item,rating,time\n1,2,3,1e30\n",
         "line 2: the timestamp is beyond 64 bits",
@@ -98,23 +98,23 @@ TEXT = {
     "colons": ("1::2::3\n1::2::x\n", "line 2: the rating 'x' is not a number"),
     "empty": ("", "is empty"),
     "blank": ("\n \n\n", "is empty"),
-    "header only": ("user,item,rating\n", "has a header line and no ratings"),
+    "header only": ("user,item,rating\n", "has a header line but no ratings"),
     "one column": ("user\n1\n", "has only one column when split at any of"),
     "unknown separator": ("user#item\n1#2\n", "has only one column when split at any of"),
     "no user column": (
         "person_name,item,rating\nx,2,3\n",
         (
-            "identifies users, or say header=False if the first line holds no names. Columns:"
-            " 'person_name', 'item'"
+            "identifies users with user=..., or pass header=False if the first line holds no names."
+            " Columns: 'person_name', 'item'"
         ),
     ),
     "no item column": (
         "user,flm,rating\nx,2,3\n",
-        "recognizably the item: its columns are 'user', 'flm', 'rating'",
+        "recognizable as the item: its columns are 'user', 'flm', 'rating'",
     ),
     "no known column": (
         "a,b,c\nx,y,z\n",
-        "say with user=... which column identifies users, or say header=False",
+        "name the column that identifies users with user=..., or pass header=False",
     ),
     "UTF-16": ("user,item\na,b\n".encode("utf-16"), "is encoded as UTF-16"),
     "UTF-16 without mark": (("user,item\na,b\n" * 9).encode("utf-16-le"), "is encoded as UTF-16"),
@@ -178,11 +178,11 @@ def test_line_number_far_down(tmp_path):
         ),
         (
             {"header": False},
-            "line 1: the rating 'rating' is not a number: correct it or drop the line, or say",
+            "line 1: the rating 'rating' is not a number: correct it or drop the line, or pass",
         ),
         (
             {"header": False, "user": "user"},
-            "so there is no column 'user': give its position, such as user=0",
+            "so there is no column 'user': pass its position, such as user=0",
         ),
         ({"header": False, "rating": 7}, "has 3 columns, so the rating cannot be at position 7"),
         ({"header": False, "rating": 1}, "the same position was given for two columns"),
@@ -205,10 +205,10 @@ def test_true_is_no_column(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("r.csv.gz", GZ[: len(GZ) // 2], "ends in the middle"),
-        ("r.csv.gz", GZ[:-4], "ends in the middle"),
-        ("r.csv.gz", GZ[:6], "ends in the middle"),
-        ("r.csv.zst", ZST[: len(ZST) // 2], "ends in the middle"),
+        ("r.csv.gz", GZ[: len(GZ) // 2], "is incomplete"),
+        ("r.csv.gz", GZ[:-4], "is incomplete"),
+        ("r.csv.gz", GZ[:6], "is incomplete"),
+        ("r.csv.zst", ZST[: len(ZST) // 2], "is incomplete"),
         ("r.csv.gz", b"user,item\n1,2\n", "is named as gzip and holds no gzip data"),
         ("r.csv.zst", b"user,item\n1,2\n", "is named as zstd and holds no zstd data"),
         ("r.csv.gz", GZ[:-8] + bytes(4) + GZ[-4:], "is damaged"),
@@ -255,7 +255,7 @@ def test_damaged_containers(tmp_path, name, content, expected):
         ({"user": [], "item": []}, "holds no ratings"),
         (
             {"usr": [1], "item": [1]},
-            "say with user=... which column identifies users. Columns: 'usr', 'item'",
+            "name the column that identifies users with user=.... Columns: 'usr', 'item'",
         ),
     ],
     ids=str,
@@ -272,14 +272,14 @@ def test_paths(tmp_path):
     (tmp_path / "ratings.csv").write_text("1,2,3\n", encoding="utf-8")
     assert (
         refused(tmp_path)
-        == f"{tmp_path.name} is a folder: give one of the files inside, such as ratings.csv"
+        == f"{tmp_path.name} is a folder: pass one of the files inside, such as ratings.csv"
     )
     assert f"did you mean {tmp_path / 'ratings.csv'}?" in refused(tmp_path / "rating.csv")
     assert "does not exist: check the path" in refused(tmp_path / "zzzzzz")
     assert "does not exist either" in refused(tmp_path / "none" / "x.csv")
-    with pytest.raises(DataError, match="address on the network"):
+    with pytest.raises(DataError, match="is a network address"):
         Ratings.read("https://example.org/ratings.csv")
-    with pytest.raises(DataError, match="a file path is needed, and int was given"):
+    with pytest.raises(DataError, match="a file path is needed, not int"):
         Ratings.read(7)
 
 
@@ -336,7 +336,7 @@ def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
 def test_a_link_that_leads_nowhere_is_called_that(tmp_path):
     for name, goal in (("loop.csv", "loop.csv"), ("gone.csv", "nowhere.csv")):
         (tmp_path / name).symlink_to(tmp_path / goal)
-        with pytest.raises(DataError, match=f"{name} is a link that leads nowhere"):
+        with pytest.raises(DataError, match=f"{name} is a broken link"):
             Ratings.read(tmp_path / name)
 
 

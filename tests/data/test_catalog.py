@@ -92,7 +92,7 @@ def test_mappings_lists_and_catalogs():
     [
         ("", "is empty"),
         ("\n\n", "is empty"),
-        ("item_id,title\n", "holds no items"),
+        ("item_id,title\n", "the catalog is empty"),
         ("item_id,title\n1,a\n1,b\n", "the catalog lists the item 1 twice"),
         ("item_id,title\n1,a\n2\n", r"item 2 has no id or no title \('2'\)"),
         ("item_id,title\n1,a\n,b\n", "item 2 has no id or no title"),
@@ -118,14 +118,14 @@ def test_other_refusals(tmp_path):
         Catalog.from_any(tmp_path)
     with pytest.raises(DataError, match="'a' twice"):
         Catalog.from_any(["a", "b", "a"])
-    with pytest.raises(DataError, match="holds no items"):
+    with pytest.raises(DataError, match="the catalog is empty"):
         Catalog.from_any([])
     with pytest.raises(DataError, match="1 titles for 2 items"):
         Catalog.from_any([1, 2], titles=["one"])
     with pytest.raises(DataError, match="item id is missing"):
         Catalog.from_any([1, None])
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"item_id,title\n" + b"1,a\n" * 9999)[:40])
-    with pytest.raises(DataError, match="ends in the middle"):
+    with pytest.raises(DataError, match="is incomplete"):
         Catalog.from_any(tmp_path / "cut.csv.gz")
 
 

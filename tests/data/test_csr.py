@@ -259,7 +259,7 @@ def broken_matrix(data, indices, indptr):
     ("matrix", "message"),
     [
         (np.eye(2), "csr_array"),
-        ([[1, 2]], "list was given"),
+        ([[1, 2]], "is needed, not list"),
         (
             sparse.csr_array(np.array([[1, np.nan]])),
             "NaN or infinite, the first in row 0 and column 1",

@@ -244,8 +244,8 @@ def test_broken_input_is_answered_with_a_sentence(tmp_path, cache):
     with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
         archive.write(bad / "ratings.csv", "ml-20m/ratings.csv")
     for path, words in [
-        ("text.zip", "not a whole zip"),
-        ("cut.zip", "not a whole zip"),
+        ("text.zip", "not a complete zip"),
+        ("cut.zip", "not a complete zip"),
         ("flipped.zip", "damaged"),
         ("other.zip", "does not hold ratings.csv"),
         ("empty", "holds none of ml-20m.zip, ratings.csv"),

@@ -74,9 +74,9 @@ def test_frames_mappings_and_arrays_say_the_same():
         (np.zeros((2, 4)), r"one row of numbers for each of the 3 items"),
         (np.zeros(3), "one row of numbers"),
         (np.array([["a"], ["b"], ["c"]]), "one row of numbers"),
-        ({9: [1.0]}, "knows none of the 3 items: it has ids such as 9, and the ratings such as 1"),
+        ({9: [1.0]}, "has none of the 3 items: its ids are such as 9"),
         ({}, "empty mapping"),
-        ({1: [1.0], 2: [1.0, 2.0]}, "not as many numbers for every item"),
+        ({1: [1.0], 2: [1.0, 2.0]}, "equally many numbers for every item"),
         ({1: "a", 2: "b"}, "holds no features"),
         (
             np.array([[1.0], [np.nan], [2.0]]),
@@ -92,7 +92,7 @@ def test_frames_mappings_and_arrays_say_the_same():
         ),
         (7, "not a int"),
         (pd.DataFrame({"x": [1], "y": [2]}), "has no column of item ids"),
-        (pd.DataFrame({"item_id": [1, 1], "y": [2, 3]}), "has the item 1 twice"),
+        (pd.DataFrame({"item_id": [1, 1], "y": [2, 3]}), "lists the item 1 twice"),
     ],
 )
 def test_what_holds_no_features_is_refused_in_a_sentence(source, message):
@@ -133,5 +133,5 @@ def test_columns_of_lists_are_features_and_usual_words_are_not_known(tmp_path, c
     assert "year, for 2 of 9 items" in caplog.text
     uneven = pa.table({"item_id": [1, 2], "embedding": [[0.5, 1.0], [2.0]]})
     pq.write_table(uneven, tmp_path / "u.parquet")
-    with pytest.raises(DataError, match="not all as many numbers"):
+    with pytest.raises(DataError, match="equally many numbers"):
         read_features(tmp_path / "u.parquet")

@@ -57,7 +57,7 @@ def test_columns_by_name_and_position(make):
         1,
     ]
     with pytest.raises(
-        DataError, match=r"no column that is recognizably the user.*'when', 'who', 'what', 'score'"
+        DataError, match=r"no column recognizable as the user.*'when', 'who', 'what', 'score'"
     ):
         Ratings.from_frame(frame)
     with pytest.raises(

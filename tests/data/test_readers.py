@@ -108,7 +108,7 @@ def test_columns_of_the_same_name_are_refused(tmp_path):
     text = write(tmp_path, ["user_id,userId,item,rating", "1,2,3,4"])
     with pytest.raises(
         DataError,
-        match="has several columns called 'user_id' and 'userId', and only one can be the user",
+        match="has several columns named 'user_id' and 'userId', and only one can be the user",
     ):
         Ratings.read(text)
     assert Ratings.read(text, user=1).user_ids.tolist() == [2]
@@ -119,7 +119,7 @@ def test_columns_of_the_same_name_are_refused(tmp_path):
         assert Ratings.read(two, user=other).user_ids.tolist() == [1]
     columns = [pa.array([1]), pa.array([2]), pa.array([3]), pa.array([4])]
     for names, message in (
-        (["user", "item", "item", "x"], "several columns called 'item'"),
+        (["user", "item", "item", "x"], "several columns named 'item'"),
         (["user", "item", "x", "x"], None),
     ):
         table = pa.table(columns, names=names)

@@ -211,7 +211,7 @@ def test_wrong_arguments_are_answered_with_a_sentence():
         (DataError, "leaves a part empty", lambda: by_time(data, at=0)),
         (ConfigError, "fold_in", lambda: strong_generalization(data, 1, 1, fold_in=1.0)),
         (ConfigError, "n_test", lambda: strong_generalization(data, 1, 0)),
-        (DataError, "nobody to train on", lambda: strong_generalization(data, 30, 30)),
+        (DataError, "none to train on", lambda: strong_generalization(data, 30, 30)),
     ]
     for error, words, call in cases:
         with pytest.raises(error, match=words):

@@ -35,7 +35,7 @@ REFUSED = {
     "no ratings left": (
         GERMAN.rename(columns={"Kundennummer": "user"}),
         {"rating_range": (1, 5)},
-        "no column is left for the ratings",
+        "there is no rating column",
     ),
     "few users": (play_log(MIN_USERS - 1, 1), {}, "fewer than 100 distinct values"),
     "rows that merge": (

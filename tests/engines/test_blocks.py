@@ -266,7 +266,7 @@ def test_writing_is_all_or_nothing(ratings, tmp_path):
         discreet.BlockRatings.write(torn(), folder)
     assert not os.listdir(tmp_path)
     discreet.BlockRatings.write(ratings, folder, blocks=2)
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         discreet.BlockRatings.write(ratings, folder)
     with pytest.raises(RuntimeError):
         discreet.BlockRatings.write(torn(), folder, replace=True)
@@ -400,5 +400,5 @@ def test_blocks_without_a_rating_column_are_refused_with_a_rating_range(tmp_path
         table_of(np.arange(900) % 300), tmp_path / "b", items=range(30), duplicates="mean", blocks=2
     )
     assert not blocks.rated
-    with pytest.raises(DataError, match="no column is left for the ratings"):
+    with pytest.raises(DataError, match="there is no rating column"):
         discreet.DPMF(2, epsilon=5, rating_range=(1, 5)).fit(blocks, progress=False)

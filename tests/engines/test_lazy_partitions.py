@@ -12,7 +12,7 @@ from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.contributions import GlobalGram, ItemCounts
 from discreet.privacy.statistics.gradients import WeightCounts, WeightedResidualGradient
-from discreet.privacy.statistics.sums import look_together
+from discreet.privacy.statistics.sums import compute_together
 from discreet.privacy.users.lazy_partitions import steps_of
 from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.users.steps import ComputeResiduals, Solve, WeighEntries
@@ -66,7 +66,7 @@ def test_only_the_steps_that_a_sum_needs_are_taken_again(people, passes):
 def test_several_sums_are_added_up_in_one_pass_and_rows_in_blocks_as_well(people, passes):
     walk = walked(people)
     gram, gradient = walk.sum(GlobalGram()), walk.sum(WeightedResidualGradient())
-    look_together(KEY, [(gram, GRID), (gradient, GRID)])
+    compute_together(KEY, [(gram, GRID), (gradient, GRID)])
     assert passes == [["WeighEntries", "Solve", "ComputeResiduals"]]
     alone = walked(some_ratings())
     assert np.array_equal(

@@ -80,7 +80,7 @@ def test_what_fit_accepts(ratings):
         len(people.seal(MODELS["DPALS"]().resolve(1).bounds()))
     assert str(ratings.n_users) not in repr(people)
     with pytest.raises(
-        DataError, match="fit needs Ratings, a frame or a sparse matrix, and a list was given"
+        DataError, match="fit needs Ratings, a frame or a sparse matrix, not a list"
     ):
         MODELS["DPALS"]().fit([1, 2])
     with pytest.raises(ConfigError, match="parts is 0"):

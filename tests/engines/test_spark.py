@@ -85,7 +85,7 @@ def test_any_number_of_partitions_gives_the_same_bits(ratings, sealed, silent, n
         found = trained(MODELS[name](), one, silent)
         same_bits(whole, found)
         (engine,) = [text.text for text in found[0].privacy_.assumptions if text.name == "engine"]
-        assert engine == f"spark: people are in {one.parts} blocks on a Spark cluster"
+        assert engine == f"spark: users are in {one.parts} blocks on a Spark cluster"
 
 
 @pytest.mark.parametrize("trouble", ["error", "worker"])
@@ -146,7 +146,7 @@ def test_sealed_files_hold_no_id_and_are_for_their_owner_alone(spark, tmp_path):
     assert modes_of(place.parent) == ({0o700}, {0o600})
     (folder / "letters.txt").write_text("dear")
     with pytest.raises(
-        ConfigError, match="holds other files than sealed blocks: give another folder"
+        ConfigError, match="holds other files than sealed blocks: choose another folder"
     ):
         discreet.SparkRatings(frame, **given).ready()
     assert (folder / "letters.txt").exists()
@@ -194,7 +194,7 @@ def test_machines_that_compute_otherwise_are_refused_before_anything_is_charged(
 ):
     monkeypatch.setattr(fingerprint, "_fingerprint", lambda vector: "another machine")
     model = MODELS["DPMF, rating"]()
-    with pytest.raises(EngineError, match="do not compute alike"):
+    with pytest.raises(EngineError, match="compute different bits"):
         model.fit(people(frame, ratings))
     assert not hasattr(model, "privacy_")
 
@@ -323,14 +323,14 @@ def test_a_user_column_that_hardly_identifies_users_is_refused(spark):
     right = discreet.SparkRatings(frame, user="who", items=list(range(7)))
     assert right.user_problem == ""
     assert discreet.SparkRatings(frame, user="day", trust_user_column=True).user_problem == ""
-    with pytest.raises(DataError, match="no column is left for the ratings"):
+    with pytest.raises(DataError, match="there is no rating column"):
         discreet.DPMF(2, epsilon=1.0, rating_range=(1, 5)).fit(right)
 
 
 def test_what_cannot_be_meant(spark, frame):
     with pytest.raises(ConfigError, match="partitions is 0"):
         discreet.SparkRatings(frame, partitions=0)
-    with pytest.raises(DataError, match="needs a DataFrame of Spark, and a Table was given"):
+    with pytest.raises(DataError, match="needs a DataFrame of Spark, not a Table"):
         discreet.SparkRatings(pa.table({"user": [1]}))
     with pytest.raises(DataError, match="needs a DataFrame of Spark"):
         MODELS["DPALS"]().fit(some_ratings()).recommend_spark(pa.table({"user": [1]}))

@@ -310,8 +310,8 @@ def test_parse():
         ("recall-all@20", "'recall_all@20'"),
         ("rsme", "'rmse'"),
         ("prec@5", "'precision@5'"),
-        ("auc", "there are rmse, mae, recall@k"),
-        ("", "there are rmse"),
+        ("auc", "choose from rmse, mae, recall@k"),
+        ("", "choose from rmse"),
         ("recall", "has no cut-off.*'recall@20'"),
         ("coverage@", "cut-off ''"),
         ("recall@0", "cut-off '0'"),
@@ -319,7 +319,7 @@ def test_parse():
         ("recall@2.5", "cut-off '2.5'"),
         ("recall@20@3", "cut-off '20@3'"),
         ("rmse@10", "rmse has no cut-off"),
-        (20, "named by a string"),
+        (20, "must be a string"),
     ],
 )
 def test_parse_says_what_was_meant(name, says):

@@ -154,7 +154,7 @@ def test_scores_are_one_release_with_a_ledger(measured):
 
 def test_without_epsilon_the_output_says_that_it_is_a_look(measured):
     model, split = measured
-    assert "a look at their data that no ε pays for" in str(discreet.evaluate(model, split))
+    assert "not covered by the model's ε" in str(discreet.evaluate(model, split))
 
 
 def test_a_split_over_everybody_is_a_caution(measured):
@@ -162,7 +162,7 @@ def test_a_split_over_everybody_is_a_caution(measured):
     split = random_ratings(make_cinema(seed=3, scale=0.015), seed=1)
     found = discreet.evaluate(model, split, "recall@20", epsilon=1.0, relevant=4)
     assert found.privacy.status == "private with cautions"
-    assert "over all people together" in str(found.privacy)
+    assert "over all users together" in str(found.privacy)
 
 
 def test_an_account_pays(measured, tmp_path):
@@ -194,11 +194,11 @@ def test_errors_of_measuring_say_nothing(measured):
 def test_what_cannot_be_priced_is_refused(measured):
     model, split = measured
     for options, message in (
-        ({"metrics": "coverage@20", "epsilon": 1.0}, "belongs to no single person"),
+        ({"metrics": "coverage@20", "epsilon": 1.0}, "is no sum over users"),
         ({"metrics": "rmse", "epsilon": 1.0, "most_ratings": 0}, "most_ratings"),
         ({"metrics": "rmse", "epsilon": 1.0, "confidence": 1.0}, "confidence"),
         ({"metrics": "rmse", "epsilon": -1.0}, "epsilon"),
-        ({"metrics": "rmse", "budget": object()}, "give epsilon"),
+        ({"metrics": "rmse", "account": object()}, "Pass epsilon"),
     ):
         with pytest.raises(ConfigError, match=message):
             discreet.evaluate(model, split, **options)

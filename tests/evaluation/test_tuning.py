@@ -80,19 +80,19 @@ def test_ranges_are_drawn_within_their_ends():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"space": {}}, "space maps parameters"),
-        ({"space": {"factors": []}}, "give a list of values"),
-        ({"space": {"factors": "16"}}, "give a list of values"),
-        ({"space": {"epsilon": [1.0]}}, "part of the promise"),
+        ({"space": {}}, "space must map parameters"),
+        ({"space": {"factors": []}}, "Pass a list of values"),
+        ({"space": {"factors": "16"}}, "Pass a list of values"),
+        ({"space": {"epsilon": [1.0]}}, "part of the guarantee"),
         ({"space": {"factorz": [1]}}, "factorz"),
         ({"space": {"factors": [-1]}}, "factors"),
         ({"runs": 1}, "above 1"),
         ({"law": "fixed"}, "choose one of"),
-        ({"law": "composed", "runs": 2.5}, "whole number"),
-        ({"metric": "coverage@20"}, "belongs to no single person"),
+        ({"law": "composed", "runs": 2.5}, "integer"),
+        ({"metric": "coverage@20"}, "is no sum over users"),
         ({"held_out": 1.0}, "held_out"),
         ({"score_share": 0}, "score_share"),
-        ({"space": lambda trials: {}}, "need law='composed'"),
+        ({"space": lambda trials: {}}, "Use law='composed'"),
     ],
 )
 def test_bad_calls_are_refused_before_anything_is_looked_at(options, said):
@@ -107,7 +107,7 @@ def test_models_that_have_no_price_are_refused(ratings):
         tune(model(noise="seeded", random_state=1), ratings, SPACE)
     with pytest.raises(ConfigError, match="predicts none"):
         Tuning(discreet.DPMF(epsilon=1, rating_range=(0.5, 5)), SPACE, metric="rmse")
-    with pytest.raises(ConfigError, match="not Gaussian sums over everybody"):
+    with pytest.raises(ConfigError, match="not Gaussian sums over all users"):
         tune(discreet.DPSGD(2, epsilon=4, rating_range=(0.5, 5)), ratings, SPACE, runs=2)
 
 
@@ -220,7 +220,7 @@ def test_a_training_that_gives_up_is_the_worst(ratings, monkeypatch):
     assert found.setting["factors"] == calls[3]
     calls.clear()
     monkeypatch.setattr(Runs, "draw", lambda self: 2)
-    with pytest.raises(ConfigError, match="no training that was tried") as caught:
+    with pytest.raises(ConfigError, match="All trainings gave up") as caught:
         tune(model(), ratings, SPACE, runs=3)
     assert "2" not in str(caught.value)
 

@@ -36,11 +36,11 @@ def test_what_is_refused():
     U = np.ones((4, 3), np.float32)
     for arrays, message in [
         ((U.astype(int), U, [0], [0]), "U must be an array of float32 or float64, not int64"),
-        ((U, U[:, :2], [0], [0]), "vectors must be of one length"),
-        ((U, U, [4], [0]), "i must lie between 0 and 3"),
-        ((U, U, [0], [-5]), "j must lie between 0 and 3"),
-        ((U, U, [0.5], [0]), "i must be a one-dimensional array of whole numbers"),
-        ((U, U, [0, 1], [0]), "pairs must be of one length"),
+        ((U, U[:, :2], [0], [0]), "vectors must have the same length"),
+        ((U, U, [4], [0]), "i must be between 0 and 3"),
+        ((U, U, [0], [-5]), "j must be between 0 and 3"),
+        ((U, U, [0.5], [0]), "i must be a one-dimensional array of integers"),
+        ((U, U, [0, 1], [0]), "pairs must have the same length"),
     ]:
         with pytest.raises(ConfigError, match=message):
             pair_products(*arrays)

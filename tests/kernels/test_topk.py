@@ -131,22 +131,22 @@ def test_shapes_and_indices_are_checked():
     for arrays, message in [
         (
             (U[:, :2], V, bias),
-            "vectors of users and of items must be of one length, and these have 2 and 3",
+            "vectors of users and of items must have the same length, not 2 and 3",
         ),
-        ((U, V, bias[:4]), "items and biases must be of one length, and these have 5 and 4"),
+        ((U, V, bias[:4]), "items and biases must have the same length, not 5 and 4"),
         ((U[0], V, bias), r"U must have 2 dimensions, and its shape is \(3,\)"),
     ]:
         with pytest.raises(ConfigError, match=message):
             top_k(*arrays, 2)
     for seen, message in [
-        ((rows[:4], np.zeros(4, np.int32)), "rows and vectors must be of one length"),
-        ((rows, np.array([0, 1, 2, 5], np.int32)), "indices must lie between 0 and 4"),
-        ((rows, np.array([0, 1, -1, 2], np.int32)), "indices must lie between 0 and 4"),
-        ((rows, np.array([0, 1, 2**32, 2])), "indices must lie between 0 and 4"),
-        ((rows, np.zeros(4)), "must be one-dimensional arrays of whole numbers"),
-        ((rows[::-1], np.zeros(4, np.int32)), "indptr must rise"),
-        ((rows + 1, np.zeros(4, np.int32)), "indptr must rise"),
-        ((rows - 1, np.zeros(4, np.int32)), "indptr must rise"),
+        ((rows[:4], np.zeros(4, np.int32)), "rows and vectors must have the same length"),
+        ((rows, np.array([0, 1, 2, 5], np.int32)), "indices must be between 0 and 4"),
+        ((rows, np.array([0, 1, -1, 2], np.int32)), "indices must be between 0 and 4"),
+        ((rows, np.array([0, 1, 2**32, 2])), "indices must be between 0 and 4"),
+        ((rows, np.zeros(4)), "must be one-dimensional arrays of integers"),
+        ((rows[::-1], np.zeros(4, np.int32)), "indptr must be ascending"),
+        ((rows + 1, np.zeros(4, np.int32)), "indptr must be ascending"),
+        ((rows - 1, np.zeros(4, np.int32)), "indptr must be ascending"),
     ]:
         with pytest.raises(ConfigError, match=message):
             top_k(U, V, bias, 2, seen)

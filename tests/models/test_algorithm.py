@@ -214,7 +214,8 @@ def test_a_document_with_other_fields_is_refused_instead_of_guessed(value):
     missing = {name: field for name, field in document.items() if name != "factors"}
     for wrong in (missing, document | {"color": 3}, document | {"name": "alchemy"}, {}):
         with pytest.raises(
-            DataError, match=r"has other parameters .*: load it with the version .*|no algorithm"
+            DataError,
+            match=r"has other parameters .*\. Load it with the version .*|unknown algorithm",
         ):
             algorithm_from(wrong)
 

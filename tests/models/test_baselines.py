@@ -111,9 +111,7 @@ def test_frank_wolfe_reads_out_new_users_from_what_was_released(ratings):
 
 
 def test_frank_wolfe_with_more_steps_than_anybody_waits_for_is_refused(ratings):
-    with pytest.raises(
-        ConfigError, match="factors is 100,000, but each is a step, and 1,000 are the most"
-    ):
+    with pytest.raises(ConfigError, match="factors is 100,000, but must be at most 1,000 for"):
         discreet.DPFrankWolfe(100_000, epsilon=1.0).fit(ratings)
 
 
@@ -325,7 +323,7 @@ def test_wrong_parameters_are_named(ratings, kind):
         (
             discreet.DPSGD,
             dict(neighboring="replace-one"),
-            "'add-remove' only: use that, or set batch_rate=1",
+            "'add-remove' only. Use that, or pass batch_rate=1",
         ),
         (discreet.DPSGLD, dict(decay=1.5), "decay is 1.5, but must be a number from 0 to 1"),
         (discreet.DPSGLD, dict(temperature=0.0), "temperature is 0.0, but must be above 0"),

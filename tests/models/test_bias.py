@@ -89,7 +89,7 @@ def test_recommends_the_best_rated():
     assert (np.diff(scores) <= 0).all()
     assert bias.fold_in([1, 2]).shape == (0,)
     with pytest.raises(
-        ConfigError, match="Bias has no item factors to compare items by: ALS and DPALS have"
+        ConfigError, match=r"Bias has no item factors to compare items by. Use ALS or DPMF"
     ):
         bias.similar_items(1)
 

@@ -121,7 +121,7 @@ def test_noise_that_costs_more_than_the_epsilon_given_is_refused():
     cost = model.plan(100).budget.epsilon
     assert model.set_params(epsilon=cost).plan(100).epsilon() == pytest.approx(cost)
     with pytest.raises(
-        ConfigError, match=rf"sigmas cost ε = {cost:.4g}, which is above epsilon = 1: raise one"
+        ConfigError, match=rf"sigmas cost ε = {cost:.4g}, which is above epsilon = 1. Raise one"
     ):
         model.set_params(epsilon=1.0).plan(100)
 
@@ -168,7 +168,7 @@ def test_a_budget_that_cannot_support_the_request_is_refused_in_a_sentence(ratin
     for model, advice in (
         (
             discreet.DPMF(8, goal="rating", **same),
-            r"raise epsilon \(what was released has been paid for",
+            r"epsilon \(what was released has been charged",
         ),
         (discreet.DPALS(8, **same), "raise epsilon or lower factors"),
     ):
@@ -274,7 +274,7 @@ def test_counts_of_other_items_are_refused(ratings, tmp_path, monkeypatch):
         (dict(sigmas={"gram": 1.0}), "sigmas needs a positive number for"),
         (
             dict(sigmas={"gram": 1.0}, shares={"gram": 1.0}),
-            "sigmas say how much noise there is, and shares would",
+            "Pass either sigmas or shares",
         ),
         (dict(epsilon=-1.0), "epsilon=-1.0"),
         (dict(noise="loud"), "noise='loud'"),
@@ -292,7 +292,7 @@ def test_counts_of_other_items_are_refused(ratings, tmp_path, monkeypatch):
             "shares names 'gram 1', but the releases are counts, recounts, gra",
         ),
         (dict(intercept=1.0), "intercept is 1.0 of the norm, but must be below 1"),
-        (dict(epsilon=1e300), "epsilon=1e.300: that promises nothing"),
+        (dict(epsilon=1e300), "epsilon=1e.300 guarantees nothing"),
         (dict(recount="yes"), "recount is 'yes', but must be True or False"),
         (dict(shares={"gram": "much"}), "shares has 'much' for 'gram'"),
         (dict(shares=0.5), "shares is 0.5, but must be a mapping"),

@@ -327,7 +327,7 @@ def test_it_comes_back_from_disk(tmp_path):
                 ratings_per_user=9.0,
                 shares={"balance": 1},
             ),
-            "shares go without constants='printed'",
+            "shares cannot be combined with constants='printed'",
         ),
     ],
 )

@@ -118,7 +118,7 @@ def test_ids_of_any_kind(make):
     [
         (
             "20",
-            "a history is a list of item ids or a mapping item id -> rating, and '20' was given",
+            "a history is a list of item ids or a mapping item id -> rating, not '20'",
         ),
         (b"20", "a history is a list"),
         (20, "a history is a list"),
@@ -132,24 +132,24 @@ def test_ids_of_any_kind(make):
         (np.ones((2, 2), int), "must be one-dimensional"),
         (
             np.zeros(23),
-            r"an array \(23,\) of float64 is no history: give a list of item ids, a mapping",
+            r"an array \(23,\) of float64 is not a history. Pass a list of item ids, a mapping",
         ),
-        (np.array([20.0, 40.0]), r"an array \(2,\) of float64 is no history"),
+        (np.array([20.0, 40.0]), r"an array \(2,\) of float64 is not a history"),
         (
             pd.DataFrame({"a": [1]}),
-            r"needs a column item_id and may have one for the rating: its columns are \['a'\]",
+            r"needs a column item_id, and may have one for the rating. Its columns are \['a'\]",
         ),
         (
             pd.DataFrame(COLUMNS | {"user": [1, 2]}),
-            "a history of one user is needed, and 2 were given",
+            "the history of one user is needed, but there are 2 users",
         ),
         (
             sparse.csr_array((2, 4)),
-            "a history of one user is needed, and 2 were given: see recommend_many",
+            "the history of one user is needed, but there are 2 users. Use recommend_many",
         ),
         (
             Ratings.from_arrays([1, 2], [10, 10]),
-            "a history of one user is needed, and 2 were given",
+            "the history of one user is needed, but there are 2 users",
         ),
         (sparse.csr_array((1, 5)), "5 columns for the 4 items of the model"),
     ],
@@ -178,9 +178,9 @@ def test_many_histories():
     [
         (sparse.csr_array((4, 7)), r"7 columns for the 4 items of the model: did you transpose\?"),
         (sparse.csr_array((3, 7)), "7 columns for the 4 items of the model$"),
-        (np.ones((3, 4)), "as Ratings, a frame or a sparse matrix, and a ndarray was given"),
-        ([{20: 1.0}], "and a list was given: see recommend"),
-        (pd.DataFrame(COLUMNS), "has no column that is recognizably the user"),
+        (np.ones((3, 4)), "be Ratings, a frame or a sparse matrix, not a ndarray"),
+        ([{20: 1.0}], "not a list. For a single history, use recommend"),
+        (pd.DataFrame(COLUMNS), "has no column recognizable as the user"),
     ],
 )
 def test_what_are_no_histories(histories, message):
@@ -230,5 +230,5 @@ def test_no_pairs():
     "pairs", [[1, 2], [(1, 2, 3)], ("a", "b"), 7, None, ["ab"], {1: 2}, np.ones((2, 3))]
 )
 def test_what_are_no_pairs(pairs):
-    with pytest.raises(DataError, match=r"pairs are rows of \(user_id, item_id\)"):
+    with pytest.raises(DataError, match=r"pairs must be rows of \(user_id, item_id\)"):
         as_pairs(pairs)

@@ -248,7 +248,7 @@ def test_models_without_a_promise_still_say_that_there_is_nothing():
         ),
         (
             lambda: discreet.DPSGD(epsilon=1e8),
-            "epsilon=1e+08 at delta=1e-06: batches cannot be priced",
+            "batches cannot be priced for epsilon=1e+08 at delta=1e-06",
         ),
         (
             lambda: discreet.DPALS.configure(epsilon=1, growth=0.01, iterations=900),

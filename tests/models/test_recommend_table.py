@@ -66,7 +66,7 @@ def test_exclusions_that_cannot_be_meant(model, ratings):
     with pytest.raises(DataError, match="exclude is a list of item ids"):
         model.recommend_many(few, exclude="the-binary-colony")
     with pytest.raises(
-        DataError, match="does not know 1 of the item ids given, such as 'no such film'"
+        DataError, match="1 of the item ids are not in the model, such as 'no such film'"
     ):
         model.recommend_many(few, exclude=["no such film"])
     assert model.recommend_many(few, exclude=["no such film"], unknown="skip")[0].shape == (2, 10)

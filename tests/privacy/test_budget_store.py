@@ -4,8 +4,10 @@ import json
 import math
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
+import psycopg
 import pytest
 
 import discreet
@@ -13,7 +15,7 @@ from benchmarks.store_stress import stress
 from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, PrivacyError
 from discreet.privacy import Budget, BudgetStore, Plan, Release, Session
 from discreet.privacy.accounting import gdp
-from discreet.privacy.release.budget_store_file import UNITS
+from discreet.privacy.release.budget_store_log import UNITS
 from discreet.privacy.release.hash_chain import seal_of
 from discreet.privacy.release.ledger import Ledger
 
@@ -38,9 +40,27 @@ def made(of, releases):
     return session.ledger
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request, tmp_path):
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgres_url")
+    return str(tmp_path / "people.sqlite")
+
+
 @pytest.fixture
-def store(tmp_path):
-    return BudgetStore(tmp_path / "people.sqlite")
+def store(place):
+    return BudgetStore(place)
+
+
+def execute(place, *statements):
+    """Change a store behind its back."""
+    if place.startswith("postgresql"):
+        base = psycopg.connect(place, options="-c search_path=discreet_budget", autocommit=True)
+    else:
+        base = sqlite3.connect(place, isolation_level=None)
+    with closing(base):
+        for statement in statements:
+            base.execute(statement)
 
 
 @pytest.fixture
@@ -196,23 +216,20 @@ def test_bad_totals(store):
         store.open("x", 1.0, 0.0)
     with pytest.raises(ConfigError, match="beyond what an account counts"):
         store.open("x", 1e6)
-    with pytest.raises(DataError, match="does not exist"):
+    with pytest.raises(DataError, match="open an account in it first"):
         store["x"]
 
 
-def test_an_account_is_never_reset(store):
+def test_an_account_is_never_reset(store, place):
     store.open("customers", 1.0)
     with pytest.raises(ConfigError, match="ever reset"):
         store.open("customers", 100.0)
     with pytest.raises(ConfigError, match="it has 'customers'"):
         store["custmers"]
-    base = sqlite3.connect(store.path)
+    execute(place, "INSERT INTO ledgers VALUES ('a', 'b', 'c')")
     for change in ("DELETE FROM log", "UPDATE log SET units = 0", "DELETE FROM ledgers"):
-        if "ledgers" in change:
-            base.execute("INSERT INTO ledgers VALUES ('a', 'b', 'c')")
-        with pytest.raises(sqlite3.IntegrityError):
-            base.execute(change)
-    base.close()
+        with pytest.raises((sqlite3.IntegrityError, psycopg.Error), match="nothing is"):
+            execute(place, change)
 
 
 def test_files_that_are_something_else(tmp_path):
@@ -258,7 +275,8 @@ def test_a_ledger_that_was_rewritten_is_not_recognized(store, ratings, name):
     assert not account.has_ledger(Ledger.from_dict(document))
 
 
-def test_the_next_fit_notices_that_an_older_copy_was_put_back(store, ratings, tmp_path):
+def test_the_next_fit_notices_that_an_older_copy_was_put_back(ratings, tmp_path):
+    store = BudgetStore(tmp_path / "people.sqlite")
     account = store.open("students", 60.0)
     store.backup(tmp_path / "older.sqlite")
     model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, account=account)
@@ -308,13 +326,13 @@ def test_an_interrupted_fit_pays_for_what_it_released(store, ratings):
 # ------------------------------------------------------------ the log
 
 
-def tampered(store, change):
-    base = sqlite3.connect(store.path)
-    for trigger in ("log_stays", "log_is_kept", "ledgers_stay", "ledgers_are_kept"):
-        base.execute(f"DROP TRIGGER {trigger}")
-    base.execute(change)
-    base.commit()
-    base.close()
+def tampered(place, *changes):
+    """Change a store after its triggers were dropped."""
+    if place.startswith("postgresql"):
+        triggers = ["log_stays ON log", "ledgers_stay ON ledgers"]
+    else:
+        triggers = ["log_stays", "log_is_kept", "ledgers_stay", "ledgers_are_kept"]
+    execute(place, *(f"DROP TRIGGER {trigger}" for trigger in triggers), *changes)
 
 
 @pytest.mark.parametrize(
@@ -334,31 +352,28 @@ def tampered(store, change):
         ("INSERT INTO ledgers VALUES ('stray', 'x', 'y')", "belongs to no record"),
     ],
 )
-def test_whoever_changes_the_file_is_found(store, change, found):
+def test_changes_of_the_tables_are_found(store, place, change, found):
     account = store.open("customers", 2.0)
     some = plan()
     account.reserve(some, "secure", "x").settle(made(some, 2))
     store.verify()
-    tampered(store, change)
+    tampered(place, change)
     with pytest.raises(PrivacyError, match=found):
         store.verify()
 
 
-def test_records_taken_from_the_end_are_found_by_a_hash_kept_elsewhere(store):
+def test_records_taken_from_the_end_are_found_by_a_hash_kept_elsewhere(store, place):
     account = store.open("customers", 2.0)
     account.reserve(plan(), "secure", "x")
     head = store.verify().head
     assert store.verify(head).head == head
-    tampered(store, "DELETE FROM log WHERE sequence = 2")
+    tampered(place, "DELETE FROM log WHERE sequence = 2")
     with pytest.raises(DamagedStore, match="missing at its end"):
         account.reserve(plan(), "secure", "x")
     rewritten = (
         "UPDATE head SET (sequence, hash) = (SELECT sequence, hash FROM log WHERE sequence = 1)"
     )
-    base = sqlite3.connect(store.path)
-    base.execute(rewritten)
-    base.commit()
-    base.close()
+    execute(place, rewritten)
     store.verify()  # nothing else can tell
     with pytest.raises(PrivacyError, match="taken away, or it is an older copy"):
         store.verify(head)
@@ -375,10 +390,9 @@ def test_records_and_balances_are_json(store):
 
 
 @pytest.mark.parametrize("accounts", [1, 2])
-def test_processes_that_are_killed_lose_nothing_and_overspend_nothing(tmp_path, accounts):
-    found = stress(
-        tmp_path, processes=4, reservations=20, accounts=accounts, kills=6, seed=accounts
-    )
+def test_processes_that_are_killed_lose_nothing_and_overspend_nothing(tmp_path, place, accounts):
+    settings = dict(processes=4, reservations=20, kills=6)
+    found = stress(tmp_path, accounts=accounts, seed=accounts, url=place, **settings)
     assert found.attempts >= 80
     assert found.kills == 6
     assert found.missing == 0
@@ -392,3 +406,22 @@ def test_many_who_open_a_new_store_at_once_all_get_their_account(store):
         opened = list(pool.map(lambda at: store.open(f"population {at}", 1.0).name, range(16)))
     assert sorted(account.name for account in store.accounts()) == sorted(opened)
     assert store.verify().records == 16
+
+
+# ------------------------------------------------------------ backups between the two
+
+
+def test_a_store_moves_from_a_file_to_a_server_and_back(tmp_path, postgres_url):
+    first = BudgetStore(tmp_path / "people.sqlite")
+    account = first.open("customers", 2.0, note="«all»")
+    some = plan()
+    account.reserve(some, "secure", "x").settle(made(some, 2))
+    assert first.backup(postgres_url) == first.verify()
+    second = BudgetStore(postgres_url)
+    assert second.log() == first.log()
+    with pytest.raises(ConfigError, match=r"has accounts already\. Name a new database"):
+        first.backup(postgres_url)
+    second["customers"].reserve(some, "secure", "y")
+    second.backup(tmp_path / "copy.sqlite")
+    assert BudgetStore(tmp_path / "copy.sqlite").log() == second.log()
+    assert len(second.log()) == 4

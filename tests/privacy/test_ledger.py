@@ -132,7 +132,7 @@ def test_the_number_of_people_is_sealed(ledger):
         written | {"people": "many"},
         without,
     ):
-        with pytest.raises(PrivacyError, match="number of people"):
+        with pytest.raises(PrivacyError, match="number of users"):
             Ledger.from_dict(edited)
         with pytest.raises(PrivacyError, match="breaks the seal"):
             check_chain(edited)

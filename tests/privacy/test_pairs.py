@@ -321,7 +321,7 @@ def test_a_five_says_more_than_a_four_and_a_one_says_nothing():
         20,
     ]
     for wrong in (GradeRatings(5.0, 1.0), GradeRatings(1.0, math.inf)):
-        with pytest.raises(ConfigError, match=r"no grades|high"):
+        with pytest.raises(ConfigError, match=r"cannot be graded|high"):
             statistics(ORDINARY, step=wrong)
     with pytest.raises(ConfigError, match="levels is 21"):
         seal(make(ORDINARY, N_ITEMS), Bounds(items=10**9)).sum(PairSums(21))

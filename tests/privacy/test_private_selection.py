@@ -14,7 +14,7 @@ from discreet.privacy.accounting import gdp, private_selection
 from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.pricing import Event
 from discreet.privacy.accounting.private_selection import Runs
-from discreet.privacy.release.budget_store_file import cost
+from discreet.privacy.release.budget_store_log import cost
 from discreet.privacy.release.ledger import Ledger
 
 LAWS = ["geometric", "logarithmic", "poisson", "negative-binomial:-0.5", "negative-binomial:3"]
@@ -248,13 +248,13 @@ def test_beside_other_releases_epsilon_and_delta_add_up():
 
 
 def test_what_has_no_formula_is_refused():
-    with pytest.raises(ConfigError, match="Gaussian noise on sums over everybody"):
+    with pytest.raises(ConfigError, match="Gaussian noise on sums over all users"):
         Event("laplace", 5.0, law="geometric", runs=10)
-    with pytest.raises(ConfigError, match="Gaussian noise on sums over everybody"):
+    with pytest.raises(ConfigError, match="Gaussian noise on sums over all users"):
         Event("gaussian", 5.0, rate=0.1, law="geometric", runs=10)
     with pytest.raises(PrivacyError, match="no price in μ"):
         cost([Event("gaussian", 5.0, law="geometric", runs=10)])
-    with pytest.raises(ConfigError, match="no second opinion"):
+    with pytest.raises(ConfigError, match="no independent accountant"):
         accounting.independent_epsilon([Event("gaussian", 5.0, law="geometric", runs=10)], 1e-6)
 
 

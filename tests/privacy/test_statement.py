@@ -166,7 +166,7 @@ def test_a_delta_above_one_over_the_released_number_of_users_is_a_caution(
     session, caplog, people, warned
 ):
     door = session()
-    door.judge_delta(people)
+    door.warn_if_delta_large(people)
     assert ("released as about 1,200,000" in caplog.text) is warned
     assert (
         "δ is large: δ = 1e-06 is above one over the number of users" in str(door.statement)

@@ -82,7 +82,7 @@ def test_a_private_model_states_its_promise_ledger_and_noise(reports, shelf):
     for assumption in statement.assumptions:
         assert assumption.text in page
     assert statement.ledger.to_dict()["seal"] in page
-    assert "What the noise did" in page
+    assert "Effect of the noise" in page
 
 
 def test_looks_at_ratings_are_marked_and_a_model_alone_is_not_one(reports, shelf, tmp_path):
@@ -91,7 +91,7 @@ def test_looks_at_ratings_are_marked_and_a_model_alone_is_not_one(reports, shelf
     write_report(discreet.load(shelf / "private"), tmp_path / "alone.html")
     alone = text_of(tmp_path / "alone.html")
     assert 'class="look"' not in alone
-    assert "without a look at any rating" in alone
+    assert "without access to ratings" in alone
 
 
 def html_free(page: str) -> str:
@@ -101,8 +101,8 @@ def html_free(page: str) -> str:
 def test_a_model_without_a_promise_says_so(reports):
     page = text_of(reports["open"])
     assert "<title>ALS: NOT PRIVATE</title>" in page
-    assert "Nothing is promised to anybody" in page
-    assert "What left the ratings" not in page
+    assert "There is no privacy guarantee" in page
+    assert "Released statistics" not in page
 
 
 def test_a_revealed_session_and_a_seed_are_called_what_they_are(tmp_path):
@@ -258,7 +258,7 @@ def test_a_loaded_model_shows_popularity_from_the_counts_it_released(shelf, tmp_
     assert 'class="look"' not in page
     model.counts_ = None  # as in a model that was saved before counts were kept
     write_report(model, tmp_path / "alone.html")
-    assert "How popular items are is not written in this model" in text_of(tmp_path / "alone.html")
+    assert "This model does not contain item popularity" in text_of(tmp_path / "alone.html")
 
 
 def test_what_is_said_of_the_number_of_items_is_what_the_model_bounds(tmp_path):
@@ -267,7 +267,7 @@ def test_what_is_said_of_the_number_of_items_is_what_the_model_bounds(tmp_path):
     assert ledger_summary.has_joint_bound(together)
     write_report(together, tmp_path / "r.html")
     page = text_of(tmp_path / "r.html")
-    assert "bounds all items of a person together" in page
+    assert "bounds all items of a user together" in page
     each = discreet.DPALS(2, epsilon=8, rating_range=(1, 5), max_items=30).fit(ratings)
     assert not ledger_summary.has_joint_bound(each)
     write_report(each, tmp_path / "r.html")
@@ -344,7 +344,7 @@ def test_the_page_counts_delta_in_beliefs(tmp_path):
     assert (f"{100 * after:.1f} %", f"{100 * without:.1f} %") == ("98.4 %", "98.2 %")
     assert "98.4 %" in page
     assert "98.2 %" not in page
-    assert "which is counted here" in page
+    assert "the values include δ" in page
 
 
 def test_cautions_are_in_the_headline(tmp_path):
@@ -386,7 +386,7 @@ def test_cautions_stand_beside_the_promise(tmp_path):
     assert "above one over the number of users" in caution
     assert page.count(caution) == 1
     assert (
-        page.index("It holds with cautions")
+        page.index("The guarantee depends on these cautions")
         < page.index(caution)
         < page.index("What was taken to be public")
     )
@@ -431,7 +431,7 @@ def test_the_command_writes_a_report_and_says_so(run, shelf, tmp_path):
     liked = "Dark Obsession=5,Letters from the Regiment=1"
     code, out, err = run("report", shelf / "open", "--out", file, "--history", liked)
     assert code == 0, err
-    assert "nobody's ratings" in out
+    assert "without access to ratings" in out
     assert "History 1" in text_of(file)
     assert "For the histories given" in text_of(file)
     assert "Invented" not in text_of(file)
@@ -465,7 +465,7 @@ def test_the_command_measures_on_ratings(run, shelf, tmp_path):
         (["{shelf}/open", "--out", "{shelf}"], "is a folder"),
         (["{shelf}/open", "--history", "no such film"], "does not know the item"),
         (["{shelf}/open", "-n", "0"], "-n"),
-        (["{shelf}/open", "--history", ","], "names no item"),
+        (["{shelf}/open", "--history", ","], "has no item"),
     ],
 )
 def test_bad_requests_are_answered_in_a_sentence(
@@ -490,7 +490,7 @@ def test_help_has_an_example(run):
 
 
 def test_test_ratings_without_data_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="test ratings need the data"):
+    with pytest.raises(ConfigError, match="test is given without data"):
         write_report(invented(9, ["a"]), tmp_path / "r.html", test=make_cinema(0, 0.01))
 
 

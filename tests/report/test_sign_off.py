@@ -65,7 +65,7 @@ def test_everything_that_has_to_be_signed_is_there(private, shelf, tmp_path):
         "To all guests:",
         "For: films for tonight",
         f"(ε = {statement.epsilon:.4g})",
-        "one person more or less",
+        "one user added or removed",
         "the board",
         "no filter by counts",
         "account &#39;guests&#39;",
@@ -113,7 +113,7 @@ def test_a_ledger_has_one_checksum_everywhere(tmp_path):
 def test_what_is_missing_is_said_to_be_missing(private):
     said = text_of(render(private, Signing()))
     for expected in (
-        "No account was named",
+        "No account was given",
         "Not done.",
         "Not checked.",
         "For: not said",
@@ -173,13 +173,13 @@ def test_cautions_and_filters_stand_out(tmp_path):
     page = render(discreet.DPMF(3, epsilon=8).fit(ratings), Signing())
     said = text_of(page)
     assert "PRIVATE WITH CAUTIONS" in said
-    assert "nobody: read from the data" in said
-    assert "decided by exact counts, which no ε pays for" in said
+    assert "not confirmed: read from the data" in said
+    assert "based on exact counts, not covered by ε" in said
     assert 'class="promise bad"' in page
 
 
 def test_models_without_a_promise():
-    with pytest.raises(ConfigError, match="no promise to sign"):
+    with pytest.raises(ConfigError, match="no guarantee to sign"):
         render(discreet.ALS(2), Signing())
 
 
@@ -187,7 +187,7 @@ def test_an_audit_of_another_price_and_a_broken_rule_are_said(private):
     other = {**AUDIT, "claim": {"epsilon": 1.0}}
     broken = Report("x", (Check("silence", "says nothing", False, "said 3"),))
     said = text_of(render(private, Signing(audit=other, conformance=broken)))
-    assert "another ε than this model has" in said
+    assert "of a model with another ε" in said
     assert "0 of 1 rules kept, 1 broken" in said
     assert "silence: says nothing" in said
 

@@ -49,7 +49,7 @@ def test_as_printed_it_breaks_them(solver):
             model(factors=3, solver=solver, iterations=2, inner_iterations=2), people=4, draws=200
         )
     broken = caught.value.report.broken
-    assert {"plan", "one look", "statement", "post-processing"} <= set(broken)
+    assert {"plan", "one access", "statement", "post-processing"} <= set(broken)
     assert set(broken) <= set(rule_names())
 
 

@@ -156,21 +156,21 @@ def test_the_command(opened, tmp_path, capsys):
 
     model = opened.contents.folder
     code, said = run(
-        "--web", model, tmp_path / "page.html", "--json", "--heading", "Films <for> you"
+        "--web", model, "--out", tmp_path / "page.html", "--json", "--heading", "Films <for> you"
     )
     assert code == 0
     assert json.loads(said.out)["items"] == ITEMS
     assert "Films &lt;for&gt; you" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert run("--vectors", model, tmp_path / "v")[0] == 0
-    assert run("--mlflow", model, tmp_path / "m")[0] == 0
+    assert run("--vectors", model, "-o", tmp_path / "v")[0] == 0
+    assert run("--mlflow", model, "-o", tmp_path / "m")[0] == 0
     for words, sentence in {
-        (model, "x"): "say what to export",
-        ("--web", "--vectors", model, "x"): "say what to export",
-        ("--web", model, tmp_path): "is a folder",
-        ("--web", model, tmp_path / "no" / "page.html"): "does not exist",
-        ("--vectors", model, tmp_path / "v"): "is there already",
-        ("--vectors", "--heading", "x", model, tmp_path / "w"): "--heading is for --web",
-        ("--web", tmp_path / "nothing", tmp_path / "page.html"): "does not exist",
+        (model, "-o", "x"): "pass exactly one of",
+        ("--web", "--vectors", model, "-o", "x"): "pass exactly one of",
+        ("--web", model, "-o", tmp_path): "is a folder",
+        ("--web", model, "-o", tmp_path / "no" / "page.html"): "does not exist",
+        ("--vectors", model, "-o", tmp_path / "v"): "is there already",
+        ("--vectors", "--heading", "x", model, "-o", tmp_path / "w"): "--heading needs --web",
+        ("--web", tmp_path / "nothing", "-o", tmp_path / "page.html"): "does not exist",
     }.items():
         code, said = run(*words)
         assert code == 2

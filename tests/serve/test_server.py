@@ -185,7 +185,7 @@ if moment == "starting":
         time.sleep(60)
     server.run = wait
 if moment == "compiling":
-    _numba._told.append(lambda done, name: print("now", flush=True))
+    _numba._reports.append(lambda done, name: print("now", flush=True))
 main(["serve", folder, "--port", "0"])
 """
 
@@ -238,7 +238,7 @@ def test_the_page_is_served(service):
         (["a={0}", "a={0}"], "two models are called 'a'"),
         (["{0}", "--token", "short"], "too short"),
         (["{0}", "--host", "256.0.0.1"], "cannot listen on"),
-        (["{0}", "--allow-host", "http://shop.example"], "takes a name"),
+        (["{0}", "--allow-host", "http://shop.example"], "is not a host name"),
         (["nowhere", "--workers", "2"], "does not exist"),
     ],
 )

@@ -211,7 +211,7 @@ def test_the_file_holds_no_markup_of_titles_and_names_its_policy(tmp_path):
 def test_a_model_without_privacy_says_so(tmp_path):
     text = written("ALS", tmp_path).read_text(encoding="utf-8")
     assert "NOT PRIVATE" in text
-    assert "<strong>Nothing.</strong>" in text
+    assert "<strong>No guarantee.</strong>" in text
 
 
 def test_what_cannot_be_a_page_is_refused_in_a_sentence():

@@ -372,7 +372,7 @@ FAULTS = {
         (REGISTRY,),
     ),
     "a training that died gives its reservation back": Fault(
-        "release.budget_store_file:_add_reservation",
+        "release.budget_store_log:_add_reservation",
         "sums.units += record.units",
         "sums.units += 0",
         ("test_budget_store.py::test_a_crash_stays_spent_and_a_reservation_is_settled_once",),
@@ -443,8 +443,8 @@ FAULTS = {
     ),
     "secure noise comes from a seed": Fault(
         "noise.sources:fresh_words",
-        'int.from_bytes(os.urandom(16), "little")',
-        "7",
+        "os.urandom(16)",
+        "bytes(16)",
         ("test_noise.py::test_blocks_threads_and_objects_are_independent",),
     ),
     "coins come from numpy's global generator": Fault(
@@ -498,14 +498,14 @@ FAULTS = {
     ),
     "noise is keyed by the clock": Fault(
         "noise.sources:fresh_words",
-        'int.from_bytes(os.urandom(16), "little")',
-        '__import__("time").time_ns()',
+        "os.urandom(16)",
+        '__import__("time").time_ns().to_bytes(16)',
         ("test_noise_independence.py::test_noise_does_not_follow_from_clock_or_process",),
     ),
     "noise is keyed by the process": Fault(
         "noise.sources:fresh_words",
-        'int.from_bytes(os.urandom(16), "little")',
-        'os.getpid() * 2**64 + __import__("time").perf_counter_ns()',
+        "os.urandom(16)",
+        '(os.getpid() * 2**64 + __import__("time").perf_counter_ns()).to_bytes(16)',
         ("test_noise_independence.py::test_noise_does_not_follow_from_clock_or_process",),
     ),
     "a user's ridge depends on how many users there are": Fault(

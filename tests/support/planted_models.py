@@ -309,8 +309,8 @@ class PromisesLess(DPALS):
 RULES_BROKEN = [
     (ReleasesTwice, "plan", "PlanMismatch"),
     (LeavesOneOut, "plan", "spare"),
-    (FitsTwice, "one look", "2 sessions"),
-    (PeeksUnseen, "one look", "outside Session.release"),
+    (FitsTwice, "one access", "2 sessions"),
+    (PeeksUnseen, "one access", "outside Session.release"),
     (TellsInDetails, "post-processing", r"details_\.typical"),
     (TellsInDetails, "saved folder", r"model\.json: state\.details\.typical"),
     (KeepsARidgeToItself, "round trip", "predictions changed by saving and loading"),

@@ -1,14 +1,12 @@
-"""A model of ours that answers as one of `implicit` does: matrices in, column numbers and scores
-out.
+"""A model with the interface of `implicit`: sparse matrices in, column numbers and scores out.
 
-`implicit.evaluation` and programs written for `implicit` 0.5 or later can use it in the place of a
-model. What differs is said with a reason, because it must:
+`implicit.evaluation` and programs for `implicit` 0.5 or later can use it like a model. Differences:
 
-- a user's vector is computed from the row of ``user_items`` that comes with the question, and is
-  kept nowhere. So that row is always needed, ``recalculate_user`` changes nothing, and
-  ``user_factors`` and ``similar_users`` are refused;
-- learning more about items from people (``partial_fit_items``, ``recalculate_item``) would be
-  another release: train again, with an account (`discreet.BudgetStore`) if the people are the same.
+- A user's factors are computed from the row of ``user_items`` in the call and are not stored. So
+  that row is always needed, ``recalculate_user`` has no effect, and ``user_factors`` and
+  ``similar_users`` are refused.
+- Updating items from users' data (``partial_fit_items``, ``recalculate_item``) would be another
+  release: train again, with an account (`discreet.BudgetStore`) if the users are the same.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ Array = NDArray[Any]
 
 
 class ImplicitAdapter:
-    """Any `Recommender` behind the interface of `implicit`.
+    """Adapter that gives any `Recommender` the interface of `implicit`.
 
     Parameters
     ----------
@@ -39,8 +37,8 @@ class ImplicitAdapter:
         Fitted or not, such as ``discreet.DPMF(epsilon=1)``. A fitted one must have been trained on
         a sparse matrix, so that its items are the numbers of columns.
     public_items : bool
-        Whether the columns are a public catalog: every item that there is has one, also if nobody
-        chose it. Otherwise the statement of a private model carries a caution.
+        Whether the columns are a public catalog, which includes items without interactions.
+        Otherwise the statement of a private model has a caution.
     """
 
     def __init__(self, model: Recommender, *, public_items: bool = False) -> None:
@@ -50,7 +48,7 @@ class ImplicitAdapter:
     def __repr__(self) -> str:
         return f"ImplicitAdapter({self.model!r})"
 
-    # ------------------------------------------------------------ learning
+    # ------------------------------------------------------------ training
 
     def fit(
         self,
@@ -58,40 +56,40 @@ class ImplicitAdapter:
         show_progress: bool = True,
         callback: Callable[[int, float], Any] | None = None,
     ) -> Self:
-        """Learn from a sparse matrix with one row per user and one column per item.
+        """Train on a sparse matrix with one row per user and one column per item.
 
         Parameters
         ----------
         user_items : scipy sparse matrix
-            Values are ratings for models that learn from them.
+            Values are ratings, for models that use them.
         show_progress : bool
-            Show a bar where a person looks.
+            Show a progress bar on a terminal.
         callback : function, optional
             Called as ``callback(step, seconds)`` after each step.
         """
         if not sparse.issparse(user_items):
             raise DataError(
-                f"fit takes a sparse matrix of users and items, and a {type(user_items).__name__}"
-                " was given"
+                f"user_items is a {type(user_items).__name__}, but must be a sparse matrix of users"
+                " and items"
             )
         items = range(user_items.shape[1])
         ratings = Ratings.from_csr(user_items, items=list(items) if self.public_items else None)
         start = time.perf_counter()
 
-        def told(done: int, total: int, text: str) -> None:
+        def report(done: int, total: int, text: str) -> None:
             if callback is not None:
                 callback(done - 1, time.perf_counter() - start)
 
         shown = None if show_progress else False
-        self.model.fit(ratings, progress=shown if callback is None else told)
+        self.model.fit(ratings, progress=shown if callback is None else report)
         return self
 
     @property
     def privacy_(self) -> Any:
-        """The statement of the model inside, if it is a private one."""
+        """Privacy statement of the wrapped model, if it is private."""
         return self.model.privacy_  # type: ignore[attr-defined]
 
-    # ------------------------------------------------------------ read-outs
+    # ------------------------------------------------------------ recommendations
 
     def recommend(
         self,
@@ -103,23 +101,23 @@ class ImplicitAdapter:
         recalculate_user: bool = True,
         items: Any = None,
     ) -> tuple[Array, Array]:
-        """The best items for one user, or for several at once.
+        """Recommend items to one user, or to several at once.
 
         Parameters
         ----------
         userid : a number, or an array of them
-            Only whether there is one or several matters, because nothing is known of users.
+            Only whether it is one or several matters: the model stores nothing about users.
         user_items : sparse matrix
-            What each of them chose, a row for each.
+            Histories, one row per user.
         N : int
         filter_already_liked_items : bool
-            Leave out what is in the row.
+            Leave out items in the user's row.
         filter_items : numbers of items, optional
-            To leave out for everybody.
+            Items to leave out for all users.
         recalculate_user : bool
-            Ignored: it always is.
+            Ignored: factors are always computed from the row.
         items : numbers of items, optional
-            To choose among; not together with filter_items.
+            Items to choose from; not together with filter_items.
 
         Returns
         -------
@@ -139,7 +137,7 @@ class ImplicitAdapter:
             items=only,
             progress=False,
         )
-        found = found.astype(np.int32)  # as implicit's compiled code wants them
+        found = found.astype(np.int32)  # the type that implicit's compiled code expects
         if not alone:
             return found, scores
         there = found[0] >= 0
@@ -154,13 +152,10 @@ class ImplicitAdapter:
         filter_items: Any = None,
         items: Any = None,
     ) -> tuple[Array, Array]:
-        """The items most like one item or like each of several, beginning with itself, and
-        cosines.
-        """
+        """Find the items most similar to one or several items, themselves first, with cosines."""
         if recalculate_item or item_users is not None:
             raise ConfigError(
-                "what is known of an item comes from people, and learning it anew would be another"
-                " release: train again"
+                "recalculate_item would be another release of users' data: train the model again"
             )
         asked = np.atleast_1d(np.asarray(itemid))
         only = self._among(items, filter_items)
@@ -183,9 +178,7 @@ class ImplicitAdapter:
         return found[0][chosen[0]], scores[0][chosen[0]]
 
     def recalculate_user(self, userid: Any, user_items: Any) -> Array:
-        """The vectors of users: products with `item_factors` are scores, but for what a user
-        adds to all items.
-        """
+        """Compute user factors; products with `item_factors` are scores up to a user constant."""
         rows = self._rows(user_items, 1 if np.isscalar(userid) else len(userid))
         vectors, _, _ = self.model.score_vectors(rows.indptr, rows.indices, rows.values)
         found = np.hstack([vectors, np.ones((len(vectors), 1), vectors.dtype)])
@@ -193,60 +186,57 @@ class ImplicitAdapter:
 
     @property
     def item_factors(self) -> Array:
-        """Factors and bias of each item (items, factors + 1): public, in the sense of the
-        statement.
-        """
-        nobody = np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
-        factors = self.model.score_vectors(*nobody)[2]
+        """Factors and bias of each item (items, factors + 1), covered by the statement."""
+        no_users = np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
+        factors = self.model.score_vectors(*no_users)[2]
         return np.hstack([factors, self.model.item_biases_[:, None].astype(factors.dtype)])
 
-    # ------------------------------------------------------------ what is refused
+    # ------------------------------------------------------------ not supported
 
     @property
     def user_factors(self) -> NoReturn:
         raise AttributeError(
-            "there are no user_factors: a user's vector is computed for that user alone"
-            " (recalculate_user)"
+            "the model has no user_factors: compute them with recalculate_user from the user's row"
         )
 
     def similar_users(
         self, userid: Any, N: int = 10, filter_users: Any = None, users: Any = None
     ) -> NoReturn:
-        """Refused: vectors belong to users, and a model keeps none."""
+        """Raise an error: the model stores no user factors."""
         self.model.similar_users(userid)
 
     def partial_fit_items(self, itemids: Any, item_users: Any) -> NoReturn:
-        """Refused: learning about items from people is a release."""
+        """Raise an error: updating items from users' data is a release."""
         raise ConfigError(
-            "learning about items from more people is another release: train again, and pay for it"
+            "partial_fit_items would be another release of users' data: train the model again"
         )
 
     def partial_fit_users(self, userids: Any, user_items: Any) -> None:
-        """Nothing to do: users need no training."""
+        """Do nothing: users need no training."""
 
-    # ------------------------------------------------------------ on disk
+    # ------------------------------------------------------------ storage
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the model inside to a folder; see `Recommender.save`."""
+        """Save the wrapped model to a folder; see `Recommender.save`."""
         self.model.save(file)
 
     @classmethod
     def load(cls, fileobj_or_path: str | os.PathLike[str]) -> Self:
-        """Read what `save` wrote."""
+        """Load a saved model."""
         return cls(load(fileobj_or_path))
 
-    # ------------------------------------------------------------ the parts
+    # ------------------------------------------------------------ checks
 
     def _rows(self, user_items: Any, users: int) -> Ratings:
         if not (sparse.issparse(user_items) and user_items.format == "csr"):
             raise ValueError(
-                "user_items must be a CSR matrix with the row of each user: vectors are computed"
-                " from these rows, and models keep none"
+                "user_items must be a CSR matrix with one row per user: factors are computed from"
+                " these rows, because the model stores none"
             )
         if user_items.shape[0] != users:
             raise ValueError(
-                f"user_items has {user_items.shape[0]:,} rows for {users:,} users: give each one's"
-                " own row"
+                f"user_items has {user_items.shape[0]:,} rows for {users:,} users: pass one row per"
+                " user"
             )
         return Ratings.from_csr(user_items, item_ids=self.model.item_ids_)
 
@@ -254,8 +244,8 @@ class ImplicitAdapter:
         if items is None:
             return None
         if filter_items is not None and len(filter_items):
-            raise ValueError("items and filter_items exclude each other: give one of them")
+            raise ValueError("Pass either items or filter_items, not both.")
         chosen = np.asarray(items)
         if chosen.size and (chosen.min() < 0 or chosen.max() >= len(self.model.item_ids_)):
-            raise IndexError(f"items go from 0 to {len(self.model.item_ids_) - 1:,}")
+            raise IndexError(f"items must be from 0 to {len(self.model.item_ids_) - 1:,}")
         return list(chosen.tolist())

@@ -1,13 +1,12 @@
-"""A scorer for LensKit's pipelines (`lenskit` 2025 and later), which trains and reads out one of
-our models.
+"""A scorer for LensKit's pipelines (`lenskit` 2025 and later), based on any model of discreet.
 
     scorer = PrivateScorer(epsilon=1, parameters={"rating_range": [0.5, 5]})
     pipeline = lenskit.topn_pipeline(scorer)
     pipeline.train(dataset)
 
-Scores come from the items of the query alone (LensKit looks them up for known users), so that a
-trained scorer holds no user's vector and no rating. Items that the model does not know have no
-score. LensKit needs torch, so it is no dependency of ours: ``pip install lenskit``.
+Scores are computed from the items of the query alone (LensKit fetches them for known users), so a
+trained scorer contains no user factors and no ratings. Unknown items have no score. LensKit needs
+torch, so it is not a dependency: ``pip install lenskit``.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from discreet.models.fold_in import HistoryRows
 
 
 class PrivateScorerConfig(BaseModel):
-    """What to train.
+    """Model and parameters to train.
 
     Attributes
     ----------
     model : str
-        The name of a model, such as DPMF, DPALS or, without privacy, ALS.
+        Name of a model, such as DPMF, DPALS or, without privacy, ALS.
     epsilon : float or None
-        Of a private model, which has no default: training is refused without.
+        Privacy budget; required by private models.
     parameters : dict
-        Other parameters of the model, as its class takes them.
+        Other parameters of the model class.
     public_items : bool
-        Whether the items of the data set are a public catalog. Otherwise the statement carries a
+        Whether the items of the data set are a public catalog. Otherwise the statement has a
         caution.
     """
 
@@ -49,18 +48,16 @@ class PrivateScorerConfig(BaseModel):
 
 
 class PrivateScorer(Component[ItemList], Trainable):
-    """Scores items by one of our models; ``model_`` is that model, and ``privacy_`` what it
-    promises.
-    """
+    """Scorer with the trained model as ``model_`` and its privacy statement as ``privacy_``."""
 
     config: PrivateScorerConfig
     model_: Any
 
-    # The default is that of LensKit's own signature.
+    # the default is that of LensKit's signature
     def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008
-        """Learn from the ratings of a data set, or from its interactions where it has none.
+        """Train on the ratings of a data set, or on its interactions if it has none.
 
-        The generator in `options` is not used: the seed of a private training is nobody's business.
+        The generator in `options` is not used: the seed of private training must stay secret.
         """
         if hasattr(self, "model_") and not options.retrain:
             return
@@ -74,9 +71,7 @@ class PrivateScorer(Component[ItemList], Trainable):
         self.model_ = model.fit(ratings)
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
-        """Scores of `items` for whoever chose the items of the query; somebody without any is a
-        newcomer.
-        """
+        """Score `items` for the user of the query; a user without items is a new user."""
         asked = RecQuery.create(query)
         scorer = self.model_.scorer()
         at = [scorer.position(item) for item in items.ids().tolist()]
@@ -98,13 +93,13 @@ class PrivateScorer(Component[ItemList], Trainable):
 
     @property
     def privacy_(self) -> Any:
-        """The statement of the model inside, if it is a private one."""
+        """Privacy statement of the trained model, if it is private."""
         return self.model_.privacy_
 
     def _make(self) -> Any:
         if self.config.model not in MODELS:
             raise ConfigError(
-                f"there is no model {self.config.model!r}: there are {', '.join(MODELS)}"
+                f"unknown model {self.config.model!r}: use one of {', '.join(MODELS)}"
             )
         cls = model_class(self.config.model)
         given = {
@@ -114,7 +109,8 @@ class PrivateScorer(Component[ItemList], Trainable):
         if "epsilon" not in cls.parameter_names():
             if self.config.epsilon is not None:
                 raise ConfigError(
-                    f"epsilon is for private models, and {cls.__name__} is not: leave it out"
+                    f"epsilon is for private models, and {cls.__name__} is not private: leave it"
+                    " out"
                 )
             return cls(**given)
         if self.config.epsilon is None:
@@ -124,7 +120,7 @@ class PrivateScorer(Component[ItemList], Trainable):
         return cls(**given, epsilon=self.config.epsilon)
 
     def _history(self, items: ItemList | None) -> tuple[Any, Any]:
-        """Positions in order, and ratings, of what the model knows of the query."""
+        """Return sorted positions and ratings of the query's items that the model knows."""
         scorer = self.model_.scorer()
         if items is None or not len(items):
             return np.zeros(0, np.int32), np.zeros(0, np.float32)
@@ -133,6 +129,6 @@ class PrivateScorer(Component[ItemList], Trainable):
         liked = np.full(len(at), scorer.default_rating, np.float32)
         values = liked if ratings is None else np.asarray(ratings, np.float32)
         good = (at >= 0) & np.isfinite(values)
-        # the last one counts where an item is there twice
+        # of repeated items, the last one counts
         unique, last = np.unique(at[good][::-1], return_index=True)
         return unique.astype(np.int32), values[good][::-1][last]

@@ -1,9 +1,9 @@
-"""Adversaries: five ways to refute what a private model claims, without trusting its proofs.
+"""Audits: five ways to refute what a private model claims, without trusting its proofs.
 
-`audit` runs them; `Audit` is what they found. Modules: `neighboring_runs` (two trainings that share
-a public past), `canaries` (who is added), `transcript`, `noise_distribution`, `one_run` and
-`scores` (the levels), `one_run_bounds` (what guesses say about ε), `correlation` and `frozen`
-(whether noise is independent of other noise, of clocks and of processes).
+`audit` runs them and returns an `Audit`. Modules: `neighboring_runs` (two trainings with the same
+public past), `canaries` (users to add), `transcript`, `noise_distribution`, `one_run` and `scores`
+(the levels), `one_run_bounds` (lower bounds on ε from guesses), `correlation` and `frozen` (whether
+noise is independent of other noise, of clocks and of processes).
 """
 
 from discreet.auditing.result import Audit, Claim, Level

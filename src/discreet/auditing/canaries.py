@@ -1,10 +1,9 @@
-"""Who is added to the crowd: people who go as far as anybody can, guessed first, and then searched
-for.
+"""Canaries: users who move the statistics as far as possible.
 
-A canary is one user with a history of its own; where one user is replaced by another, it is two
-histories. The guesses are the worst cases of single statistics. `changed` makes another canary out
-of a good one, for a search that knows nothing of the statistics: it turns ratings over, drops and
-adds items, and makes ratings larger or smaller.
+A canary is one user and its history; under replace-one, it is a pair of users. `worst_cases` has
+the worst cases of single statistics. `mutate_canary` makes another canary from a good one, for a
+search that knows nothing about the statistics: it flips the signs of ratings, drops and adds items,
+and makes ratings larger or smaller.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 
 FAR = 1e6
-#: Nothing forbids ratings like these, so a bound has to hold for them as well.
+#: Ratings are not limited in size, so every bound must hold for these as well.
 SIZES = (1.0, 1.0, 3.0, 1e3, FAR, 1e12)
-_ID = 1  # everybody else's is large
+_ID = 1  # the generated users' ids are large
 
 
 @dataclass(frozen=True)
@@ -31,17 +30,17 @@ class Canary:
     Parameters
     ----------
     label : str
-        In words.
+        A description.
     items, values : arrays
     other : Canary, optional
-        Who is there instead, where users are replaced.
+        The user to be replaced, under replace-one.
     user_id : int or str
     copies : int
-        How many rows have this user's id.
+        Number of rows with this user's id.
     odd : bool
         Whether the library may refuse such a user.
     recipe : Opposite, optional
-        What the pair was made from, for a search that changes it.
+        The parameters of the pair, for a search that changes them.
     """
 
     label: str
@@ -59,21 +58,21 @@ class Opposite:
     """Two users of opposite signs in everything that has a sign, with few items in common.
 
     The first item has a rating far above the range for one user and far below it for the other, so
-    that nearly all of their residuals are in it, with opposite signs. Other ratings are on a level
-    near each user's own mean, so that little is left of them. Items in common are off this level by
-    the same amount in both, so that their products with the first item have opposite signs. All
-    other items belong to one user or to the other, which is as far apart as counts can be.
+    that it holds nearly all of their residuals, with opposite signs. Other ratings are near each
+    user's mean, so that their residuals are small. Items in common differ from this level by
+    the same amount in both, so that their products with the first item have opposite signs. Every
+    other item belongs to one of the two users, which maximizes the difference of counts.
 
     Parameters
     ----------
     order : tuple of int
-        All items: the first one, those in common, then the first user's own and the second user's.
+        All items: the first one, those in common, those of the first user, those of the second.
     common : tuple of float
-        By how much the items in common are off the level, as a share of `FAR`.
+        Difference of the items in common from the level, as a share of `FAR`.
     own : int
-        How many items the first user has alone.
+        Number of items that only the first user has.
     level : float
-        Of all other ratings, as a share of the first one.
+        Level of all other ratings, as a share of the first one.
     """
 
     order: tuple[int, ...]
@@ -104,7 +103,7 @@ class Opposite:
         return items[ascending], (center + FAR * values)[ascending]
 
     def change(self, rng: np.random.Generator) -> Opposite:
-        """Make another recipe, near this one."""
+        """Make a similar recipe, for the search."""
         kind = rng.integers(5)
         m = len(self.order)
         if kind == 0:
@@ -128,9 +127,7 @@ class Opposite:
 
 
 def opposites(n_items: int, low: float, high: float) -> Iterator[Canary]:
-    """Pairs of opposite signs: with few own items or every second one, and with no item but two
-    in common.
-    """
+    """Generate pairs of opposite signs, with few or many items of their own, or two shared ones."""
     if n_items < 4:
         return
     rare_first = tuple(range(n_items))[::-1]
@@ -152,14 +149,14 @@ def opposites(n_items: int, low: float, high: float) -> Iterator[Canary]:
 
 
 def worst_cases(n_items: int, low: float, high: float) -> Iterator[Canary]:
-    """Worst cases, one or more for every kind of statistic there is."""
+    """Generate worst cases, one or more for every kind of statistic."""
     every = np.arange(n_items)
     ones = np.ones(n_items)
     signs = np.where(every % 2, -1.0, 1.0)
     middle = (low + high) / 2
-    lots = np.random.default_rng(3).choice([-1.0, 1.0], n_items)
+    random_signs = np.random.default_rng(3).choice([-1.0, 1.0], n_items)
     yield Canary(
-        "every item, far beyond the range, either way at random", every, middle + FAR * lots
+        "every item, far above or below the range at random", every, middle + FAR * random_signs
     )
     yield Canary("every item, far above the range", every, FAR * ones)
     yield Canary("every item, far above and below in turn", every, middle + FAR * signs)
@@ -175,32 +172,27 @@ def worst_cases(n_items: int, low: float, high: float) -> Iterator[Canary]:
     yield Canary("every second item, close to zero", every[::2], ones[::2] / FAR)
     yield Canary("no item at all", every[:0], ones[:0])
     yield Canary(
-        "ratings that are no numbers", every, np.where(every % 3, np.nan, np.inf), odd=True
+        "ratings that are not finite", every, np.where(every % 3, np.nan, np.inf), odd=True
     )
-    yield Canary(
-        "every item twice", np.repeat(every, 2), np.repeat(middle + FAR * lots, 2), odd=True
-    )
-    yield Canary("the same user in two rows", every, middle + FAR * lots, copies=2, odd=True)
-    yield Canary("an id that is a word", every, middle + FAR * signs, user_id="canary")
+    far = middle + FAR * random_signs
+    yield Canary("every item twice", np.repeat(every, 2), np.repeat(far, 2), odd=True)
+    yield Canary("the same user in two rows", every, far, copies=2, odd=True)
+    yield Canary("an id that is a string", every, middle + FAR * signs, user_id="canary")
 
 
 def opposite_pair(n_items: int, low: float, high: float) -> Canary:
-    """Two who contribute the same ratings and have opposite vectors: two ratings decide these,
-    and are exchanged.
-    """
+    """Make two users with opposite vectors, who differ only in two exchanged, decisive ratings."""
     every = np.arange(n_items)
     values = (low + high) / 2 + FAR * np.random.default_rng(3).choice([-1.0, 1.0], n_items)
     large = FAR**2 * ((every == 0).astype(float) - (every == 1))
     other = Canary("", every, np.where(large == 0, values, -large), user_id=_ID + 1)
     return Canary(
-        "two ratings that turn the vector over", every, np.where(large == 0, values, large), other
+        "two ratings that flip the vector", every, np.where(large == 0, values, large), other
     )
 
 
 def pair_canary(canary: Canary, n_items: int) -> Canary:
-    """The canary with somebody in its place who differs as much as can be: mirrored ratings, or
-    other items.
-    """
+    """Add the most different user to be replaced: with mirrored ratings, or with other items."""
     if len(canary.items) in (0, n_items):
         items = np.arange(n_items)
         center = (
@@ -218,7 +210,7 @@ def pair_canary(canary: Canary, n_items: int) -> Canary:
 def mutate_canary(
     canary: Canary, n_items: int, low: float, high: float, rng: np.random.Generator
 ) -> Canary:
-    """Another canary, near this one."""
+    """Make a similar canary, for the search."""
     if canary.recipe is not None:
         return canary.recipe.change(rng).make(low, high, "found by search")
     items = np.unique(canary.items)
@@ -248,7 +240,7 @@ def mutate_canary(
 
 
 def join_canary(crowd: Ratings, canary: Canary | None) -> Ratings:
-    """The crowd with the canary before it: whoever comes first moves everybody else's row."""
+    """Insert the canary as the first user, which shifts the rows of all others."""
     if canary is None:
         return crowd
     counts = [len(canary.items)] * canary.copies
@@ -257,7 +249,7 @@ def join_canary(crowd: Ratings, canary: Canary | None) -> Ratings:
     own_values = np.tile(canary.values, canary.copies)
     ids = [canary.user_id] * canary.copies
     word = isinstance(canary.user_id, str)
-    # as a file is read
+    # One string id makes a whole column of strings when a file is read.
     others = [str(one) for one in crowd.user_ids.tolist()] if word else crowd.user_ids.tolist()
     return Ratings.from_indices(
         indptr,

@@ -1,15 +1,13 @@
-"""Whether noise that must be independent is: products of noise, for all pairs of releases and all
-shifts.
+"""Test that noise is independent, by products of noise for all pairs of releases and all shifts.
 
-Given the noise z of one release, noise z' of another that is independent of it gives, for every
-shift s,
+If z and z' are independent standard normal noise of two releases, then for every shift s
 
-    t = Σ_i z_i z'_{i+s} / √(Σ_i z_i²)     which is standard normal,
+    t = Σ_i z_i z'_{i+s} / √(Σ_i z_i²)     is standard normal
 
-whatever z is: an exact test, of the same noise (t is about √n) and of opposite noise (−√n).
-Compared are, in every training, each release with each other one, its first half with its second
-half, and, in every second training, each with the same release of the training before. Products are
-also added up over all trainings, so that releases of a few numbers show as well.
+given z. The test is exact, and finds equal noise (t is about √n) and opposite noise (−√n). In every
+training, each release is compared with each other one, and its first half with its second half; in
+every second training, also with the same release of the training before. Products are also summed
+over all trainings, so that releases of a few numbers are tested as well.
 """
 
 from __future__ import annotations
@@ -25,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-#: Numbers of each release that are compared, and so the largest shift: one more doubling doubles
-#: the time.
+#: Numbers compared of each release, which is also the largest shift: time is proportional to it.
 COMPARED = 256
 
 Pairs = list[tuple[int, int]]
@@ -34,7 +31,13 @@ Pairs = list[tuple[int, int]]
 
 @dataclass
 class Pooled:
-    """Sums over trainings that released the same: products and their variances, (pairs, shifts)."""
+    """Sums over trainings with the same releases.
+
+    Attributes
+    ----------
+    names : a description of each pair
+    products, variances : (pairs, shifts)
+    """
 
     names: list[str]
     products: NDArray[np.float64]
@@ -43,7 +46,14 @@ class Pooled:
 
 @dataclass
 class Correlation:
-    """Products of noise that should be independent, counted training by training with `add`."""
+    """Products of noise that should be independent, accumulated with `add`.
+
+    Attributes
+    ----------
+    pooled : sums over trainings, by the layout of their releases
+    tests : number of tests so far
+    largest : the largest |t| so far, and its description
+    """
 
     pooled: dict[Any, Pooled] = field(default_factory=dict)
     tests: int = 0
@@ -51,10 +61,10 @@ class Correlation:
     _before: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def add(self, releases: Sequence[tuple[str, NDArray[np.float64]]]) -> None:
-        """Count one training: names of releases and their noise, as standard normal numbers."""
+        """Add one training: names of releases and their noise, as standard normal numbers."""
         numbered = _label_releases(releases)
         rows, pairs, names = self._list_comparisons(numbered)
-        # in pairs, so that all products are independent
+        # Each training is in one pair only, so that all products are independent.
         self._before = {} if self._before else numbered
         if not pairs:
             return
@@ -69,7 +79,7 @@ class Correlation:
         self._keep_largest(names, products, variances)
 
     def find_correlation(self, error: float) -> str | None:
-        """What is correlated, unless chance does that with a probability of at least `error`."""
+        """Describe the largest correlation, if its p-value over all tests is below `error`."""
         for known in self.pooled.values():
             self._keep_largest(known.names, known.products, known.variances)
         size, text = self.largest
@@ -78,7 +88,7 @@ class Correlation:
     def _list_comparisons(
         self, numbered: dict[str, NDArray[np.float64]]
     ) -> tuple[list[NDArray[np.float64]], Pairs, list[str]]:
-        """Arrays of noise, which of them are compared, and what to call each comparison."""
+        """Return the arrays of noise, the pairs to compare, and a description of each pair."""
         rows = list(numbered.values())
         labels = list(numbered)
         pairs = list(combinations(range(len(rows)), 2))
@@ -115,7 +125,7 @@ class Correlation:
 def _label_releases(
     releases: Sequence[tuple[str, NDArray[np.float64]]],
 ) -> dict[str, NDArray[np.float64]]:
-    """Noise by name of release and, where a name comes again, its number."""
+    """Key the noise by release name, numbered where a name repeats."""
     count: Counter[str] = Counter()
     found = {}
     for name, z in releases:
@@ -128,9 +138,7 @@ def _label_releases(
 def _products(
     rows: list[NDArray[np.float64]], pairs: Pairs
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Σ_i z_i z'_{i+s} and Σ_i z_i² over the i at which both are there, for every pair and
-    shift s.
-    """
+    """Return Σ_i z_i z'_{i+s} and Σ_i z_i² over the valid i, for every pair and shift s."""
     z = np.zeros((len(rows), COMPARED))
     there = np.zeros_like(z)
     for at, row in enumerate(rows):
@@ -142,7 +150,7 @@ def _products(
     noise, squares, ones = transformed
     products = np.fft.irfft(noise[first].conj() * noise[second], 2 * COMPARED, axis=1)
     variances = np.fft.irfft(squares[first].conj() * ones[second], 2 * COMPARED, axis=1)
-    # rounding of the transform leaves about 1e-13 where there is nothing
+    # Rounding of the transform leaves about 1e-13 where no terms overlap.
     nothing = variances < math.sqrt(np.finfo(float).eps)
     products[nothing] = variances[nothing] = 0.0
     return products, variances

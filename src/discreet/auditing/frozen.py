@@ -1,6 +1,4 @@
-"""A context in which clocks, process ids and seeded generators stand still: noise must not
-follow from them.
-"""
+"""Freeze clocks, process ids and seeded generators, on which noise must not depend."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _SEED = 20
 
 
 class FrozenDatetime(datetime.datetime):
-    """A datetime at which it is always the same time."""
+    """A datetime whose current time is constant."""
 
     @classmethod
     def now(cls, tz: datetime.tzinfo | None = None) -> Self:
@@ -40,7 +38,7 @@ class FrozenDatetime(datetime.datetime):
 
 @contextmanager
 def freeze() -> Iterator[None]:
-    """Hold clocks, process ids, `random` and numpy's global generator still, for this thread."""
+    """Freeze clocks, process ids, `random` and numpy's global generator for this thread."""
     constants: dict[Any, Any] = {getattr(time, name): float(_NOW) for name in _CLOCKS}
     constants |= {getattr(time, f"{name}_ns"): _NOW * 10**9 for name in _CLOCKS}
     constants |= {os.getpid: _PID, os.getppid: _PID}
@@ -64,7 +62,7 @@ def freeze() -> Iterator[None]:
 
 @contextmanager
 def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Give a class or module another attribute for the time of a block."""
+    """Replace an attribute of a class or module within a block."""
     own = name in vars(owner)
     before = vars(owner).get(name)
     setattr(owner, name, value)
@@ -78,14 +76,12 @@ def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _constant(function: Callable[..., Any], value: Any, here: int) -> Callable[..., Any]:
-    """Give the value in this thread, and what the function gives in any other."""
+    """Return a function that is constant in this thread and unchanged in any other."""
     return lambda *given: value if threading.get_ident() == here else function(*given)
 
 
 def _holders(wanted: Any) -> list[tuple[Any, str]]:
-    """Where discreet would find it: in the module that has it, or under whatever name in a
-    module of discreet.
-    """
+    """List where discreet could find it: in its own module, or imported into one of ours."""
     modules = [time, os, datetime]
     modules += [
         module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "discreet"

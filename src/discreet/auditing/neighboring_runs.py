@@ -1,12 +1,10 @@
-"""Two worlds that differ in one user and have seen the same releases, and how far apart their sums
-are.
+"""Compare the sums of two trainings that differ in one user and share the same releases.
 
-The first training draws its noise as ever. Every other one, with a canary among the people,
-*replays* it: whatever the data are, each release returns what it returned in the first
-(`discreet.auditing.conformance.recorder`). So both have the same public past, as an adversary who
-knows everything but one user would have it, and what differs is that user's doing. Exact sums are
-compared here, outside the door: this is for generated people, and `discreet.audit` refuses any
-others.
+The first training draws noise as usual. Every other one, with a canary among the users, *replays*
+it: whatever the data, each release returns the value of the first training
+(`discreet.auditing.conformance.recorder`). Both then have the same public past, as seen by an
+adversary who knows everything except one user, so any difference comes from that user. Exact sums
+are compared outside `Session.release`, so this module accepts generated users only.
 """
 
 from __future__ import annotations
@@ -35,22 +33,27 @@ from discreet.privacy.accounting.mechanisms import Mechanism, mu_of_pure
 from discreet.privacy.accounting.pricing import Event
 from discreet.privacy.release.ledger import Entry
 
+#: Enough items for every worst case; a training takes milliseconds, and an audit needs hundreds.
 N_ITEMS = 60
+#: Numbers of users to try in turn: a small ε needs more of them to learn anything.
 CROWDS = (40, 160, 640, 2560, 10240, 40960)
 RANGE = (1.0, 5.0)
-#: Rounding of the comparison itself: sums are exact, and contributions are cut 2⁻²⁰ below their
-#: bounds.
+#: Rounding of the comparison: sums are exact, contributions are clipped 2⁻²⁰ below their bounds.
 SLACK = 1e-9
 SEED = 58_204_713
 
 
 @dataclass(frozen=True)
 class ReleaseShift:
-    """How far one release moved between two worlds, and what that costs with the noise that was
-    added.
+    """The difference of one release between two trainings, and its privacy loss.
 
-    ``share`` is of the sensitivity that the ledger states, ``mu`` and ``pure`` are of the noise
-    that was really used.
+    Attributes
+    ----------
+    name : name of the release
+    share : length of the difference, divided by the sensitivity in the ledger
+    mu : the loss in Gaussian differential privacy, with the noise that was used
+    pure : the loss in pure ε, with the noise that was used
+    event : what the ledger charged, or None for an uncharged release
     """
 
     name: str
@@ -65,11 +68,10 @@ class ReleaseShift:
 
     @property
     def event_at_shift(self) -> Event | None:
-        """The event as if the canary's move were the sensitivity; its share is rounded up to
-        seven digits.
-        """
+        """The event as if the canary's difference were the sensitivity."""
         if self.event is None or self.share <= 0:
             return None
+        # Rounded up, so that almost equal events are composed as one and none gets cheaper.
         share = math.ceil(self.share * 1e7) / 1e7
         if self.share <= 1:
             share = min(share, 1.0)
@@ -77,21 +79,20 @@ class ReleaseShift:
 
 
 def claim_of(model: PrivateRecommender) -> Claim:
-    """What a fitted model says of itself; a μ only where the promise is one of Gaussian privacy."""
-    said = model.privacy_
-    if not said.finite:
+    """Return the claim of a fitted model, with μ only where the guarantee is Gaussian."""
+    stated = model.privacy_
+    if not stated.finite:
         raise ConfigError(
-            f"{type(model).__name__} claims no finite ε after training, so there is nothing to"
-            " audit"
+            f"{type(model).__name__} claims no finite ε after training: there is nothing to audit."
         )
     mu = None
-    if said.mu is not None and said.delta > 0:
-        mu = gdp.mu(said.epsilon, said.delta)
-    return Claim(said.epsilon, said.delta, mu, said.neighboring, said.accountant)
+    if stated.mu is not None and stated.delta > 0:
+        mu = gdp.mu(stated.epsilon, stated.delta)
+    return Claim(stated.epsilon, stated.delta, mu, stated.neighboring, stated.accountant)
 
 
 class NeighboringRuns:
-    """A model, a crowd of generated people, and trainings with and without a canary.
+    """Trainings of a model on generated users, with and without a canary.
 
     Parameters
     ----------
@@ -118,16 +119,18 @@ class NeighboringRuns:
 
     @property
     def first(self) -> Run:
-        """The training without a canary, whose releases the others see."""
+        """The training without a canary, whose releases the others replay."""
         return self._start[1]
 
     @cached_property
     def _start(self) -> tuple[Ratings, Run]:
-        """Four times the crowd with which the model learns something thrice: small ε take more
-        people.
+        """Generated users, and the first training on them.
+
+        Their number is four times the smallest with which three trainings in a row succeed.
         """
         plan = self.model.plan(self.n_items)
-        # on the way, what is worth its price
+        # Such a model decides from released values which statistics to release: with too few users
+        # it would skip those that the audit is about.
         decides = any(release.shape is None for release in plan.releases)
         for crowd in CROWDS[2:] if decides else CROWDS:
             with contextlib.suppress(BudgetExceeded), quiet():
@@ -136,11 +139,12 @@ class NeighboringRuns:
                 ratings = self.people(4 * crowd)
                 return ratings, fit(clone(self.model), ratings)
         raise ConfigError(
-            f"{type(self.model).__name__} learns nothing at ε = {self.model.epsilon:g} from as many"
-            f" as {CROWDS[-1]:,} generated people: raise epsilon"
+            f"{type(self.model).__name__} learns nothing at ε = {self.model.epsilon:g} from"
+            f" {CROWDS[-1]:,} generated users. Raise epsilon."
         )
 
     def people(self, crowd: int) -> Ratings:
+        """Generate ratings of this many users and of a few adversarial ones."""
         implicit = self.model.goal == "ranking" and self.low == self.high
         return adversarial_ratings.make_ratings(
             crowd, n_items=self.n_items, low=self.low, high=self.high, far=False, implicit=implicit
@@ -153,9 +157,7 @@ class NeighboringRuns:
     # ------------------------------------------------------------ trainings
 
     def closely(self, canary: Canary | None) -> Run:
-        """A replay with everything that others could see of it: what was learned, said and
-        saved.
-        """
+        """Replay the first training, and record all output: learned, printed and saved."""
         return fit(
             clone(self.model),
             join_canary(self.crowd, canary),
@@ -164,7 +166,7 @@ class NeighboringRuns:
         )
 
     def train(self, canary: Canary | None, replay: Recorder | None = None) -> Recorder:
-        """A training of which only the releases are kept, new or as a replay."""
+        """Train anew or as a replay, and keep only the releases."""
         model = clone(self.model)
         with quiet(), Recorder(replay, newcomers=True) as watch:
             model.fit(join_canary(self.crowd, canary))
@@ -172,17 +174,17 @@ class NeighboringRuns:
 
     @property
     def has_batches(self) -> bool:
-        """Whether releases are sums over batches of users."""
+        """Whether any release is a sum over a batch of users."""
         return any(release.rate < 1 for release in self.first.model.privacy_.ledger.plan.releases)
 
     def train_in_uneven_blocks(self) -> Recorder:
-        """A replay without a canary, with users in blocks of 1, 1, 2, 4, …"""
+        """Replay the first training with users in blocks of 1, 1, 2, 4, …"""
         with quiet(), Recorder(self.first.watch) as watch:
             clone(self.model).fit(adversarial_ratings.UnevenPeople(self.crowd))
         return watch
 
     def apart(self, canary: Canary) -> list[ReleaseShift]:
-        """How far each release is moved by the canary, or by one canary in another's place."""
+        """Measure how far the canary moves each release, by joining or by replacing another."""
         there = self.train(canary, self.first.watch)
         absent = (
             self.first.watch if canary.other is None else self.train(canary.other, self.first.watch)
@@ -191,19 +193,19 @@ class NeighboringRuns:
 
 
 def moves(absent: Recorder, there: Recorder) -> list[ReleaseShift]:
-    """All releases of two worlds, one by one."""
+    """Measure all releases of two trainings."""
     return [move(one, other) for one, other in zip(absent.releases, there.releases, strict=True)]
 
 
 def difference(one: RecordedRelease, other: RecordedRelease) -> Any:
-    """What moved, entries multiplied by the weights that their noise is divided by."""
+    """Return the difference of two sums, times the weights by which their noise is divided."""
     step = other.exact - one.exact
     weights = one.parts[0].weights
     return step if weights is None else step * weights
 
 
 def move(one: RecordedRelease, other: RecordedRelease) -> ReleaseShift:
-    """One release of two worlds."""
+    """Measure one release of two trainings."""
     step = np.abs(difference(one, other))
     if not np.isfinite(step).all():
         step = np.full_like(step, np.inf)
@@ -213,15 +215,13 @@ def move(one: RecordedRelease, other: RecordedRelease) -> ReleaseShift:
     entry = one.entry
     event = None if entry is None else entry.event
     share = math.inf if entry is None else lengths[entry.norm] / entry.sensitivity
-    if entry is not None and entry.mechanism == "huber":  # priced by its length in both norms
+    if entry is not None and entry.mechanism == "huber":  # its cost depends on both norms
         share = max(share, lengths["l2"] / (entry.sensitivity * entry.l2_ratio))
     return ReleaseShift(one.name, share, _mu(noise, lengths), _pure(noise, lengths), event)
 
 
 def deviation_from_price(entry: Entry) -> float:
-    """The standard deviation of noise with which an entry costs what it costs, worked out from
-    its price.
-    """
+    """Return the standard deviation of noise that the cost of an entry implies."""
     return entry.event.noise.standard_deviation * entry.sensitivity
 
 
@@ -238,9 +238,7 @@ def _pure(noise: Mechanism, lengths: dict[str, float]) -> float:
 
 
 def privacy_loss(found: Sequence[ReleaseShift], claim: Claim) -> float:
-    """What a canary loses in all releases together, in the unit of the claim and by its
-    accountant.
-    """
+    """Return a canary's total loss, in the unit of the claim and by its accountant."""
     if claim.mu is not None:
         return math.sqrt(math.fsum(one.mu**2 for one in found))
     if claim.delta == 0 or claim.accountant == "pure":
@@ -256,9 +254,7 @@ def privacy_loss(found: Sequence[ReleaseShift], claim: Claim) -> float:
 
 
 def reach(found: Sequence[ReleaseShift]) -> float:
-    """What a canary loses as a share of what was charged, in μ; of batches, given that it is in
-    them.
-    """
+    """Return a canary's loss as a share of the charged μ, given that it is in every batch."""
     charged = [one.event.mu for one in found if one.event is not None]
     most = math.sqrt(math.fsum(mu**2 for mu in charged))
     return math.sqrt(math.fsum(one.mu**2 for one in found)) / most if most else math.inf
@@ -266,7 +262,7 @@ def reach(found: Sequence[ReleaseShift]) -> float:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without log lines: a thousand trainings would say the same a thousand times."""
+    """Suppress log lines, which a thousand trainings would repeat a thousand times."""
     logger = logging.getLogger("discreet")
     before = logger.disabled
     logger.disabled = True

@@ -1,25 +1,25 @@
-"""Level 2, the noise: hundreds of trainings, and whether what they drew is what was priced.
+"""Level 2, noise: compare the noise of hundreds of trainings with the noise that was charged.
 
-Level 1 takes the sampler's word for the noise. Here every training draws its own, and a replay of
-it in the other world gives the direction in which the canary moves each release. Along it, noise of
-the priced law is a standard normal number ζ_t (Laplace and Huber noise is carried over by its
-distribution function, entry by entry), whatever was released before. So the log-likelihood ratio of
-the two worlds, seen from the one with the canary (+) or without it (−),
+Level 1 trusts the sampler. Here every training draws its own noise, and a replay on the neighboring
+data gives the direction in which the canary moves each release. Along this direction, noise of the
+charged distribution is a standard normal number ζ_t, whatever was released before. (Laplace and
+Huber noise is transformed entry by entry through its distribution function.) The log-likelihood
+ratio of the two trainings, given data with the canary (+) or without it (−), is then
 
-    ℓ = Σ_t μ_t ζ_t ± ½ Σ_t μ_t²     is  N(±μ²/2, μ²)   with  μ² = Σ_t μ_t²,
+    ℓ = Σ_t μ_t ζ_t ± ½ Σ_t μ_t²     with law  N(±μ²/2, μ²),   μ² = Σ_t μ_t².
 
-and a scatter of ℓ that is certainly below μ means that the canary loses certainly more than μ: with
-noise of s times the size, μ/s. Four tests are one-sided, for too much noise is no danger: the
-scatter of ℓ around its own mean, which sees repeated noise too; the variance of all noise of each
-release; whether the coins of batches fall as often as priced; and whether two trainings ever draw
-the same. A fifth one is about independence: noise that is the same in two releases, or has opposite
-signs, can be subtracted (`discreet.auditing.correlation`). Together they refute a right model with
-probability `error` at most. All trainings share `random_state`, and numpy's global generator starts
-from the same seed in each: neither may have any influence on secure noise.
+If the standard deviation of ℓ is below μ, the canary loses more than μ: with noise of s times the
+size it loses μ/s. Four tests are one-sided, because too much noise is no risk: the standard
+deviation of ℓ around its own mean (which also detects repeated noise), the variance of the noise of
+each release, the rate of Poisson sampling, and whether two trainings ever draw the same noise or
+batches. The fifth tests independence: noise that two releases share, with either sign, can be
+subtracted (`discreet.auditing.correlation`). Together they refute a correct model with probability
+at most `error`. All trainings share `random_state`, and numpy's global generator starts from the
+same seed in each: neither may influence secure noise.
 
-Two more checks are exact. What is released lies on the grid of its release: float noise leaves low
-bits that show what was added to it. And two trainings during which clocks and process ids stand
-still (`discreet.auditing.frozen`) draw different noise.
+Two more checks are exact. Released values lie on the grid of their release, because the low bits of
+float noise reveal the sum. And two trainings with frozen clocks and process ids
+(`discreet.auditing.frozen`) draw different noise.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ from discreet.errors import DiscreetError
 from discreet.privacy.accounting import mechanisms
 
 SEES = (
-    "noise that is smaller than priced, repeated, correlated between releases, off the grid, or"
-    " follows from a seed, a clock or a process id, batches that are too large, and a canary that"
+    "noise that is smaller than charged, repeated, correlated between releases, off the grid, or"
+    " derived from a seed, a clock or a process id, batches that are too large, and a canary that"
     " moves a release too far"
 )
 BLIND_TO = (
-    "a scatter that is off by less than a few per cent, noise that only a few entries lack, and a"
-    " generator that is weak in ways that statistics do not show"
+    "a standard deviation that is off by less than a few percent, noise that is missing in a few"
+    " entries only, and a weak generator that passes statistical tests"
 )
-#: A grid has at most so many units in a standard deviation (`sources.grid_for`): finer than that is
-#: no grid.
+#: Most grid units in a standard deviation (`sources.grid_for`): a finer grid hides nothing.
 FINEST = 2.0**37
+#: Probability of refuting a correct model, small enough for audits in continuous integration.
 ERROR = 1e-6
 _SEED = 20
 
@@ -72,18 +72,30 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass
 class Draws:
-    """What was seen of all trainings so far."""
+    """Observations of all trainings so far.
 
-    scores: list[float] = field(default_factory=list)  # Σ μ_t ζ_t / μ, standard normal
-    ratios: list[tuple[bool, float]] = field(default_factory=list)  # whether with the canary, and ℓ
+    Attributes
+    ----------
+    scores : Σ μ_t ζ_t / μ of each training, standard normal
+    ratios : whether the training had the canary, and ℓ
+    mus : μ of each training
+    squares : by release, Σ z² and the number of terms
+    coins : by sampling rate, the numbers of users sampled and of users in all
+    noises : the noise of the largest release of each training
+    batches : the members of all batches of each training
+    correlation : products of noise that should be independent
+    off_grid : names of releases that are not on a grid, in order
+    """
+
+    scores: list[float] = field(default_factory=list)
+    ratios: list[tuple[bool, float]] = field(default_factory=list)
     mus: list[float] = field(default_factory=list)
-    squares: dict[str, list[float]] = field(default_factory=dict)  # by release: [Σ z², how many]
-    coins: dict[float, list[int]] = field(default_factory=dict)  # by rate: [heads, thrown]
-    # of each training: the noise of its largest release
+    squares: dict[str, list[float]] = field(default_factory=dict)
+    coins: dict[float, list[int]] = field(default_factory=dict)
     noises: list[bytes] = field(default_factory=list)
     batches: list[bytes] = field(default_factory=list)
     correlation: Correlation = field(default_factory=Correlation)
-    off_grid: dict[str, None] = field(default_factory=dict)  # names of releases, in order
+    off_grid: dict[str, None] = field(default_factory=dict)
 
 
 def audit_noise(
@@ -94,17 +106,17 @@ def audit_noise(
     canary: Canary | None = None,
     progress: Any = None,
 ) -> Level:
-    """Level 2.
+    """Run level 2.
 
     Parameters
     ----------
-    worlds : Worlds
+    worlds : NeighboringRuns
     fits : int
-        Trainings with noise of their own; each is replayed once in the other world.
+        Number of trainings; each is replayed once on the neighboring data.
     error : float
-        The probability with which a right model may be refuted.
+        Largest probability of refuting a correct model.
     canary : Canary, optional
-        Default: the worst of the guesses.
+        Default: the one of the known worst cases that loses most.
     """
     begin = time.perf_counter()
     claim = worlds.claim
@@ -112,10 +124,11 @@ def audit_noise(
     draws = Draws()
     findings: list[str] = []
     if canary is None:
-        findings.append("no canary could be compared")
+        findings.append("no canary could be measured")
     else:
         _draw_all(worlds, canary, fits, draws, findings, progress)
         findings += _check_frozen_clock(worlds)
+    # With fewer, the bound on the standard deviation is too wide to refute anything.
     enough = len(draws.scores) >= 20
     if not enough and not findings:
         findings.append("too few trainings could be compared")
@@ -130,17 +143,17 @@ def audit_noise(
     if known and found > claim.size * (1 + SLACK):
         findings.insert(
             0,
-            f"the worlds are at least {sign} = {found:.4g} apart, and {claim.size:.4g} is claimed",
+            f"the canary loses at least {sign} = {found:.4g}, but {claim.size:.4g} is claimed",
         )
     refuted = bool(findings)
     note = (
-        f"over {len(draws.scores)} trainings ℓ scatters by {scatter:.3f} μ (at most {most:.3f}, 1"
-        " is what was priced)"
+        f"over {len(draws.scores)} trainings the standard deviation of ℓ is {scatter:.3f} μ"
+        f" (at most {most:.3f}; 1 was charged)"
         if enough
         else "nothing could be measured"
     )
     if enough and claim.unit == "epsilon":
-        note += f"; {sign} is scaled by that, which is right to first order"
+        note += f"; {sign} is scaled by it, which is correct to first order"
     return Level(
         "noise",
         refuted,
@@ -169,7 +182,7 @@ def audit_noise(
 
 
 def worst_guess(worlds: NeighboringRuns) -> Canary | None:
-    """Of the first few guesses, whoever loses the most."""
+    """Return the canary that loses most among the first known worst cases."""
     best: tuple[float, Canary | None] = (-1.0, None)
     for one in list(worst_cases(worlds.n_items, worlds.low, worlds.high))[:6]:
         canary = pair_canary(one, worlds.n_items) if worlds.is_replace_one else one
@@ -182,7 +195,7 @@ def worst_guess(worlds: NeighboringRuns) -> Canary | None:
 
 
 def worlds_share(worlds: NeighboringRuns, canary: Canary) -> float:
-    """What the canary loses with noise as it is priced, as a share of the claim."""
+    """Return the canary's loss with the charged noise, as a share of the claim."""
     try:
         return privacy_loss(worlds.apart(canary), worlds.claim) / worlds.claim.size
     except (DiscreetError, Diverged, ValueError):
@@ -197,11 +210,12 @@ def _draw_all(
     findings: list[str],
     progress: Progress | None,
 ) -> None:
-    """Trainings in either world by turns; where there are batches, in the one without, for a
-    canary may not be in.
+    """Train alternately with and without the canary, and replay each on the other data.
+
+    With batches, always train without it: a canary that is sampled in no batch moves nothing.
     """
     batched = worlds.has_batches
-    # The global generator is what an adversary could seed.
+    # An adversary could seed the global generator.
     before = np.random.get_state()  # noqa: NPY002
     try:
         for at in range(fits):
@@ -212,10 +226,10 @@ def _draw_all(
                 own = worlds.train(here)
                 replay = worlds.train(elsewhere, own)
             except (Diverged, ValueError) as error:
-                findings.append(f"two worlds do not release the same: {error}")
+                findings.append(f"the releases of neighboring data differ in kind: {error}")
                 return
             except DiscreetError:
-                continue  # too much noise to learn anything, this time
+                continue  # this training gave up because of too much noise
             _add(draws, own, replay, there)
             if progress is not None:
                 progress(at + 1, fits, "trainings")
@@ -224,7 +238,7 @@ def _draw_all(
 
 
 def _add(draws: Draws, own: Recorder, replay: Recorder, there: bool) -> None:
-    """Count one training and its replay."""
+    """Add one training and its replay."""
     weights = []
     zetas = []
     noises = [_standardize(one) for one in own.releases]
@@ -247,7 +261,7 @@ def _add(draws: Draws, own: Recorder, replay: Recorder, there: bool) -> None:
         draws.mus.append(mu)
         draws.ratios.append((there, mu * score + (mu**2 / 2 if there else -(mu**2) / 2)))
     largest = max(noises, key=lambda z: z.size)
-    if largest.size >= 8:  # fewer numbers may be the same by chance, for they are on a grid
+    if largest.size >= 8:  # fewer numbers on a grid may be equal by chance
         draws.noises.append(largest.tobytes())
     planned = [
         release.entry.rate
@@ -265,9 +279,9 @@ def _add(draws: Draws, own: Recorder, replay: Recorder, there: bool) -> None:
 
 
 def _check_frozen_clock(worlds: NeighboringRuns) -> list[str]:
-    """What is wrong with trainings during which clocks and process ids stand still."""
+    """Check that two trainings with frozen clocks and process ids draw different noise."""
     seen: list[list[NDArray[np.float64]]] = []
-    for _ in range(6):  # some learn nothing, by bad luck
+    for _ in range(6):  # some trainings give up because of their noise
         try:
             with freeze():
                 watch = worlds.train(None)
@@ -277,18 +291,14 @@ def _check_frozen_clock(worlds: NeighboringRuns) -> list[str]:
         if len(seen) == 2:
             break
     if len(seen) < 2:
-        return ["too few trainings could be compared while the clock stands still"]
+        return ["too few trainings could be compared with a frozen clock"]
     same = [np.array_equal(a, b) for a, b in zip(*seen, strict=False) if min(a.size, b.size) >= 8]
-    repeated = (
-        "the noise follows from the clock or from the process: with both held still it repeats"
-    )
+    repeated = "the noise depends on the clock or the process id: with both frozen it repeats"
     return [repeated] if any(same) else []
 
 
 def is_on_grid(record: RecordedRelease) -> bool:
-    """Say whether all that was released are whole numbers of units of a grid that is not too
-    fine to be one.
-    """
+    """Return whether all released values are multiples of a grid unit that is not too fine."""
     for part in record.parts:
         if part.grid is None or part.mechanism.standard_deviation / part.grid > FINEST:
             return False
@@ -299,9 +309,7 @@ def is_on_grid(record: RecordedRelease) -> bool:
 
 
 def _standardize(record: RecordedRelease) -> NDArray[np.float64]:
-    """The noise of one release, each number as a standard normal one if it has the law that the
-    ledger prices.
-    """
+    """Return the noise of one release, standard normal if it has the charged distribution."""
     entry = record.entry
     noise = np.concatenate([np.atleast_1d(part.draws[0]) for part in record.parts])
     weights = record.parts[0].weights
@@ -312,56 +320,56 @@ def _standardize(record: RecordedRelease) -> NDArray[np.float64]:
     if entry.mechanism == "gaussian":
         return noise / deviation
     law = mechanisms.make_mechanism(entry.mechanism, deviation, entry.alpha)
-    # through the lower tail on either side, where the distribution function has all its digits
+    # The lower tail for either sign: only there does the distribution function keep its digits.
     return np.copysign(-ndtri(np.maximum(law.cdf(-np.abs(noise)), 1e-300)), noise)
 
 
 def _scatter(scores: Sequence[float], error: float) -> tuple[float, float]:
-    """The standard deviation of the scores around their own mean, and an upper bound on that of
-    their law.
-    """
+    """Return the sample standard deviation, and an upper confidence bound on the true one."""
     free = len(scores) - 1
     deviation = float(np.std(scores, ddof=1))
     return deviation, deviation * math.sqrt(free / stats.chi2.ppf(error, free))
 
 
 def _refutations(draws: Draws, scatter: float, most: float, error: float) -> list[str]:
-    """What cannot be by chance."""
+    """List the findings that chance cannot explain."""
     findings = []
     if most < 1:
         findings.append(
-            f"ℓ scatters by at most {most:.3g} of what was priced: the noise is too small, or"
-            " repeated"
+            f"the standard deviation of ℓ is at most {most:.3g} of the charged one: the noise is"
+            " too small, or repeated"
         )
     each = error / (5 * max(1, len(draws.squares)))
     for name, (total, n) in draws.squares.items():
         if n and stats.chi2.cdf(total, n) < each:
             found = math.sqrt(total / n)
             findings.append(
-                f"over {n:,.0f} numbers the noise of {name!r} has {found:.4g} of the size that was"
-                " priced"
+                f"over {n:,.0f} numbers the noise of {name!r} has {found:.4g} of the charged size"
             )
     for rate, (heads, thrown) in draws.coins.items():
         if stats.binom.sf(heads - 1, thrown, rate) < error / 5:
             findings.append(
-                f"coins that should fall with probability {rate:g} fall with {heads / thrown:.4g}"
+                f"Poisson sampling at rate {rate:g} includes a share of {heads / thrown:.4g}"
             )
     if len(set(draws.noises)) < len(draws.noises):
         findings.append("two trainings drew the same noise")
-    if len(set(draws.batches)) < len(draws.batches) and _chance_of_twins(draws) < error / 5:
+    if (
+        len(set(draws.batches)) < len(draws.batches)
+        and _equal_batches_probability(draws) < error / 5
+    ):
         findings.append("two trainings drew the same batches")
     correlated = draws.correlation.find_correlation(error / 5)
     if correlated is not None:
         findings.append(correlated)
     findings += [
-        f"what is released as {name!r} is not on a grid: its low bits show the sum"
+        f"the values released as {name!r} are not on a grid: their low bits reveal the sum"
         for name in draws.off_grid
     ]
     return findings
 
 
-def _chance_of_twins(draws: Draws) -> float:
-    """The probability that any two of all trainings drew the same batches, at most."""
+def _equal_batches_probability(draws: Draws) -> float:
+    """Bound the probability that any two trainings drew the same batches."""
     n = len(draws.batches)
     each = math.fsum(
         thrown / n * math.log(rate**2 + (1 - rate) ** 2)

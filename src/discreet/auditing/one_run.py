@@ -1,16 +1,15 @@
-"""Level 3, one run: thousands of canaries in one training, and nothing but the model that it
-leaves.
+"""Level 3, one run: hide thousands of canaries in one training, and attack the trained model.
 
-Every canary throws a fair coin; heads takes part. It has a few items that nobody else has, rated
-far above and below the range, so that whatever it leaves is in what the model says of these items.
-An attack that knows the coins of half of the canaries learns from the trained model how those who
-took part look, and guesses the coins of the other half as far as it is sure. How many guesses are
-right bounds ε from below (`discreet.auditing.one_run_bounds`).
+Every canary takes part with probability 1/2. It has a few items of its own, rated far above and
+below the range, so its traces are in the model's values for these items. An attack that knows which
+of one half of the canaries took part learns what distinguishes them in the trained model. It then
+guesses the membership of the other half, where it is confident. The number of right guesses bounds
+ε from below (`discreet.auditing.one_run_bounds`).
 
-This level trusts nothing: neither proofs nor ledgers nor the door. It pays for that with power, for
-a lower bound from one training is far below what the worst canary loses: it finds gross faults, and
-those wherever they are. It is also the only level that may be run on people's own ratings: what it
-looks at is the released model, so it costs people what that one training costs.
+This level trusts neither proofs nor ledgers nor the release point. In return it has little power: a
+lower bound from one training is far below the loss of the worst canary, so it finds only gross
+faults, wherever they are. It is also the only level that may use given ratings: it reads only the
+released model, so its cost is that of one training.
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ from discreet.models.private import PrivateRecommender
 from discreet.privacy.release.budget_store import Account
 
 SEES = (
-    "any gross fault, wherever it is: in proofs, in code, in the noise, in what is saved beside the"
-    " factors"
+    "any gross fault, wherever it is: in proofs, in code, in the noise, or in what is saved besides"
+    " the factors"
 )
 BLIND_TO = (
-    "losses below what one training shows: a bound well below the claim is the rule and says"
-    " nothing in favor"
+    "losses too small to show in one training: a bound well below the claim is normal, and no"
+    " evidence for it"
 )
+#: Two ratings of each sign, so that a canary leaves a trace in counts, biases and factors.
 ITEMS_EACH = 4
 SHARED_ITEMS = 40
 FAR = 1e6
-#: Of those that are guessed on, how many; which is best is learned from the first half.
+#: Shares of the second half to guess; the first half determines the best one.
 GUESSED = (0.02, 0.05, 0.1, 0.2, 0.4)
 CONFIDENCE = 0.95
 ERROR = 1e-6
-#: Where the claim has a δ and no μ, fewer right guesses than δ times the canaries allows are
-#: needed.
+#: With δ and no μ: the term 2mδ in the bound of Steinke et al. makes smaller errors unreachable.
 ERROR_WITHOUT_MU = 1e-3
 
 _PATTERN = np.where(np.arange(ITEMS_EACH) % 2, -1.0, 1.0)
@@ -56,7 +55,14 @@ _PATTERN = np.where(np.arange(ITEMS_EACH) % 2, -1.0, 1.0)
 
 @dataclass(frozen=True)
 class Game:
-    """People with the canaries whose coins fell on heads, and the coins."""
+    """Ratings of users and of the canaries that take part.
+
+    Attributes
+    ----------
+    ratings : what the model is trained on
+    coins : which canaries take part
+    first_item : index of the first canary's first item
+    """
 
     ratings: Ratings
     coins: NDArray[np.bool_]
@@ -68,7 +74,7 @@ class Game:
 
     @property
     def items(self) -> NDArray[np.int64]:
-        """Whose items: (canaries, items each)."""
+        """The items of each canary, (canaries, items each)."""
         return self.first_item + np.arange(self.canaries * ITEMS_EACH).reshape(
             self.canaries, ITEMS_EACH
         )
@@ -76,7 +82,7 @@ class Game:
 
 @dataclass(frozen=True)
 class Guesses:
-    """How many guesses on how many canaries, and how many are right."""
+    """The numbers of canaries, of guesses made about them, and of right guesses."""
 
     canaries: int
     made: int
@@ -93,25 +99,25 @@ def audit_one_run(
     account: Account | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> tuple[Level, PrivateRecommender]:
-    """Level 3, and the model that was trained for it, with its ledger.
+    """Run level 3, and return it with the trained model and its ledger.
 
     Parameters
     ----------
     model : PrivateRecommender
     ratings : Ratings, optional
-        Among whom the canaries are. Default: generated people.
+        Users among whom the canaries are hidden. Default: generated users.
     canaries : int
-        Half of them teach the attack, the other half are guessed on.
+        The attack learns from one half of them and guesses the other half.
     error : float, optional
-        The probability with which a right model may be refuted. Default 1e-6, or 1e-3 where there
-        is a δ and no μ.
+        Largest probability of refuting a correct model. Default 1e-6, or 1e-3 for a claim with δ
+        and no μ.
     seed : int, optional
-        Of the coins. Default: the operating system's entropy.
+        Seed of the choice of canaries. Default: the operating system's entropy.
     account : Account, optional
-        Of the people in `ratings`; the training is charged to it.
+        Account of the users in `ratings`, to which the training is charged.
     """
-    if canaries < 100:
-        raise ConfigError(f"canaries is {canaries!r}, but one run needs at least 100")
+    if canaries < 100:  # with fewer, not even perfect guesses refute a claim of ε = 1
+        raise ConfigError(f"canaries is {canaries!r}: level 'one run' needs at least 100.")
     begin = time.perf_counter()
     rng = np.random.default_rng(seed)
     if ratings is None:
@@ -139,14 +145,14 @@ def _judge(claim: Claim, guesses: Guesses, error: float | None, seconds: float) 
     findings = []
     if refuted:
         findings.append(
-            f"so many right guesses have a probability below {error:g} if the claim holds"
+            f"this many right guesses have a probability below {error:g} if the claim holds"
         )
     ways = f"Steinke et al. {by_steinke:.3g}"
     if by_fdp is not None:
         ways = f"f-DP {by_fdp:.3g}, " + ways
     findings.append(
-        f"{right} of {made} guesses on {m} canaries are right; ε is at least, at {CONFIDENCE:.0%}"
-        f" confidence: {ways}"
+        f"{right} of {made} guesses on {m} canaries are right; lower bounds on ε at"
+        f" {CONFIDENCE:.0%} confidence: {ways}"
     )
     return Level(
         "one run",
@@ -179,7 +185,7 @@ def _train_on_generated(
     rng: np.random.Generator,
     progress: Callable[[int, int, str], None] | None,
 ) -> tuple[Game, PrivateRecommender]:
-    """One training on generated people, as many as the budget needs, and canaries."""
+    """Train on canaries and as many generated users as the budget needs."""
     given = getattr(model, "rating_range", None)
     low, high = RANGE if given is None else given
     fixed = {"rating_range": (low, high)} if "rating_range" in model.get_params() else {}
@@ -196,7 +202,8 @@ def _train_on_generated(
             continue
         return game, fitted
     raise ConfigError(
-        f"{type(model).__name__} learns nothing at ε = {model.epsilon:g} with {canaries:,} canaries"
+        f"{type(model).__name__} learns nothing at ε = {model.epsilon:g} with {canaries:,}"
+        " canaries. Raise epsilon."
     )
 
 
@@ -206,22 +213,21 @@ def _train_on_people(
     account: Account | None,
     progress: Callable[[int, int, str], None] | None,
 ) -> PrivateRecommender:
-    """A training that counts: its ledger goes to the model's earlier ones, also where it does
-    not come to its end.
-    """
+    """Train on given ratings, and append the ledger to the model's earlier ones even on failure."""
     fitted = clone(model)
     try:
         fitted.fit(game.ratings, account=account, progress=progress)
     finally:
-        said = getattr(fitted, "privacy_", None)
-        if said is not None and said.ledger.entries:
-            model.earlier_ledgers_ = (*model.earlier_ledgers_, said.ledger)
+        stated = getattr(fitted, "privacy_", None)
+        if stated is not None and stated.ledger.entries:
+            model.earlier_ledgers_ = (*model.earlier_ledgers_, stated.ledger)
     return fitted
 
 
 def make_game(crowd: Ratings, canaries: int, replacing: bool, rng: np.random.Generator) -> Game:
-    """Canaries with items of their own behind the crowd; where users are replaced, tails are
-    users without ratings.
+    """Append canaries with their own items to the users.
+
+    Under replace-one, canaries that do not take part are users without ratings.
     """
     coins = rng.random(canaries) < 0.5
     rows = np.arange(canaries) if replacing else np.flatnonzero(coins)
@@ -243,7 +249,7 @@ def make_game(crowd: Ratings, canaries: int, replacing: bool, rng: np.random.Gen
 
 
 def features(model: PrivateRecommender, game: Game) -> NDArray[np.float64]:
-    """What the released model says of each canary's items, (canaries, features)."""
+    """Return the released model's values for each canary's items, (canaries, features)."""
     own = game.items
     V = model.item_factors_.astype(np.float64)[own]
     b = model.item_biases_.astype(np.float64)[own]
@@ -267,9 +273,9 @@ def features(model: PrivateRecommender, game: Game) -> NDArray[np.float64]:
 
 
 def attack(X: NDArray[np.float64], coins: NDArray[np.bool_], error: float) -> Guesses:
-    """Learn a linear discriminant, and how many guesses to make, from one half; guess on the other.
+    """Learn a linear discriminant and the share to guess from one half; guess the other half.
 
-    Whoever is guessed on has a coin that is independent of the other half's, so both bounds hold.
+    The membership of the second half is independent of the first, so both bounds hold.
     """
     half = len(coins) // 2
     known, asked = slice(0, half), slice(half, None)
@@ -290,9 +296,9 @@ def attack(X: NDArray[np.float64], coins: NDArray[np.bool_], error: float) -> Gu
         right = (scores[part][which] > threshold) == coins[part][which]
         return Guesses(len(sure), made, int(right.sum()))
 
-    def worth(share: float) -> float:
+    def lower_bound(share: float) -> float:
         found = play(known, share)
         return bounds.fdp_mu(found.canaries, found.made, found.right, error)
 
-    best = max(GUESSED, key=lambda share: (worth(share), share))
+    best = max(GUESSED, key=lambda share: (lower_bound(share), share))
     return play(asked, best)

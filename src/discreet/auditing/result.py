@@ -1,4 +1,4 @@
-"""What an audit found: values that can be printed, saved as JSON and shown on a page."""
+"""Results of an audit, to be printed, saved as JSON or shown on a page."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ HEAD = ("level", "verdict", "found", "claimed", "seconds")
 
 @dataclass(frozen=True)
 class Claim:
-    """What a model says of itself after a training.
+    """The privacy guarantee that a trained model states.
 
     Parameters
     ----------
     epsilon, delta : float
     mu : float or None
-        The parameter of Gaussian differential privacy that (ε, δ) stands for, where the claim is of
-        that kind.
+        The parameter of Gaussian differential privacy, if the guarantee is of that kind.
     neighboring, accountant : str
     """
 
@@ -42,35 +41,35 @@ class Claim:
 
     @property
     def unit(self) -> Unit:
-        """In which number the claim is compared with what was found."""
+        """The unit in which the claim and the found loss are compared."""
         return "epsilon" if self.mu is None else "mu"
 
     @property
     def size(self) -> float:
-        """The claim in that number."""
+        """The claim in that unit."""
         return self.epsilon if self.mu is None else self.mu
 
 
 @dataclass(frozen=True)
 class Level:
-    """What came of one level.
+    """The result of one level.
 
     Parameters
     ----------
     name : {"transcript", "noise", "one run", "scores", "tuning"}
     refuted : bool
-        Whether the claim cannot be true.
+        Whether the claim cannot hold.
     unit : {"mu", "epsilon"}
     claimed, found : float
-        In that unit. `found` is what the worst canary lost, or a lower bound of it (noise, one
+        In that unit. `found` is the loss of the worst canary, or a lower bound on it (noise, one
         run).
     findings : tuple of str
-        In words; what refutes the claim comes first.
+        Sentences; those that refute the claim come first.
     sees, blind_to : str
-        What this level can find, and what it cannot.
+        What this level can and cannot detect.
     seconds : float
     details : dict
-        Everything that tables and plots are made of, as plain JSON values.
+        The data of tables and plots, as plain JSON values.
     """
 
     name: str
@@ -89,7 +88,7 @@ class Level:
         return "REFUTED" if self.refuted else "not refuted"
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON; an infinite number is the word "Infinity"."""
+        """Return a dictionary for JSON, with infinite numbers as the string "Infinity"."""
         return {
             "name": self.name,
             "refuted": self.refuted,
@@ -106,7 +105,7 @@ class Level:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
-        """The level that ``to_dict`` described."""
+        """Build a level from its ``to_dict``."""
         return cls(
             document["name"],
             bool(document["refuted"]),
@@ -132,11 +131,11 @@ class Audit:
     claim : Claim
     levels : tuple of Level
     data : str
-        On whom, in words: generated people, or people's own ratings.
+        Description of the users: generated, or those of the given ratings.
     spent : dict, optional
-        Where people's own ratings were used: what that cost, and the ledger of it.
+        If ratings were given: the cost of the training on them, and its ledger.
     version : str
-        Of discreet.
+        Version of discreet.
     """
 
     model: str
@@ -153,7 +152,7 @@ class Audit:
 
     @property
     def verdict(self) -> str:
-        """In one sentence."""
+        """The result in one sentence."""
         if self.refuted:
             names = " and ".join(level.name for level in self.levels if level.refuted)
             return (
@@ -162,11 +161,11 @@ class Audit:
             )
         return (
             f"Nothing found refutes ε = {self.claim.epsilon:.4g} at δ = {self.claim.delta:.3g}. "
-            "An audit is no proof: it finds faults, and their absence only as far as it can see."
+            "An audit is no proof: it can find faults, not exclude them."
         )
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
-        """The table: level, verdict, found, claimed, seconds."""
+        """Return the rows of the table: level, verdict, found, claimed, seconds."""
         return [
             (
                 level.name,
@@ -179,7 +178,7 @@ class Audit:
         ]
 
     def _repr_html_(self) -> str:
-        """For notebooks: the same as in print."""
+        """Return the printed result as HTML for notebooks."""
         notes = [f"{level.name}: {finding}" for level in self.levels for finding in level.findings]
         head = f"<p>{escape(f'{self.model}, on {self.data}')}</p>"
         return (
@@ -197,7 +196,7 @@ class Audit:
         return "\n".join([f"{self.model}, on {self.data}", *table, *notes, self.verdict])
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return a dictionary for JSON."""
         return {
             "format": FORMAT,
             "version": self.version,
@@ -212,11 +211,11 @@ class Audit:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
-        """The audit that ``to_dict`` described."""
+        """Build an audit from its ``to_dict``."""
         try:
             if document["format"] != FORMAT:
                 raise DataError(
-                    f"this audit has the format {document['format']!r}, and {FORMAT!r} is known"
+                    f"Unknown audit format {document['format']!r}: {FORMAT!r} is supported."
                 )
             levels = tuple(Level.from_dict(level) for level in document["levels"])
             claim = Claim(**document["claim"])
@@ -229,33 +228,33 @@ class Audit:
                 document["version"],
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise DataError("this is not an audit written by discreet") from error
+            raise DataError("This is not an audit written by discreet.") from error
 
     def save(self, path: str | Path) -> None:
-        """Write it as JSON."""
+        """Write the audit as JSON."""
         Path(path).write_text(
             json.dumps(self.to_dict(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
         )
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote."""
+        """Read an audit that `save` wrote."""
         try:
             document = read_document(Path(path))
         except (OSError, ValueError) as error:
-            raise DataError(f"{path} could not be read as an audit") from error
+            raise DataError(f"{path} could not be read as an audit.") from error
         if not isinstance(document, dict):
-            raise DataError(f"{path} is not an audit written by discreet")
+            raise DataError(f"{path} is not an audit written by discreet.")
         return cls.from_dict(document)
 
 
 def _relation(level: Level) -> str:
-    """Noise and one run find what a claim cannot be below; what the other levels find is exact."""
+    """Return "≥" for the levels that find lower bounds, and "=" for those that are exact."""
     return "≥" if level.name in ("noise", "one run") else "="
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; numbers that JSON does not have become words that ``float`` reads."""
+    """Convert to JSON values; numbers unknown to JSON become strings that ``float`` reads."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""`discreet.audit`: which model, on whom, and which levels."""
+"""`discreet.audit`: resolve the model and the ratings, and run the chosen levels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from discreet.privacy.release.budget_store import Account
 from discreet.progress import ShowProgress, progress_bar
 
 LEVELS = ("transcript", "noise", "one run", "scores", "tuning")
-#: Levels that look at exact sums, and so run on generated people only.
+#: Levels that read exact sums, and so run on generated users only.
 EXACT = {"transcript", "noise", "scores", "tuning"}
 
 
@@ -42,47 +42,47 @@ def audit(
 ) -> Audit:
     """Try to refute what a private model claims, without trusting its proofs.
 
-    Five levels: the *transcript* compares two trainings, one user apart, that have seen the same
-    releases; *noise* compares what hundreds of trainings drew with what was priced; *one run* hides
-    thousands of canaries in one training and guesses from the finished model who took part;
-    *scores* and *tuning* compare priced scores of the model, and trainings that are tried for the
-    best of them, as the transcript does. An audit is no proof: each level says what it cannot see.
+    There are five levels. *Transcript* compares two trainings that differ in one user and share the
+    same releases. *Noise* compares the noise of hundreds of trainings with the noise that was
+    charged. *One run* hides thousands of canaries in one training and guesses from the finished
+    model which took part. *Scores* and *tuning* compare private scores, and the runs of private
+    tuning, as the transcript does. An audit is no proof: each level reports what it cannot detect.
 
     Parameters
     ----------
     model : PrivateRecommender, a class of it, or its name
-        A fitted model is audited by its parameters, and not changed.
+        Of a fitted model only the parameters are used; the model is not changed.
     ratings : Ratings, optional
-        People among whom the canaries of level "one run" are hidden. Default: generated people.
+        Users among whom the canaries of level "one run" are hidden. Default: generated users.
     levels : names of levels
-        Default: all of them. A model that tuning refuses has no level "tuning".
+        Default: all of them, without "tuning" for models that private tuning does not support.
     spend : bool
-        Needed with `ratings`: the training is a release of theirs. It is charged as any other, and
-        its ledger is in the result and in ``model.earlier_ledgers_``.
+        Required with `ratings`: the training is a release of their users' data. It is charged like
+        any other; its ledger is in the result and in ``model.earlier_ledgers_``.
     search : int
-        Transcript: canaries that are tried beyond those that are guessed.
+        Transcript: number of canaries to search for, in addition to the known worst cases.
     fits : int
-        Noise: how many trainings.
+        Noise: number of trainings.
     canaries : int
-        One run: how many, half of which are guessed on.
+        One run: number of canaries; the attack learns from half and guesses the other half.
     n_items : int
-        Transcript and noise: items of the generated catalog.
+        Number of items in the generated catalog.
     seed : int, optional
-        Of the search and of the canaries' coins; noise is never seeded.
+        Seed of the search and of the random choice of canaries. Noise is never seeded.
     account : Account, optional
-        Of the people in `ratings` (`discreet.BudgetStore`): the training is charged to it as well.
+        Account of the users in `ratings` (`discreet.BudgetStore`); the training is charged to it.
     progress : function, bool or None
-        As for `fit` of a model.
+        As for `fit`.
     **parameters
-        Of the model, where a class is given: ``discreet.audit(discreet.DPMF, epsilon=1)``.
+        Parameters of the model, if a class is given: ``discreet.audit(discreet.DPMF, epsilon=1)``.
 
     Returns
     -------
     Audit
-        `refuted` says whether a claim cannot be true.
+        `refuted` is True if the claim cannot hold.
 
-    Privacy: on generated people, nothing. With `ratings`, one training on them at the model's ε,
-    and nothing else: the levels that look at exact sums are run on generated people alone.
+    Privacy: nothing on generated users. With `ratings`, exactly one training at the model's ε: the
+    levels that read exact sums run on generated users only.
     """
     made = _model(model, parameters)
     wanted = _levels(levels)
@@ -90,44 +90,48 @@ def audit(
         _may_spend(ratings, wanted, spend, made)
     elif account is not None:
         raise ConfigError(
-            "account is that of the people in ratings, and there are none: generated people"
-            " are free"
+            "account is given without ratings. Leave it out: generated users cost no budget."
         )
     found: list[Level] = []
     claim: Claim | None = None
     spent: dict[str, Any] | None = None
-    with progress_bar(progress, "Auditing") as told:
+    with progress_bar(progress, "Auditing") as report:
         if EXACT & set(wanted):
             with _one_thread():
                 worlds = NeighboringRuns(made, n_items)
                 claim = worlds.claim
                 if "transcript" in wanted:
                     found.append(
-                        audit_transcript(worlds, search=search, seed=seed or 0, progress=told)
+                        audit_transcript(worlds, search=search, seed=seed or 0, progress=report)
                     )
                 if "noise" in wanted:
-                    found.append(audit_noise(worlds, fits=fits, progress=told))
+                    found.append(audit_noise(worlds, fits=fits, progress=report))
                 found += _evaluation_levels(worlds, wanted, every_level=set(wanted) == set(LEVELS))
         if "one run" in wanted:
             level, fitted = audit_one_run(
-                made, ratings=ratings, canaries=canaries, seed=seed, account=account, progress=told
+                made,
+                ratings=ratings,
+                canaries=canaries,
+                seed=seed,
+                account=account,
+                progress=report,
             )
             found.append(level)
             claim = claim or claim_of(fitted)
             if ratings is not None:
-                said = fitted.privacy_
+                stated = fitted.privacy_
                 spent = {
-                    "epsilon": said.epsilon,
-                    "delta": said.delta,
-                    "text": str(said),
-                    "ledger": said.ledger.to_dict(),
+                    "epsilon": stated.epsilon,
+                    "delta": stated.delta,
+                    "text": str(stated),
+                    "ledger": stated.ledger.to_dict(),
                 }
     assert claim is not None
     found.sort(key=lambda level: LEVELS.index(level.name))
     on = (
-        "generated people"
+        "generated users"
         if ratings is None
-        else "generated people and, for one run, on people's own ratings"
+        else "generated users and, for one run, on the given ratings"
     )
     return Audit(repr(made), claim, tuple(found), on, spent)
 
@@ -135,9 +139,7 @@ def audit(
 def _evaluation_levels(
     worlds: NeighboringRuns, wanted: list[str], *, every_level: bool
 ) -> list[Level]:
-    """Audit scores and tuning; where all levels are asked for, a model that tuning refuses is
-    audited without it.
-    """
+    """Audit scores and tuning; with `every_level`, skip tuning if the model does not support it."""
     found = []
     if "scores" in wanted:
         found.append(audit_scores(worlds))
@@ -154,25 +156,25 @@ def _model(model: Any, parameters: dict[str, Any]) -> PrivateRecommender:
     if isinstance(model, str):
         known = {name.lower(): name for name in MODELS}
         if model.lower() not in known:
-            raise ConfigError(f"there is no model {model!r}: there are {', '.join(MODELS)}")
+            raise ConfigError(f"Unknown model {model!r}. Choose one of {', '.join(MODELS)}.")
         model = model_class(known[model.lower()])
     if isinstance(model, type):
         if not issubclass(model, PrivateRecommender):
-            raise ConfigError(f"{model.__name__} is not private, so there is no claim to audit")
+            raise ConfigError(f"{model.__name__} is not private: there is no claim to audit.")
         if "epsilon" not in parameters:
-            raise ConfigError(f"say which claim of {model.__name__} to audit: give epsilon")
+            raise ConfigError(f"epsilon is missing: pass the claim of {model.__name__} to audit.")
         model = model.configure(**parameters)
     elif parameters:
         name = next(iter(parameters))
         raise ConfigError(
-            f"{name} is given beside a model, which has its own: give the class instead"
+            f"{name} is given with a model object. Pass the class, or set it in the model."
         )
     if not isinstance(model, PrivateRecommender):
-        raise ConfigError(f"{type(model).__name__} is not private, so there is no claim to audit")
+        raise ConfigError(f"{type(model).__name__} is not private: there is no claim to audit.")
     if model.noise == "seeded":
         raise ConfigError(
-            "the noise is seeded: whoever knows the seed can subtract it, so there is no claim to"
-            " audit"
+            "noise='seeded' can be subtracted with the seed: there is no claim to audit. Use"
+            " noise='secure'."
         )
     model.check()
     return model
@@ -184,32 +186,32 @@ def _levels(levels: Sequence[str]) -> list[str]:
     for name in wanted:
         if name not in LEVELS:
             raise ConfigError(
-                f"there is no level {name!r}: there are {', '.join(map(repr, LEVELS))}"
+                f"Unknown level {name!r}. Choose from {', '.join(map(repr, LEVELS))}."
             )
     if not wanted:
-        raise ConfigError(f"levels is empty: name at least one of {', '.join(map(repr, LEVELS))}")
+        raise ConfigError(f"levels is empty. Name at least one of {', '.join(map(repr, LEVELS))}.")
     return wanted
 
 
 def _may_spend(ratings: Any, wanted: list[str], spend: bool, model: PrivateRecommender) -> None:
     if not isinstance(ratings, Ratings):
-        raise ConfigError(f"ratings is a {type(ratings).__name__}, but an audit takes Ratings")
+        raise ConfigError(f"ratings is a {type(ratings).__name__}: an audit takes Ratings.")
     if "one run" not in wanted:
         raise ConfigError(
-            "all levels but 'one run' look at exact sums, so they run on generated people only:"
-            " leave the ratings out, or add the level 'one run'"
+            "All levels except 'one run' read exact sums, so they run on generated users only."
+            " Leave ratings out, or add the level 'one run'."
         )
     if not spend:
         raise PrivacyError(
-            "an audit on people's own ratings is a release: it trains on them once more, at ε ="
-            f" {model.epsilon:g}. Leave them out and generated people are used, or say so with"
-            " spend=True (--spend), which charges it"
+            "An audit on given ratings is a release: it trains on them once more, at ε ="
+            f" {model.epsilon:g}. Leave ratings out to use generated users, or accept the cost with"
+            " spend=True (--spend)."
         )
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Trainings of a few dozen people are done before a second thread has started."""
+    """Use one thread: a training on a few dozen users ends before a second thread starts."""
     before = threads.thread_count()
     threads.set_threads(1)
     try:

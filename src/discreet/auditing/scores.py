@@ -1,15 +1,14 @@
-"""Levels "scores" and "tuning": what evaluation releases beside a model, in two worlds that are one
-user apart.
+"""Levels "scores" and "tuning": audit the releases of evaluation on neighboring data.
 
 *Scores.* `evaluate(..., epsilon=...)` releases sums over held-out users. As in the transcript, a
-second evaluation sees what the first one released: how far a canary moves the sums is exact, and
-whatever else it changes left without noise. The noise is drawn many times and must be as large as
-its price, and on its grid.
+second evaluation replays the releases of the first. How far a canary moves the sums is exact, and
+any other difference left without noise. The noise is drawn many times: it must have the charged
+size and lie on its grid.
 
 *Tuning.* Every run of `tune`, a training and its score together, is claimed to be μ-GDP, and is
-compared in the same way. How many runs there are must be as random as the price says. And the price
-of the best of them must cover the simplest case there is: runs whose score is a normal number with
-mean 0 or μ, of which the best is shown.
+compared in the same way. The number of runs must have the charged distribution. And the cost of
+selecting the best run must cover the simplest case: scores that are normal numbers with mean 0 or
+μ, of which the best is released.
 """
 
 from __future__ import annotations
@@ -49,26 +48,30 @@ from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.statement import PrivacyStatement
 
 SEES_SCORES = (
-    "scores that leave without noise or with too little, a user who moves them further than is"
-    " priced, and users whose held-out ratings depend on others"
+    "scores with no noise or too little, a user who moves them further than is charged, and users"
+    " whose held-out ratings depend on others"
 )
 BLIND_TO_SCORES = (
-    "splits other than by_person, canaries that were not guessed, and how long measuring takes"
+    "splits other than by_person, canaries other than the known worst cases, and the time that an"
+    " evaluation takes"
 )
 SEES_TUNING = (
     "a training or a score that costs more than one run may, a score without noise, a number of"
-    " runs that is not random, and a price that is too small for the best of them"
+    " runs that is not random, and a cost that is too small for selecting the best of them"
 )
 BLIND_TO_TUNING = (
-    "how long tuning takes, laws other than geometric, and selections that leak more than the"
-    " example"
+    "the time that tuning takes, distributions of the number of runs other than geometric, and"
+    " selections that leak more than the example"
 )
 EPSILON = 1.0
+#: Probability of refuting a correct model, per test.
 ERROR = 1e-7
+#: Draws of noise per release: its variance is then known to about 2 %.
 DRAWS = 4000
-#: Tunings of which the number of runs is counted.
+#: Tunings of which the number of runs is counted: enough to tell a fixed number from a random one.
 COUNTED = 100
 _SEED = 7
+#: Describes earlier trainings, so it may differ.
 _LEARNED_ELSEWHERE = ("earlier_ledgers_",)
 
 Do = Callable[[Ratings], Any]
@@ -76,7 +79,13 @@ Do = Callable[[Ratings], Any]
 
 @dataclass(frozen=True)
 class Seen:
-    """One run in one world: its releases, and everything else that leaves."""
+    """One recorded run.
+
+    Attributes
+    ----------
+    watch : its releases
+    result : all other output, flattened
+    """
 
     watch: Recorder
     result: dict[str, Any]
@@ -84,7 +93,15 @@ class Seen:
 
 @dataclass(frozen=True)
 class Compared:
-    """What canaries did to all that is released."""
+    """The effect of the canaries on all output.
+
+    Attributes
+    ----------
+    findings : sentences that refute the claim
+    shares : by release, the largest move as a share of the sensitivity, and its canary
+    lost : the largest μ that a canary lost
+    canaries : number of canaries compared
+    """
 
     findings: list[str]
     shares: dict[str, tuple[float, str]]
@@ -92,7 +109,7 @@ class Compared:
     canaries: int
 
     def releases(self) -> list[dict[str, Any]]:
-        """For plots: every release with the furthest that it was moved."""
+        """List every release with its largest move, for plots."""
         return [
             {"name": name, "share": share, "canary": label}
             for name, (share, label) in self.shares.items()
@@ -105,13 +122,13 @@ class Compared:
 def audit_scores(
     worlds: NeighboringRuns, *, split: Callable[[Ratings], Split] | None = None
 ) -> Level:
-    """Audit priced scores of the model that was trained first.
+    """Audit private scores of the model of the first training.
 
     Parameters
     ----------
-    worlds : Worlds
+    worlds : NeighboringRuns
     split : function of ratings, optional
-        How ratings are held out. Default: `by_person` with a fixed seed.
+        Holds out ratings. Default: `by_person` with a fixed seed.
     """
     begin = time.perf_counter()
     model = worlds.first.model
@@ -137,7 +154,7 @@ def audit_scores(
     compared = _compare(worlds, score, first)
     findings = compared.findings + _faults_of_noise(first.watch)
     if first.result == again.result:
-        findings.append("two evaluations release the same scores: they have no noise")
+        findings.append("two evaluations release equal scores: there is no noise")
     return _level(
         "scores",
         findings,
@@ -153,9 +170,9 @@ def audit_scores(
 
 
 def audit_tuning(worlds: NeighboringRuns) -> Level:
-    """Audit what `tune` claims of one run, of the number of runs, and of the best of them.
+    """Audit the claims of `tune` about one run, the number of runs, and the best of them.
 
-    Raises a `ConfigError` for models that tuning refuses.
+    Raises a `ConfigError` for models that private tuning does not support.
     """
     begin = time.perf_counter()
     tuning = Tuning(worlds.model, {"random_state": [0, 1]})
@@ -166,7 +183,7 @@ def audit_tuning(worlds: NeighboringRuns) -> Level:
         split = by_person(ratings, (1 - tuning.held_out, tuning.held_out), seed=_SEED)
         model, score = tuning._try(setting, split)
         if model is None:
-            raise DiscreetError("nothing was learned")
+            raise DiscreetError("The training gave up because of too much noise.")
         learned = {
             name: value for name, value in vars(model).items() if name not in _LEARNED_ELSEWHERE
         }
@@ -179,9 +196,7 @@ def audit_tuning(worlds: NeighboringRuns) -> Level:
 
 
 def _faults_of_number(worlds: NeighboringRuns, tuning: Tuning) -> list[str]:
-    """Whether the number of runs has the geometric law: at most k with probability 1 − (1 −
-    1/mean)^k.
-    """
+    """Check that the number of runs is geometric: P[K ≤ k] = 1 − (1 − 1/mean)^k."""
     counted = Tuning(worlds.model, {"random_state": [0]}, runs=tuning.runs)
     numbers: list[int] = []
 
@@ -205,34 +220,31 @@ def _faults_of_number(worlds: NeighboringRuns, tuning: Tuning) -> list[str]:
         )
         if tail < ERROR / 8:
             return [
-                f"{found} of {COUNTED} tunings make at most {most} runs, where"
-                f" {COUNTED * expected:.0f} are priced"
+                f"{found} of {COUNTED} tunings make at most {most} runs, but"
+                f" {COUNTED * expected:.0f} are expected"
             ]
     return []
 
 
 def _faults_of_price(tuning: Tuning) -> list[str]:
-    """Whether the stated (ε, δ) holds for the best of several normal numbers, whose mean is 0
-    or μ.
-    """
+    """Check that the stated (ε, δ) holds for the best of several normal scores."""
     ledger = Ledger(tuning.plan(), "secure")
     tuning._record(ledger)
-    said = PrivacyStatement.from_ledger(ledger)
-    found = delta_of_best(said.epsilon, tuning.mu, float(tuning.runs))
-    if found <= said.delta:
+    stated = PrivacyStatement.from_ledger(ledger)
+    found = delta_of_best(stated.epsilon, tuning.mu, float(tuning.runs))
+    if found <= stated.delta:
         return []
-    stated = f"ε = {said.epsilon:.4g} and δ = {said.delta:g}"
     return [
-        f"{stated} are stated, and at this ε the best of several normal scores loses δ ="
-        f" {found:.3g}"
+        f"δ = {stated.delta:g} is stated at ε = {stated.epsilon:.4g}, but the best of several"
+        f" normal scores loses δ = {found:.3g}"
     ]
 
 
 def delta_of_best(epsilon: float, mu: float, mean: float) -> float:
-    """δ(ε) of showing the best of K normal numbers with mean 0 or μ, K geometric with this mean.
+    """Return δ(ε) of releasing the best of K normal numbers with mean 0 or μ, K geometric.
 
-    The best of K has the distribution function f(Φ(s)) and so the density f'(Φ(s)) φ(s), f'(x) =
-    γ/(1 − (1 − γ) x)² with γ = 1/mean.
+    The best of K has the distribution function f(Φ(s)) and so the density f'(Φ(s)) φ(s), where
+    f'(x) = γ/(1 − (1 − γ) x)² and γ = 1/mean.
     """
     s = np.linspace(-12.0, 12.0 + mu, 40_001)
     gamma = 1 / mean
@@ -258,9 +270,7 @@ def _see(
     draws: int = 0,
     tries: int = 1,
 ) -> Seen:
-    """Do it with the canary among the generated people; where it may learn nothing by bad luck,
-    try again.
-    """
+    """Record one run with the canary; repeat it if the noise makes the training give up."""
     ratings = join_canary(worlds.crowd, canary)
     for left in reversed(range(tries)):
         try:
@@ -270,11 +280,11 @@ def _see(
         except DiscreetError:
             if not left:
                 raise
-    raise ConfigError("tries must be at least 1")
+    raise ConfigError("tries must be at least 1.")
 
 
 def _compare(worlds: NeighboringRuns, do: Do, first: Seen) -> Compared:
-    """Try the guessed canaries, each in a replay of the first run."""
+    """Compare the known worst cases, each in a replay of the first run."""
     findings = _find_uncharged(first.watch)
     shares: dict[str, tuple[float, str]] = {}
     lost = 0.0
@@ -288,7 +298,7 @@ def _compare(worlds: NeighboringRuns, do: Do, first: Seen) -> Compared:
             absent = first if canary.other is None else _see(worlds, do, canary.other, first.watch)
             moved = moves(absent.watch, there.watch)
         except (Diverged, DiscreetError, ValueError) as error:
-            findings.append(f"with a canary ({canary.label}) something else happens: {error}")
+            findings.append(f"with a canary ({canary.label}) the run changes: {error}")
             continue
         compared += 1
         lost = max(lost, math.sqrt(math.fsum(one.mu**2 for one in moved)))
@@ -298,7 +308,7 @@ def _compare(worlds: NeighboringRuns, do: Do, first: Seen) -> Compared:
         changed = differences(absent.result, there.result)
         if changed:
             findings.append(
-                f"with the same releases, a canary changes what leaves: {list_first(changed, 3)}"
+                f"with the same releases, a canary changes the output: {list_first(changed, 3)}"
             )
     findings += [
         f"release {name!r} moves by {share:.4g} times its stated sensitivity (canary: {label})"
@@ -309,12 +319,12 @@ def _compare(worlds: NeighboringRuns, do: Do, first: Seen) -> Compared:
 
 
 def _find_uncharged(watch: Recorder) -> list[str]:
-    outside = watch.looks - watch.through_the_door + watch.stray
+    outside = watch.looks - watch.in_release + watch.stray
     return [f"{outside} sums were computed outside Session.release"] if outside else []
 
 
 def _faults_of_noise(watch: Recorder) -> list[str]:
-    """Whether the noise of every release is as large as its price, and on its grid."""
+    """Check that the noise of every release has the charged size, and lies on its grid."""
     findings = []
     for record in watch.releases:
         if record.entry is None or not record.parts:
@@ -326,12 +336,11 @@ def _faults_of_noise(watch: Recorder) -> list[str]:
         )
         if stats.chi2.cdf(float((z**2).sum()), z.size) < ERROR:
             size = math.sqrt(float((z**2).mean()))
-            findings.append(
-                f"the noise of {record.name!r} has {size:.4g} of the size that was priced"
-            )
+            findings.append(f"the noise of {record.name!r} has {size:.4g} of the charged size")
         if not is_on_grid(record):
             findings.append(
-                f"what is released as {record.name!r} is not on a grid: its low bits show the sum"
+                f"the values released as {record.name!r} are not on a grid: their low bits reveal"
+                " the sum"
             )
     return findings
 
@@ -347,7 +356,7 @@ def _level(
 ) -> Level:
     found = compared.lost
     if found > claimed * (1 + SLACK):
-        findings.insert(0, f"a canary loses μ = {found:.4g}, and {claimed:.4g} is claimed")
+        findings.insert(0, f"a canary loses μ = {found:.4g}, but {claimed:.4g} is claimed")
     note = (
         f"the worst of {compared.canaries} canaries loses {100 * found / claimed:.2f} % of the"
         " claimed μ"

@@ -1,20 +1,19 @@
-"""Level 1, the transcript: two worlds, one user apart, that have seen the same releases.
+"""Level 1, transcript: compare two trainings that differ in one user and share the same releases.
 
-Given the same public past, a release differs between the two worlds by what the canary adds to the
-sum. Its length over the noise that was really added is the μ that the canary loses in it; all
-together they must not exceed what the model claims. Nothing is estimated: sums are exact, so one
-canary that loses more is a proof. And whatever is not a release, the model that was learned, the
-files it saves, the lines it prints, must be the same in both worlds to the last bit.
+Given the same public past, a release differs between the two trainings by the canary's contribution
+to the sum. The length of this difference, divided by the noise that was added, is the μ that the
+canary loses in it. Together the losses must not exceed the claim. Nothing is estimated: sums are
+exact, so one canary that loses more is a proof. All other output (the learned model, saved files,
+printed lines) must be equal in both trainings, bit for bit.
 
-Canaries are guessed for every kind of statistic, and then searched for. A claim is refuted when
+Canaries are the known worst cases of every kind of statistic, and those that a search finds. A
+claim is refuted if
 
-- a release moves by more than its stated sensitivity, or all of them together cost more than is
-  claimed;
-- a sum was computed and not charged, or the statement is not what the ledger costs;
-- with the same releases, a canary changes what is learned, saved or said, or in which order what is
-  released;
-- sums change with the blocks that users are in, because something depends on how many of them there
-  are.
+- a release moves by more than its stated sensitivity, or all releases cost more than the claim;
+- a sum was computed but not charged, or the statement is not the cost of its ledger;
+- with the same releases, a canary changes what is learned, saved or printed, or the order of the
+  releases;
+- sums change with the blocks that users are in, because a step depends on the number of users.
 """
 
 from __future__ import annotations
@@ -53,15 +52,15 @@ from discreet.errors import DiscreetError
 
 SEES = (
     "a bound that does not hold, a forgotten factor in a sensitivity, a release that is not charged"
-    " or has less noise than the ledger says, people who depend on each other or on their number,"
-    " and anything that leaves without noise"
+    " or has less noise than the ledger states, users who depend on each other or on their number,"
+    " and any output without noise"
 )
 BLIND_TO = (
-    "what the sampler really draws (level noise), canaries that were neither guessed nor found,"
-    " what happens from a number of users on that is above that of the generated ones, and rounding"
-    " below 2⁻²⁰ of a contribution"
+    "what the sampler draws (level noise), canaries that are neither known worst cases nor found,"
+    " code that runs only with more users than were generated, and rounding below 2⁻²⁰ of a"
+    " contribution"
 )
-#: How many canaries are looked at closely, with what they leave in the model and its files.
+#: Canaries whose model and saved files are compared too, which takes ten times as long.
 CLOSELY = 9
 
 Progress = Callable[[int, int, str], None]
@@ -69,7 +68,14 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class TriedCanary:
-    """A canary, how far it moved every release, and how much of the price that is."""
+    """A canary and its effect.
+
+    Attributes
+    ----------
+    canary : the added or replaced user
+    moves : how far it moved each release
+    reach : its loss as a share of the charged μ
+    """
 
     canary: Canary
     moves: list[ReleaseShift]
@@ -79,18 +85,18 @@ class TriedCanary:
 def audit_transcript(
     worlds: NeighboringRuns, *, search: int = 60, seed: int = 0, progress: Progress | None = None
 ) -> Level:
-    """Level 1.
+    """Run level 1.
 
     Parameters
     ----------
-    worlds : Worlds
+    worlds : NeighboringRuns
     search : int
-        How many canaries are tried beyond those that are guessed.
+        Number of canaries to search for, in addition to the known worst cases.
     seed : int
-        Of the search.
+        Seed of the search.
     """
     begin = time.perf_counter()
-    findings = _of_the_first(worlds.first)
+    findings = _check_first_run(worlds.first)
     tried: list[TriedCanary] = []
     guesses = _guesses(worlds)
     for at, canary in enumerate(guesses):
@@ -113,15 +119,15 @@ def audit_transcript(
     claim = worlds.claim
     sign = SIGNS[claim.unit]
     if worst is None:
-        note = "no canary could be compared"
+        note = "no canary could be measured"
     else:
         share = 100 * found / claim.size
         who = f"the worst of {len(tried)} canaries ({worst.canary.label})"
         note = f"{who} loses {share:.2f} % of the claimed {sign}"
     if any(one.event is not None and one.event.rate < 1 for one in (worst.moves if worst else [])):
         note += (
-            ", given that it is in every batch; who is in a batch stays secret, which is priced by"
-            " the accountant"
+            ", given that it is in every batch; the accountant takes into account that the sampling"
+            " of batches is secret"
         )
     return Level(
         "transcript",
@@ -146,7 +152,7 @@ def audit_transcript(
 
 
 def _guesses(worlds: NeighboringRuns) -> list[Canary]:
-    """Users who are added or, where users are replaced, pairs."""
+    """List the known worst cases: users to add or, for replace-one, pairs of users."""
     single = list(worst_cases(worlds.n_items, worlds.low, worlds.high))
     if not worlds.is_replace_one:
         return single
@@ -158,7 +164,7 @@ def _guesses(worlds: NeighboringRuns) -> list[Canary]:
 def _try(
     worlds: NeighboringRuns, canary: Canary, tried: list[TriedCanary], findings: list[str]
 ) -> None:
-    """Compare two worlds; a canary that is refused for its form tells nothing."""
+    """Measure one canary; an odd one that the library refuses is no finding."""
     try:
         found = worlds.apart(canary)
     except Diverged as error:
@@ -167,7 +173,7 @@ def _try(
         if not canary.odd:
             findings.append(f"with a canary ({canary.label}) the training fails: {error}")
     except ValueError:
-        findings.append(f"with a canary ({canary.label}) another number of releases is made")
+        findings.append(f"with a canary ({canary.label}) the number of releases changes")
     else:
         tried.append(TriedCanary(canary, found, reach(found)))
 
@@ -180,9 +186,7 @@ def _search(
     seed: int,
     progress: Progress | None,
 ) -> None:
-    """Change the best canaries again and again; every third one starts from what moves some
-    release the most.
-    """
+    """Mutate the best canary; every third time, the one that moves a random release most."""
     rng = np.random.default_rng(seed)
     for at in range(search):
         start = max(
@@ -208,22 +212,22 @@ def _best(tried: list[TriedCanary], most: int = 3) -> list[TriedCanary]:
 # ------------------------------------------------------------------ what refutes a claim
 
 
-def _of_the_first(run: Run) -> list[str]:
-    """What is wrong already with the training that everybody replays."""
-    watch, said = run.watch, run.model.privacy_
+def _check_first_run(run: Run) -> list[str]:
+    """Check ledger, noise and statement of the training that all others replay."""
+    watch, stated = run.watch, run.model.privacy_
     findings = []
-    outside = watch.looks - watch.through_the_door + watch.stray
+    outside = watch.looks - watch.in_release + watch.stray
     if outside:
         findings.append(
-            f"{outside} sums were computed outside Session.release, and nobody charged them"
+            f"{outside} sums were computed outside Session.release, without being charged"
         )
     charged = sum(len(session.ledger.entries) for session in watch.sessions)
     if len(watch.releases) != charged:
-        findings.append(f"{len(watch.releases)} releases were made, and {charged} were charged")
-    if len(said.ledger.entries) != charged:
+        findings.append(f"{len(watch.releases)} releases were made, but {charged} were charged")
+    if len(stated.ledger.entries) != charged:
         findings.append(
-            f"{charged} releases were charged, and the model's ledger has"
-            f" {len(said.ledger.entries)}"
+            f"{charged} releases were charged, but the model's ledger has"
+            f" {len(stated.ledger.entries)}"
         )
     unplanned = sum(max(0, n) for n in _beyond_plan(run))
     if unplanned:
@@ -236,20 +240,18 @@ def _of_the_first(run: Run) -> list[str]:
         rows = [row for look in record.looks for row in range(length)[look or slice(None)]]
         if len(rows) != length:
             findings.append(
-                f"release {entry.name!r} was charged once, and computed {len(rows) / length:g}"
+                f"release {entry.name!r} was charged once, but computed {len(rows) / length:g}"
                 " times"
             )
         priced = deviation_from_price(entry)
         used = record.parts[0].mechanism.standard_deviation
         if used < priced * (1 - SLACK):
-            findings.append(
-                f"release {entry.name!r} has {used / priced:.3g} of the noise that it is priced by"
-            )
+            findings.append(f"release {entry.name!r} has {used / priced:.3g} of the charged noise")
     with quiet():
-        cost = said.ledger.price().epsilon
-    if said.epsilon < cost * (1 - SLACK):
+        cost = stated.ledger.price().epsilon
+    if stated.epsilon < cost * (1 - SLACK):
         findings.append(
-            f"the statement says ε = {said.epsilon:.6g}, and its ledger costs {cost:.6g}"
+            f"the statement claims ε = {stated.epsilon:.6g}, but its ledger costs {cost:.6g}"
         )
     findings += [
         f"the model keeps {kept.what} in {place}"
@@ -270,11 +272,11 @@ def _is_kept(value: Any) -> bool:
 
 
 def _leaks(worlds: NeighboringRuns, canary: Canary) -> list[str]:
-    """What a canary changes although the same values were released."""
+    """List what a canary changes although the same values were released."""
     try:
         there = worlds.closely(canary)
         absent = worlds.first if canary.other is None else worlds.closely(canary.other)
-    except Exception:  # `_try` has told of it
+    except Exception:  # `_try` has reported it
         return []
     findings = []
     for what, one, other in (
@@ -287,36 +289,35 @@ def _leaks(worlds: NeighboringRuns, canary: Canary) -> list[str]:
                 f"with the same releases, a canary changes what is {what}: {list_first(places, 3)}"
             )
     if absent.said != there.said:
-        findings.append("with the same releases, a canary changes what is printed, logged or shown")
+        findings.append("with the same releases, a canary changes printed, logged or shown text")
     return findings
 
 
 def _gates(worlds: NeighboringRuns) -> list[str]:
-    """What changes where users are in blocks of 1, 1, 2, 4, …: a gate on their number is not
-    passed in all of these.
+    """Check that sums are equal with users in blocks of 1, 1, 2, 4, …
+
+    A condition on the number of users does not hold in all of these blocks.
     """
     if worlds.has_batches:
-        return []  # batches are drawn for one block of all users only
+        return []  # Poisson sampling needs all users in one block
     try:
         divided = worlds.train_in_uneven_blocks()
     except Diverged as error:
         return [f"with users in other blocks: {error}"]
     except Exception as error:
-        # a model that reads ratings itself, where it should ask sealed users
+        # The model reads ratings directly, instead of summing over sealed users.
         return [f"with users in other blocks, training fails ({type(error).__name__})"]
     changed = find_changed_sums(worlds.first.watch.releases, divided.releases)
     if not changed:
         return []
     return [
-        f"with users in other blocks, sums change ({list_first(changed, 3)}): what a user adds"
-        " depends on others"
+        f"with users in other blocks, sums change ({list_first(changed, 3)}): a contribution"
+        " depends on other users"
     ]
 
 
 def _excesses(worlds: NeighboringRuns, tried: list[TriedCanary], found: float) -> list[str]:
-    """Releases that moved further than stated, the furthest of each name, and the price of all
-    together.
-    """
+    """List releases that moved further than stated, and the total loss if it exceeds the claim."""
     furthest: dict[str, tuple[float, str]] = {}
     for one in tried:
         for step in one.moves:
@@ -329,14 +330,12 @@ def _excesses(worlds: NeighboringRuns, tried: list[TriedCanary], found: float) -
     claim = worlds.claim
     if found > claim.size * (1 + SLACK):
         sign = SIGNS[claim.unit]
-        findings.insert(0, f"a canary loses {sign} = {found:.4g}, and {claim.size:.4g} is claimed")
+        findings.insert(0, f"a canary loses {sign} = {found:.4g}, but {claim.size:.4g} is claimed")
     return findings
 
 
 def _by_release(tried: list[TriedCanary]) -> list[dict[str, Any]]:
-    """For every release, how far it was moved at most, as a share of its sensitivity, and by
-    whom.
-    """
+    """List every release with its largest move, as a share of its sensitivity, and the canary."""
     rows: dict[str, dict[str, Any]] = {}
     for one in tried:
         for step in one.moves:

@@ -1,9 +1,8 @@
-"""The command line: what ``discreet`` in a shell calls.
+"""The command line ``discreet``.
 
-`main` is the only place where errors become words and exit codes: 0 success, 1 something that
-should not happen, 2 bad input or too little memory (one sentence on stderr that starts with
-``discreet:``), 130 interrupted, 143 ended by SIGTERM (129 by SIGHUP). Commands raise; they never
-print errors.
+`main` is the only place where errors become messages and exit codes: 0 success, 1 an internal
+error, 2 bad input or too little memory (one message on stderr that starts with ``discreet:``), 130
+interrupted, 143 ended by SIGTERM (129 by SIGHUP). Commands raise; they never print errors.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(si
 
 
 class Ended(BaseException):
-    """Another process, or the end of the terminal, asked this one to end.
+    """Exception for SIGTERM and SIGHUP.
 
-    No `KeyboardInterrupt`, which typer would turn into an exit code of its own.
+    Not a `KeyboardInterrupt`, which typer would turn into an exit code of its own.
     """
 
     def __init__(self, number: int):
@@ -36,12 +35,12 @@ class Ended(BaseException):
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line and leave the process with its exit code."""
+    """Run the command line and exit with its code."""
     given = list(sys.argv[1:] if args is None else args)
     _open_streams()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
-            # A "?" beats an encoding error.
+            # a "?" is better than an encoding error
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     if "--debug" in given:
         os.environ[DEBUG] = "1"
@@ -57,16 +56,16 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
             code = INTERRUPTED
         except Ended as ending:
             code = ending.code
-    if code > 128:  # by a signal
-        _complain("interrupted: nothing was left half-written")
+    if code > 128:  # ended by a signal
+        _complain("interrupted: no file was left half-written")
     sys.exit(code)
 
 
 @contextlib.contextmanager
 def _interrupt_on_sigterm() -> Iterator[None]:
-    """Let commands clean up, and write down what they have spent, also when they are told to end.
+    """Raise `Ended` on SIGTERM and SIGHUP, so that commands clean up and save their ledgers.
 
-    A signal that is ignored (``nohup``) stays so.
+    A signal that is ignored (``nohup``) stays ignored.
     """
 
     def end(number: int, frame: Any) -> None:
@@ -84,7 +83,7 @@ def _interrupt_on_sigterm() -> Iterator[None]:
 
 
 def _open_streams() -> None:
-    """A shell can start a program with its output closed (``>&-``): then it goes nowhere."""
+    """Replace streams that the shell closed (``>&-``) by the null device."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for as long as the process lives
     if sys.stderr is None:
@@ -92,11 +91,9 @@ def _open_streams() -> None:
 
 
 def _interrupt_again(problem: Any) -> None:
-    """Python drops an interrupt that arrives while it cleans up after itself (in a weak
-    reference's callback).
-    """
+    """Repeat an interrupt that Python dropped because it arrived in a weak reference's callback."""
     if problem.exc_type in (KeyboardInterrupt, Ended):
-        # at once, it would be dropped again, in here
+        # raised immediately, it would be dropped here again
         threading.Timer(0.02, _thread.interrupt_main).start()
     else:
         sys.__unraisablehook__(problem)
@@ -120,19 +117,19 @@ def _run(args: list[str]) -> int:
 
 
 def _explain(error: Exception) -> tuple[int, str]:
-    """Exit code and sentence of an error."""
+    """Return exit code and message of an error."""
     from discreet.cli.messages import for_shell
     from discreet.errors import DiscreetError, is_out_of_memory
 
     if isinstance(error, DiscreetError):
         return BAD_INPUT, for_shell(str(error))
-    # typer's usage errors; whose class it is differs between its versions
+    # usage errors; their class differs between versions of typer
     if hasattr(error, "format_message"):
         return BAD_INPUT, _usage(error)
     if is_out_of_memory(error):
         return (
             BAD_INPUT,
-            "there is not enough memory for this: use fewer factors, or a part of the data",
+            "Not enough memory. Use fewer factors, or train with --engine blocks.",
         )
     if isinstance(error, OSError):
         name = error.filename2 or error.filename
@@ -141,7 +138,8 @@ def _explain(error: Exception) -> tuple[int, str]:
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return (
         FAILED,
-        f"unexpected {what}; add --debug (or set {DEBUG}=1) to see where, and please report it",
+        f"unexpected {what}. Run again with --debug (or {DEBUG}=1) for the traceback, and please"
+        " report it.",
     )
 
 
@@ -165,6 +163,6 @@ def _complain(sentence: str) -> None:
 
 
 def _silence_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's own flush at exit cannot fail again."""
+    """Redirect stdout to the null device, so that the interpreter's flush at exit cannot fail."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

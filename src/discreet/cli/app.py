@@ -1,9 +1,8 @@
-"""How a command becomes part of the command line.
+"""Registration of commands.
 
 A command is a function whose parameters are options (annotated with `typer.Option` or
-`typer.Argument`) or groups of options: dataclasses whose fields are annotated the same way. Groups
-are what several commands share (where ratings are read from, how a model is made, how results are
-shown), declared once and passed as one value.
+`typer.Argument`) or groups of options: dataclasses whose fields are annotated the same way. Options
+that several commands share (data, model, output) are declared once, as a group.
 """
 
 from __future__ import annotations
@@ -42,14 +41,16 @@ _MODULES = (
     "serve",
 )
 
+#: The help panel of rarely used options; it comes last in every command's help.
+ADVANCED = "Advanced"
 #: Commands whose code is not in the wheel: they run in a clone of the repository.
 _CLONE_MODULES = {"bench": "benchmarks.command", "reproduce": "research.command"}
 
 app = typer.Typer(
     name="discreet",
     help=(
-        "Recommendations without giving anyone away: train, measure and use matrix-factorization"
-        " recommenders."
+        "Recommender systems with user-level differential privacy: train, evaluate and deploy"
+        " matrix factorization models."
     ),
     epilog="Start with:  [bold]discreet demo[/bold]",
     rich_markup_mode="rich",
@@ -59,26 +60,26 @@ app = typer.Typer(
 
 
 def run(args: list[str]) -> int:
-    """Parse and run; raises what the command raises."""
+    """Parse the arguments, run the command and return its exit code; errors are not caught."""
     kernels = os.environ.get("DISCREET_KERNELS", "")
     if kernels not in ("", "vector", "plain"):
         raise ConfigError(
-            f"DISCREET_KERNELS is {kernels!r}, but must be 'vector' (as it is without) or 'plain'"
+            f"DISCREET_KERNELS is {kernels!r}, but must be 'vector' (the default) or 'plain'"
         )
-    # help and near misses need all of them
+    # the list of commands and "did you mean" need all modules; one command needs only its own
     wanted = [args[0]] if args and args[0] in _MODULES else _MODULES
     for module in wanted:
         if module in _CLONE_MODULES:
             _import_from_clone(module)
         else:
             importlib.import_module(f"discreet.cli.{module}")
-    # modules import each other, and help should not show that
+    # commands register on import, and modules import each other: restore the order of the list
     order = {name: at for at, name in enumerate(_MODULES)}
     app.registered_commands.sort(key=lambda command: order.get(command.name or "", len(order)))
     root = typer.main.get_command(app)
     _hide_flag_types(root)
     result = root.main(args=args, prog_name="discreet", standalone_mode=False)
-    # an exit code only where the command asked for one
+    # commands return None unless they set an exit code
     return result if isinstance(result, int) else 0
 
 
@@ -95,15 +96,13 @@ def _hide_flag_types(command: Any) -> None:
 def _hide_type(option: Any) -> Any:
     """Make one option's help show no type, if the option is a switch."""
     if getattr(option, "is_flag", False):
-        option.metavar = ""  # of typer up to 0.19
+        option.metavar = ""  # read by typer up to 0.19
         option.display_type_rich = lambda ctx: None
     return option
 
 
 def _import_from_clone(name: str) -> None:
-    """Add a command of ``research/`` or ``benchmarks/``; outside a clone, one that says where
-    to find it.
-    """
+    """Add a command of ``research/`` or ``benchmarks/``, or outside a clone one that refuses."""
     root = Path(discreet.__file__).resolve().parents[2]
     module = _CLONE_MODULES[name]
     if root.joinpath(*module.split(".")).with_suffix(".py").is_file():
@@ -119,7 +118,8 @@ def _import_from_clone(name: str) -> None:
         )
 
     settings = {"ignore_unknown_options": True, "allow_extra_args": True}
-    app.command(name, help="Only in a clone of the repository.", context_settings=settings)(refuse)
+    text = "Available in a clone of the repository only."
+    app.command(name, help=text, context_settings=settings)(refuse)
 
 
 def command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -128,16 +128,15 @@ def command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., Non
     def add(function: Callable[..., None]) -> Callable[..., None]:
         lines = "\n\n".join(f"  {line}" for line in examples)
         name = function.__name__.strip("_")
-        app.command(name, epilog=f"Example:\n\n[bold]{lines}[/bold]")(_flatten_options(function))
+        head = "Examples" if len(examples) > 1 else "Example"
+        app.command(name, epilog=f"{head}:\n\n[bold]{lines}[/bold]")(_flatten_options(function))
         return function
 
     return add
 
 
 def program() -> str:
-    """How this program is called from here: ``discreet`` where that finds this very
-    installation.
-    """
+    """Return the command that starts this installation, ``discreet`` where the PATH finds it."""
     script = Path(sys.executable).parent / "discreet"
     found = shutil.which("discreet")
     if found and script.exists() and Path(found).samefile(script):
@@ -149,9 +148,7 @@ def program() -> str:
 
 
 def _flatten_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The function with every group of options replaced by the options themselves, as typer
-    wants it.
-    """
+    """Return the function with each group of options replaced by its options, as typer needs."""
     own = inspect.signature(function, eval_str=True).parameters.values()
     groups: dict[str, Any] = {
         p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)
@@ -168,12 +165,22 @@ def _flatten_options(function: Callable[..., None]) -> Callable[..., None]:
         function(**given, **values)
 
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
-    # the terminal sets the lines
+    # the terminal wraps the lines
     run.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     run.__name__ = function.__name__
+    # typer shows panels in the order of their first option
+    shown.sort(key=lambda p: any(_panel(option) == ADVANCED for option in _metadata(p)))
     named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in shown]
     run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
     return run
+
+
+def _metadata(parameter: inspect.Parameter) -> tuple[Any, ...]:
+    return getattr(parameter.annotation, "__metadata__", ())
+
+
+def _panel(option: Any) -> Any:
+    return getattr(option, "rich_help_panel", None)
 
 
 def _options(group: Any) -> list[inspect.Parameter]:

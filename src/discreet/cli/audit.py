@@ -1,4 +1,4 @@
-"""``discreet audit``: try to refute what a private model claims."""
+"""``discreet audit``: try to refute the privacy claim of a model."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from discreet.cli.app import command
+from discreet.cli.app import ADVANCED, command
 from discreet.cli.budget_accounts import account_at
 from discreet.cli.data_options import DataOptions
+from discreet.cli.evaluation_plot import check_plot
 from discreet.cli.model_options import PRIVATE, ModelOptions
 from discreet.cli.output import Output
 from discreet.errors import ConfigError
@@ -32,9 +33,7 @@ def audit(
     out: Output,
     data: Annotated[
         str | None,
-        typer.Argument(
-            help="People's own ratings, for the level one-run; needs --spend.", metavar="DATA"
-        ),
+        typer.Argument(help="Real ratings, for the level one-run; needs --spend.", metavar="DATA"),
     ] = None,
     like: Annotated[
         str | None,
@@ -43,29 +42,41 @@ def audit(
     levels: Annotated[
         str,
         typer.Option(
-            help="Which levels: transcript, noise, one-run, scores, tuning; all by default.",
+            help="Levels: transcript, noise, one-run, scores, tuning. Default: all.",
             metavar="NAMES",
         ),
     ] = "transcript,noise,one-run,scores,tuning",
     spend: Annotated[
         bool,
-        typer.Option("--spend", help="Train once on the people in DATA, and charge them for it."),
+        typer.Option("--spend", help="Train once on DATA, which spends privacy budget."),
     ] = False,
     account: Annotated[
         str | None,
         typer.Option(
-            help="Take the price of --spend from an account: people.sqlite:customers.",
+            help="Charge the cost of --spend to a budget account: budget.sqlite:customers.",
             metavar="STORE:NAME",
         ),
     ] = None,
     search: Annotated[
-        int, typer.Option(help="Transcript: canaries to search for.", min=0, metavar="N")
+        int,
+        typer.Option(
+            help="transcript: number of canaries to search.",
+            min=0,
+            metavar="N",
+            rich_help_panel=ADVANCED,
+        ),
     ] = 60,
     fits: Annotated[
-        int, typer.Option(help="Noise: how many trainings.", min=50, metavar="N")
+        int,
+        typer.Option(
+            help="noise: number of trainings.", min=50, metavar="N", rich_help_panel=ADVANCED
+        ),
     ] = 200,
     canaries: Annotated[
-        int, typer.Option(help="One run: how many canaries.", min=100, metavar="N")
+        int,
+        typer.Option(
+            help="one-run: number of canaries.", min=100, metavar="N", rich_help_panel=ADVANCED
+        ),
     ] = 2000,
     to: Annotated[
         str | None,
@@ -74,47 +85,41 @@ def audit(
         ),
     ] = None,
     plot: Annotated[
-        str | None, typer.Option(help="Draw what was found against the claim.", metavar="FILE.png")
+        str | None, typer.Option(help="Plot the findings and the claim.", metavar="FILE.png")
     ] = None,
 ) -> None:
-    """Try to refute what a private model claims, without trusting its proofs.
+    """Try to refute the privacy claim of a model, without relying on its proofs.
 
-    Five levels. transcript: two trainings, one user apart, that see the same released values; what
-    a searched-for worst user loses, exactly. noise: hundreds of trainings; whether the noise is as
-    large as its price, and independent. one-run: thousands of made-up users in one training; a
-    lower bound on ε from nothing but the finished model. scores and tuning: what the worst user
-    loses in scores with --score-epsilon, and in discreet tune.
+    Five levels. transcript: the exact privacy loss of a searched worst-case user, from two
+    trainings that differ in one user. noise: hundreds of trainings, to check the size and
+    independence of the noise. one-run: thousands of simulated users in one training, for a lower
+    bound on ε from the finished model. scores, tuning: the privacy loss of --score-epsilon and of
+    discreet tune.
 
-    Without DATA, everything runs on generated people and costs nothing. With DATA the level one-run
-    trains on people's own ratings, which is a release: it needs --spend, is charged like any
-    training, and its ledger goes into --out.
+    Without DATA, the audit runs on simulated users and costs no budget. With DATA, the level
+    one-run trains on real ratings: it needs --spend, costs as much as any training, and its ledger
+    is part of --out.
 
-    The exit code is 1 if the claim is refuted. An audit is no proof: it says what each level cannot
-    see.
+    The exit code is 1 if the claim is refuted. An audit is not a proof: the output lists what each
+    level cannot detect.
     """
     from discreet.auditing import audit as run
 
     names = [name.strip() for name in levels.split(",") if name.strip()]
     for file in (to, plot):
         _check_file(file)
-    _check_plot(plot)
+    check_plot(plot)
     model = _model(choice, like)
     if spend and data is None:
-        raise ConfigError(
-            "--spend charges the people in DATA, and there is no DATA: leave it out, or name a file"
-        )
+        raise ConfigError("--spend needs DATA: name a file of ratings, or leave out --spend")
     if data is not None and to is None:
-        raise ConfigError(
-            "an audit on people's own ratings has a ledger to keep: say where with --out"
-        )
+        raise ConfigError("an audit on real ratings has a ledger that must be kept: pass --out")
     if account is not None and not spend:
-        raise ConfigError(
-            "--account is for --spend: an audit on generated people costs nobody anything"
-        )
+        raise ConfigError("--account needs --spend: an audit on simulated users costs no budget")
     budget = None if account is None else account_at(account)
     ratings = None if data is None or not spend else source.read(data, out)[0]
     if data is not None and not spend:
-        run(model, _empty_ratings(), levels=names)  # which refuses
+        run(model, _empty_ratings(), levels=names)  # raises
     choice.use_threads()
     try:
         with out.progress(f"Auditing {type(model).__name__}") as progress:
@@ -129,7 +134,7 @@ def audit(
                 account=budget,
                 progress=progress,
             )
-    except BaseException:  # an interrupt as well: what was released stays released
+    except BaseException:  # also an interrupt: a release cannot be undone
         _keep_ledgers(model, to, out)
         raise
     if to is not None:
@@ -152,8 +157,7 @@ def _model(choice: ModelOptions, like: str | None) -> Any:
         return choice.make(default=PRIVATE)
     if choice.options_used:
         raise ConfigError(
-            f"{choice.options_used[0]} is given beside --like, whose parameters are used: leave one"
-            " of them out"
+            f"--like takes all parameters from a saved model: leave out {choice.options_used[0]}"
         )
     from discreet.models.storage.save_load import load
 
@@ -161,7 +165,7 @@ def _model(choice: ModelOptions, like: str | None) -> Any:
 
 
 def _empty_ratings() -> Any:
-    """Stands for ratings that are not read, because the audit will be refused."""
+    """Return empty ratings, in place of ratings that are not read because the audit is refused."""
     import numpy as np
 
     from discreet.data.ratings import Ratings
@@ -175,24 +179,22 @@ def _show(found: Audit, out: Output) -> None:
     for level in found.levels:
         for finding in level.findings:
             out.say(f"{level.name}: {finding}", style="bold red" if level.refuted else None)
-        out.say(f"  sees: {level.sees}")
-        out.say(f"  cannot see: {level.blind_to}")
+        out.say(f"  detects: {level.sees}")
+        out.say(f"  cannot detect: {level.blind_to}")
     if found.spent is not None:
-        out.say(f"Charged to the people in the data: {found.spent['text']}", style="bold yellow")
+        out.say(f"Spent on the users in the data: {found.spent['text']}", style="bold yellow")
     out.say(found.verdict, style="bold red" if found.refuted else "bold green")
 
 
 def _keep_ledgers(model: Any, to: str | None, out: Output) -> None:
-    """Where an audit on people ends early, the ledger of what it had released is written beside
-    the result.
-    """
+    """Write the ledgers of an interrupted audit on real ratings next to the result."""
     if to is None:
         return
     for at, ledger in enumerate(model.earlier_ledgers_):
         file = Path(to).with_suffix(f".unfinished-{at}.ledger.json")
         ledger.save(file)
         out.note(
-            f"the audit had released something, which counts like any other; its ledger is {file}"
+            f"the audit ended after releases, which count as spent budget; their ledger is {file}"
         )
 
 
@@ -202,10 +204,3 @@ def _check_file(file: str | None) -> None:
     path = Path(file)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise ConfigError(f"{file} cannot be written: it is a folder, or its folder does not exist")
-
-
-def _check_plot(plot: str | None) -> None:
-    if plot is not None and Path(plot).suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ConfigError(
-            f"plots are written as .png, .pdf or .svg, and {plot!r} ends in none of them"
-        )

@@ -1,6 +1,4 @@
-"""The picture of an audit: what each release lost, how the log-likelihood ratio scatters, and
-what one run shows.
-"""
+"""Plot of an audit: loss per release, distribution of the log-likelihood ratio, one-run bound."""
 
 from __future__ import annotations
 
@@ -14,11 +12,11 @@ if TYPE_CHECKING:
     from discreet.auditing import Audit, Level
 
 WRONG = COLORS[1]
-MOST_BARS = 12
+MOST_BARS = 12  # more labels would overlap at this figure height
 
 
 def draw_audit(found: Audit, file: Path) -> None:
-    """Write the picture, in the format that the file's name asks for."""
+    """Write the plot, in the format of the file name."""
     from matplotlib.figure import Figure
 
     from discreet.data.atomic_files import atomic_write
@@ -59,7 +57,7 @@ def _color(level: Level) -> str:
 
 
 def _transcript(axis: Any, level: Level) -> None:
-    """For every release, the furthest that a canary moved it."""
+    """Plot the largest change of each release by any canary."""
     rows = list(level.details["releases"])
     left_out = max(0, len(rows) - MOST_BARS)
     rows = sorted(rows, key=lambda row: -float(row["share"]))[:MOST_BARS][::-1]
@@ -71,13 +69,13 @@ def _transcript(axis: Any, level: Level) -> None:
     axis.set_xlim(0, max(1.15, *shares))
     axis.set_xlabel("share of the stated sensitivity", fontsize=9, color=INK)
     more = f", {left_out} more not shown" if left_out else ""
-    title(axis, level.name.capitalize(), f"furthest that any canary moved each release{more}")
+    title(axis, level.name.capitalize(), f"largest change of each release by a canary{more}")
     plain(axis)
     axis.grid(visible=False, axis="y")
 
 
 def _noise(axis: Any, level: Level) -> None:
-    """ℓ of all trainings beside the normal law that it should have."""
+    """Plot ℓ of all trainings and its theoretical normal distribution."""
     import numpy as np
 
     mu = float(level.details["mu"])
@@ -85,12 +83,10 @@ def _noise(axis: Any, level: Level) -> None:
         ("with the canary", level.details["with"], +1),
         ("without", level.details["without"], -1),
     ]
-    title(axis, "Noise", "log-likelihood ratio of the two worlds, and its law")
+    title(axis, "Noise", "log-likelihood ratio of the two data sets, and theory")
     plain(axis)
     if not math.isfinite(mu) or mu <= 0:
-        axis.text(
-            0.5, 0.5, "nothing could be measured", ha="center", transform=axis.transAxes, color=INK
-        )
+        axis.text(0.5, 0.5, "not measurable", ha="center", transform=axis.transAxes, color=INK)
         return
     x = np.linspace(-mu * mu / 2 - 4 * mu, mu * mu / 2 + 4 * mu, 300)
     for at, (name, values, sign) in enumerate(both):
@@ -118,7 +114,7 @@ def _noise(axis: Any, level: Level) -> None:
 
 
 def _one_run(axis: Any, level: Level) -> None:
-    """Lower bounds beside the claim."""
+    """Plot the lower bounds and the claim."""
     names = {"epsilon_fdp": "f-DP", "epsilon_steinke": "Steinke et al."}
     rows = [(names[key], level.details[key]) for key in names if level.details[key] is not None]
     axis.bar(range(len(rows)), [value for _, value in rows], 0.5, color=_color(level), zorder=2)

@@ -1,8 +1,6 @@
-"""``discreet budget``: what a private model will cost, before any data, and what one has cost, from
-its ledger.
+"""``discreet budget``: compute the privacy cost of a planned model or of a ledger.
 
-The verbs about accounts, which last longer than one training, are in
-`discreet.cli.budget_accounts`.
+The subcommands for budget accounts are in `discreet.cli.budget_accounts`.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import typer
 
 from discreet.cli import budget_accounts
 from discreet.cli.app import command
+from discreet.cli.evaluation_plot import check_plot
 from discreet.cli.model_options import PRIVATE, ModelOptions
 from discreet.cli.output import Output
 from discreet.errors import ConfigError, DataError, PrivacyError
@@ -44,7 +43,19 @@ COLUMNS = (
 
 @dataclass
 class Bill:
-    """Releases with their prices: of a plan, or of a ledger."""
+    """Releases of a plan or of a ledger, with their costs.
+
+    Attributes
+    ----------
+    of : the model or the file
+    epsilon, delta : total cost
+    neighboring : relation between neighboring data sets
+    accountant : name of the accountant
+    events : releases, for accountants
+    releases : releases, for tables and JSON
+    spare : part of δ that is reserved for the noise sampler
+    notes : remarks to print
+    """
 
     of: str
     epsilon: float
@@ -53,12 +64,12 @@ class Bill:
     accountant: str
     events: list[Event]
     releases: list[dict[str, Any]]
-    spare: float  # of δ, for the sampler
+    spare: float
     notes: list[str] = field(default_factory=list)
 
     @property
     def for_releases(self) -> float:
-        """δ without what the sampler uses."""
+        """Part of δ that is left for the releases."""
         return max(0.0, self.delta - self.spare)
 
 
@@ -68,11 +79,11 @@ class Bill:
     " budget.png",
     "discreet budget model/",
     "discreet budget model/ledger.json --accountant rdp",
-    "discreet budget open people.sqlite:customers --epsilon 4 --delta 1e-6",
-    "discreet budget show people.sqlite",
-    "discreet budget log people.sqlite:customers",
-    "discreet budget verify people.sqlite --folder model/",
-    "discreet budget backup people.sqlite --out copy.sqlite",
+    "discreet budget open budget.sqlite:customers --epsilon 4 --delta 1e-6",
+    "discreet budget show budget.sqlite",
+    "discreet budget log budget.sqlite:customers",
+    "discreet budget verify budget.sqlite --folder model/",
+    "discreet budget backup budget.sqlite --out copy.sqlite",
 )
 def budget(
     choice: ModelOptions,
@@ -81,8 +92,8 @@ def budget(
         str | None,
         typer.Argument(
             help=(
-                "Folder of a private model, or its ledger.json; or open, show, log, verify, backup"
-                " for a STORE."
+                "Folder of a private model, or its ledger.json; or one of open, show, log, verify,"
+                " backup, followed by STORE."
             ),
             metavar="LEDGER",
         ),
@@ -90,7 +101,8 @@ def budget(
     store: Annotated[
         str | None,
         typer.Argument(
-            help="A file of accounts, and one of them: people.sqlite:customers.", metavar="STORE"
+            help="File of budget accounts, with an account: budget.sqlite:customers.",
+            metavar="STORE",
         ),
     ] = None,
     items: Annotated[
@@ -99,25 +111,27 @@ def budget(
     plot: Annotated[
         str | None,
         typer.Option(
-            help="Plot ε against δ, the noise against ε, and the shares.", metavar="FILE.png"
+            help="Plot ε over δ, the noise over ε, and the share of each release.",
+            metavar="FILE.png",
         ),
     ] = None,
     note: Annotated[
         str | None,
         typer.Option(
-            help="With open: who these people are and who decided, for the log.", metavar="TEXT"
+            help="With open: a note for the log, such as which users and who decided.",
+            metavar="TEXT",
         ),
     ] = None,
     head: Annotated[
         str | None,
         typer.Option(
-            help="With verify: a hash from earlier, which must still be there.", metavar="HASH"
+            help="With verify: an earlier hash that the file must still contain.", metavar="HASH"
         ),
     ] = None,
     folder: Annotated[
         str | None,
         typer.Option(
-            help="With verify: a model whose training must still be there.", metavar="FOLDER"
+            help="With verify: a model whose training the file must contain.", metavar="FOLDER"
         ),
     ] = None,
     to: Annotated[
@@ -125,18 +139,16 @@ def budget(
         typer.Option("--out", "-o", help="With backup: the new file to write.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Price a private model before it sees any data, or check the ledger of a trained one.
+    """Compute the privacy cost of a model before training, or verify the ledger of a trained one.
 
-    Without LEDGER: what a model with these options will release, how often, how far one user can
-    move each release, how much noise hides that, and what half the ε would mean. With LEDGER: check
-    that the file was not changed, and price what it lists again, also with an independent
-    accountant.
+    Without LEDGER: list the releases of a model with these options, with their sensitivity, noise
+    and share of the budget. No data are read. With LEDGER: check that the file is unchanged, and
+    recompute the cost of its releases, also with an independent accountant.
 
-    With STORE: one budget for all trainings on the same people. open makes an account with its
-    total --epsilon and --delta, which cannot be changed; show prints what is left; log every
-    training; verify checks the whole file. discreet train --account takes from it. backup copies
-    the file, also while trainings use it: a copy made by other means, without the -journal or -wal
-    file next to it, can be damaged or lack spending.
+    With STORE: keep one budget for all trainings on the same users. open creates an account with a
+    fixed total --epsilon and --delta; show prints the balance; log lists every training; verify
+    checks the whole file. discreet train --account charges it. backup copies the file safely even
+    while trainings use it; a copy by other means may be damaged or lack recent costs.
     """
     if what in budget_accounts.VERBS:
         budget_accounts.run(
@@ -145,19 +157,19 @@ def budget(
         return
     if any(option is not None for option in (store, note, head, folder, to)):
         raise ConfigError(
-            f"a store goes with one of {', '.join(budget_accounts.VERBS)}, such as budget show"
-            " people.sqlite"
+            f"a STORE needs one of {', '.join(budget_accounts.VERBS)}: write for example discreet"
+            " budget show budget.sqlite"
         )
-    _check_plot(plot)
+    check_plot(plot)
     bill = _of_plan(choice, items) if what is None else _of_ledger(what, choice, items)
-    with out.progress("Pricing"):
+    with out.progress("Computing the cost"):
         prices, independent = _prices(bill, choice.accountant)
         noise = _noise_at(bill)
     _show(bill, prices, independent, noise, out)
     if independent is not None and independent["epsilon"] > bill.epsilon + 1e-6:
         raise PrivacyError(
-            f"ε = {bill.epsilon:.8g} is stated, and the independent accountant finds "
-            f"{independent['epsilon']:.8g} at δ = {bill.delta:g}"
+            f"ε = {bill.epsilon:.8g} is stated, but the independent accountant computes "
+            f"{independent['epsilon']:.8g} at δ = {bill.delta:g}: do not rely on this ledger"
         )
     if plot is not None:
         from discreet.cli.budget_plot import draw_budget
@@ -192,12 +204,13 @@ def _of_plan(choice: ModelOptions, items: int | None) -> Bill:
 
     if items is None:
         raise ConfigError(
-            "say how many items the catalog has, such as --items 20000, or name a ledger to price"
+            "the number of items is missing: pass --items, for example --items 20000, or name a"
+            " ledger"
         )
     model = choice.make(default=PRIVATE)
     if not hasattr(model, "plan"):
         raise ConfigError(
-            f"{type(model).__name__} is not private, so it has no budget: use --model {PRIVATE}"
+            f"{type(model).__name__} is not private and has no budget: use --model {PRIVATE}"
         )
     plan = model.plan(items)
     rows = model.price_list(items)
@@ -215,7 +228,7 @@ def _of_plan(choice: ModelOptions, items: int | None) -> Bill:
     )
     if model.goal == "rating" and getattr(model, "rating_range", ()) is None:
         bill.notes.append(
-            "ratings are taken to lie between 1 and 5: say otherwise with --rating-range"
+            "ratings are assumed to lie between 1 and 5: set another range with --rating-range"
         )
     _note_triangles(bill, [r["name"] for r in rows if r["symmetric"]])
     _note_weak(bill)
@@ -240,7 +253,7 @@ def _note_triangles(bill: Bill, names: Sequence[str]) -> None:
     if names:
         what = " and ".join(names)
         bill.notes.append(
-            f"{what}: symmetric matrices, with 1/√2 of that noise on the entries off the diagonal"
+            f"{what}: symmetric matrices, whose off-diagonal entries have 1/√2 of that noise"
         )
 
 
@@ -248,10 +261,10 @@ def _note_weak(bill: Bill) -> None:
     from discreet.privacy.accounting.budget import LARGE_DELTA, WEAK_EPSILON
 
     if bill.epsilon > WEAK_EPSILON:
-        bill.notes.append(f"an ε above {WEAK_EPSILON:g} is weak: little is promised by it")
+        bill.notes.append(f"an ε above {WEAK_EPSILON:g} is a weak guarantee")
     if bill.delta > LARGE_DELTA:
         bill.notes.append(
-            f"a δ above {LARGE_DELTA:g} is weak: the promise may fail altogether with that"
+            f"a δ above {LARGE_DELTA:g} is a weak guarantee: it may fail entirely with that"
             " probability"
         )
 
@@ -260,17 +273,17 @@ def _note_weak(bill: Bill) -> None:
 
 
 def _of_ledger(what: str, choice: ModelOptions, items: int | None) -> Bill:
-    others = [name for name in choice.options_used if name != "--set accountant"] + (
+    others = [name for name in choice.options_used if name != "--accountant"] + (
         ["--items"] if items is not None else []
     )
     if others:
         raise ConfigError(
-            f"{others[0]} is for a model that is still to be trained, and {what} is a ledger"
+            f"{others[0]} is for a model before training, and {what} is a ledger: leave it out"
         )
     ledger = _read(Path(what))
     if not ledger.private:
         unsafe = sorted({entry.name for entry in ledger.entries if entry.unsafe})
-        why = f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
+        why = f"{', '.join(unsafe)} released without noise" if unsafe else "no noise was added"
         raise PrivacyError(
             f"{what} is the ledger of a model that is NOT PRIVATE: {why}, so its ε is infinite"
         )
@@ -304,10 +317,10 @@ def _of_ledger(what: str, choice: ModelOptions, items: int | None) -> Bill:
         rows,
         ledger.noise_delta,
     )
-    bill.notes.append(f"the chain of {records} records is unbroken, and the seal on ε and δ fits")
+    bill.notes.append(f"the hash chain of {records} records and the stated ε and δ are verified")
     if ledger.noise == "seeded":
         bill.notes.append(
-            "RESEARCH MODE: the noise came from a seed, and whoever knows it can subtract it"
+            "RESEARCH MODE: the noise came from a seed, and can be subtracted with that seed"
         )
     _note_weak(bill)
     bill.notes += [f"CAUTION: {a.text}" for a in ledger.assumptions if a.name == "delta"]
@@ -318,7 +331,7 @@ def _of_ledger(what: str, choice: ModelOptions, items: int | None) -> Bill:
 
 
 def _read(path: Path) -> Ledger:
-    """The ledger in a file, or in the folder of a model, verified."""
+    """Read and verify the ledger in a file or in the folder of a model."""
     from discreet.models.storage.ledger_history import LEDGER
     from discreet.models.storage.read_folder import MODEL
     from discreet.privacy.release.ledger import Ledger
@@ -326,11 +339,11 @@ def _read(path: Path) -> Ledger:
     file = path / LEDGER if path.is_dir() else path
     if path.is_dir() and not file.is_file():
         found = (path / MODEL).is_file()
-        why = "its model is not private" if found else "it is no saved model"
+        why = "its model is not private" if found else "it is not a saved model"
         raise DataError(f"{path} holds no {LEDGER}: {why}")
     if not file.is_file():
         raise DataError(
-            f"{path} does not exist: give the folder of a private model, or its {LEDGER}"
+            f"{path} does not exist: name the folder of a private model, or its {LEDGER}"
         )
     if path.is_dir() and (path / MODEL).is_file():
         _check_sum(path, file)
@@ -347,11 +360,11 @@ def _check_sum(folder: Path, file: Path) -> None:
         raise DataError(f"{folder / MODEL} is damaged: it does not list {file.name}") from None
     if hashlib.sha256(read_regular(file)).hexdigest() != known:
         raise PrivacyError(
-            f"{file} was changed after it was saved with the model: its checksum is another one"
+            f"{file} was changed after it was saved with the model: its checksum differs"
         )
 
 
-# ------------------------------------------------------------ prices
+# ------------------------------------------------------------ costs
 
 
 def _mu(bill: Bill) -> float | None:
@@ -361,24 +374,22 @@ def _mu(bill: Bill) -> float | None:
 
 
 def _prices(bill: Bill, wanted: str | None) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """ε by the bill's own accountant, the papers' and the one asked for; and by the independent
-    one, if it can say.
-    """
+    """Compute ε by the bill's, the papers' and the chosen accountant, and by an independent one."""
     from discreet.privacy.accounting import pricing as accounting
 
-    also = [] if wanted in (None, "auto") else [wanted]  # auto has become the bill's own
+    also = [] if wanted in (None, "auto") else [wanted]  # "auto" was resolved in the bill
     names = dict.fromkeys([bill.accountant, "gdp", "rdp", *also])
     prices = [accounting.price(bill.events, bill.for_releases, name).to_dict() for name in names]
     if bill.epsilon > INDEPENDENT_UP_TO:
         bill.notes.append(
-            f"above ε = {INDEPENDENT_UP_TO:g} the independent accountant takes minutes, and is not"
-            " asked"
+            f"above ε = {INDEPENDENT_UP_TO:g} the independent accountant takes minutes and is"
+            " skipped"
         )
         return prices, None
     try:
         found = accounting.independent_epsilon(bill.events, bill.for_releases)
     except ConfigError as error:  # dp-accounting is an extra
-        bill.notes.append(f"no independent price: {error}")
+        bill.notes.append(f"no independent accountant: {error}")
         return prices, None
     return prices, {
         "epsilon": found,
@@ -387,9 +398,7 @@ def _prices(bill: Bill, wanted: str | None) -> tuple[list[dict[str, Any]], dict[
 
 
 def _noise_at(bill: Bill) -> dict[str, float]:
-    """How much noise a quarter of the ε, half of it, and so on would take, relative to the
-    noise planned.
-    """
+    """Compute the noise at a quarter to four times the ε, relative to the planned noise."""
     from discreet.privacy.accounting import pricing as accounting
 
     factors = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -399,9 +408,8 @@ def _noise_at(bill: Bill) -> dict[str, float]:
 
 
 def noise_factor(bill: Bill, epsilon: float, accounting: Any) -> float:
-    """The factor on all noise with which the releases cost that ε."""
-    # "pld" takes a second for every attempt, and comes to the same as "gdp" where all noise is
-    # Gaussian
+    """Return the factor on all noise at which the releases cost that ε."""
+    # "pld" takes a second per evaluation, and equals "gdp" if all noise is Gaussian
     quick = bill.accountant == "pld" and all(
         e.mechanism == "gaussian" and e.rate == 1 for e in bill.events
     )
@@ -413,11 +421,11 @@ def noise_factor(bill: Bill, epsilon: float, accounting: Any) -> float:
 
 
 def curve(bill: Bill, deltas: Sequence[float], accountant: str = "gdp") -> list[dict[str, float]]:
-    """ε over δ."""
+    """Compute ε at each δ."""
     from discreet.privacy.accounting import pricing as accounting
 
     if bill.accountant == "pld" and any(event.rate < 1 for event in bill.events):
-        accountant = "pld"  # the only one that counts that batches are random
+        accountant = "pld"  # the only one with amplification by sampling
     spent = [
         accounting.epsilon(bill.events, max(0.0, delta - bill.spare), accountant)
         for delta in deltas
@@ -443,7 +451,7 @@ def _show(
             r["name"],
             str(r["count"]),
             (
-                "by what was released"
+                "depends on earlier releases"
                 if r["shape"] is None
                 else " × ".join(f"{n:,}" for n in r["shape"])
             ),
@@ -455,9 +463,9 @@ def _show(
         for r in bill.releases
     ]
     out.table(COLUMNS, cells)
-    promise = f"ε = {bill.epsilon:.6g} at δ = {bill.delta:g}, for {RELATION[bill.neighboring]}"
+    total = f"ε = {bill.epsilon:.6g} at δ = {bill.delta:g}, for {RELATION[bill.neighboring]}"
     mu = _mu(bill)
-    out.say(promise if mu is None else f"{promise}; together μ = {mu:.4g}", style="bold")
+    out.say(total if mu is None else f"{total}; total μ = {mu:.4g}", style="bold")
     out.say()
     rows = [[p["accountant"], _number(p["epsilon"]), p["conversion"]] for p in prices]
     if independent is not None:
@@ -465,8 +473,8 @@ def _show(
     out.table(["accountant", "ε", "how"], rows, flush_left=(0, 2))
     half, double = (noise[f"{f * bill.epsilon:.6g}"] for f in (0.5, 2.0))
     out.say(
-        f"Half the ε ({bill.epsilon / 2:.4g}) takes {half:.3g} times the noise, and so about"
-        f" {half:.3g} times as many users for the same signal over noise; twice the ε takes"
+        f"Half the ε ({bill.epsilon / 2:.4g}) needs {half:.3g} times the noise, and thus about"
+        f" {half:.3g} times as many users for the same signal-to-noise ratio. Twice the ε needs"
         f" {double:.3g} times the noise."
     )
     found = ", ".join(f"{c['epsilon']:.4g} at {c['delta']:.0e}" for c in curve(bill, DELTAS[::2]))
@@ -477,15 +485,3 @@ def _show(
 
 def _number(value: float) -> str:
     return f"{value:.7f}" if math.isfinite(value) else "∞"
-
-
-def _check_plot(plot: str | None) -> None:
-    if plot is None:
-        return
-    file = Path(plot)
-    if file.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ConfigError(
-            f"plots are written as .png, .pdf or .svg, and {plot!r} ends in none of them"
-        )
-    if file.is_dir() or not file.absolute().parent.is_dir():
-        raise ConfigError(f"{plot} cannot be written: it is a folder, or its folder does not exist")

@@ -1,6 +1,4 @@
-"""``discreet budget open | show | log | verify | backup``: accounts that last longer than one
-training.
-"""
+"""``discreet budget open | show | log | verify | backup``: manage budget accounts."""
 
 from __future__ import annotations
 
@@ -35,14 +33,14 @@ def run(
     to: str | None,
     out: Output,
 ) -> None:
-    """One of the verbs on a store; options that would do nothing are refused."""
+    """Run a subcommand on a store; options without effect are refused."""
     if where is None:
         raise ConfigError(
-            f"say which store: discreet budget {verb}"
-            f" people.sqlite{':customers' * (verb == 'open')}"
+            f"no store is given: write for example discreet budget {verb}"
+            f" budget.sqlite{':customers' * (verb == 'open')}"
         )
     used = [name for name, value in others.items() if value is not None]
-    given = [name.replace("--set ", "--") for name in choice.options_used]
+    given = choice.options_used
     allowed = [f"--{name}" for name in _OF_AN_ACCOUNT] if verb == "open" else []
     used += [name for name in given if name not in allowed]
     used += ["--note"] if note is not None and verb != "open" else []
@@ -50,7 +48,7 @@ def run(
     used += ["--folder"] if folder is not None and verb != "verify" else []
     used += ["--out"] if to is not None and verb != "backup" else []
     if used:
-        raise ConfigError(f"{used[0]} has no meaning for budget {verb}")
+        raise ConfigError(f"{used[0]} has no effect on budget {verb}: leave it out")
     if verb == "open":
         _open(where, choice, note or "", out)
     elif verb == "show":
@@ -64,18 +62,28 @@ def run(
 
 
 def split_name(where: str) -> tuple[str, str | None]:
-    """``people.sqlite:customers`` as file and account; the account is None where there is none."""
-    file, colon, name = where.rpartition(":")
-    return (file, name) if colon and file else (where, None)
+    """Split ``budget.sqlite:customers`` into store and account, which is None if missing.
+
+    In ``postgresql://host:5432/database:customers``, the account follows the database.
+    """
+    from discreet.privacy.release.budget_store_postgres import SCHEMES
+
+    start = 0
+    if where.startswith(SCHEMES):
+        # after the host, whose port follows a colon as well
+        start = (where + "/").index("/", where.index("://") + 3)
+    store, colon, name = where[start:].rpartition(":")
+    return (where[:start] + store, name) if colon and store else (where, None)
 
 
 def account_at(where: str) -> Account:
-    """The account that ``--account people.sqlite:customers`` names."""
+    """Return the account that ``--account budget.sqlite:customers`` names."""
     from discreet.privacy.release.budget_store import BudgetStore
 
     file, name = split_name(where)
     if name is None:
-        raise ConfigError(f"{where!r} names a store but no account in it: write {where}:customers")
+        store = BudgetStore(file).location
+        raise ConfigError(f"{store!r} names a store but no account in it: write {store}:customers")
     return BudgetStore(file)[name]
 
 
@@ -89,18 +97,17 @@ def _store(where: str) -> tuple[BudgetStore, str | None]:
 def _open(where: str, choice: ModelOptions, note: str, out: Output) -> None:
     store, name = _store(where)
     if name is None:
-        raise ConfigError(f"say whose account it is, such as {where}:customers")
+        raise ConfigError(f"the account has no name: write for example {store.location}:customers")
     if choice.epsilon is None:
-        raise ConfigError("an account needs its total: give --epsilon, such as 4")
+        raise ConfigError("an account needs a total budget: pass --epsilon, for example 4")
     delta = DEFAULT_DELTA if choice.delta is None else choice.delta
     account = store.open(name, choice.epsilon, delta, choice.neighboring or "add-remove", note)
     balance = account.balance
-    out.say(f"Opened the account {name!r} in {store.path}: {_promise(balance)}", style="bold")
-    out.say(
-        "Its total cannot be changed, and nothing is ever given back but what was never looked at."
-    )
-    out.next_steps([f"discreet train ratings.csv --epsilon 1 --out model/ --account {where}"])
-    out.result({"command": "budget open", "store": str(store.path), "account": balance.to_dict()})
+    out.say(f"Opened the account {name!r} in {store.location}: {_total(balance)}", style="bold")
+    out.say("The total cannot be changed. Only a reservation without any release is returned.")
+    named = f"{store.location}:{name}"
+    out.next_steps([f"discreet train ratings.csv --epsilon 1 --out model/ --account {named}"])
+    out.result({"command": "budget open", "store": store.location, "account": balance.to_dict()})
 
 
 def _show(where: str, out: Output) -> None:
@@ -108,10 +115,10 @@ def _show(where: str, out: Output) -> None:
     found = [store[name]] if name is not None else store.accounts()
     balances = [account.balance for account in found]
     for balance in balances:
-        out.say(f"{balance.account}: {_promise(balance)}", style="bold")
+        out.say(f"{balance.account}: {_total(balance)}", style="bold")
         if balance.broken:
             out.say(
-                "NOT PRIVATE: something left without noise, so that nothing is promised any more.",
+                "NOT PRIVATE: a statistic was released without noise, so there is no guarantee.",
                 style="bold red",
             )
         rows = [
@@ -119,15 +126,15 @@ def _show(where: str, out: Output) -> None:
             ["reserved", f"{balance.reserved:.6g}", f"{balance.reserved / balance.limit:.1%}"],
             ["left", f"{balance.left:.6g}", f"{balance.left / balance.limit:.1%}"],
         ]
-        out.table(["", "μ²", "of all"], rows)
+        out.table(["", "μ²", "of total"], rows)
         out.say(
-            f"{format_count(balance.trainings, 'training')} settled, {balance.unsettled} under way"
-            f" or dead, together ε = {_number(balance.epsilon_spent)}; {room(balance)}"
+            f"{format_count(balance.trainings, 'training')} completed, {balance.unsettled} running"
+            f" or crashed; ε = {_number(balance.epsilon_spent)} spent in total. {room(balance)}"
         )
     out.result(
         {
             "command": "budget show",
-            "store": str(store.path),
+            "store": store.location,
             "accounts": [b.to_dict() for b in balances],
         }
     )
@@ -136,7 +143,7 @@ def _show(where: str, out: Output) -> None:
 def _log(where: str, out: Output) -> None:
     store, name = _store(where)
     if name is not None:
-        name = store[name].name  # which refuses one that is not there
+        name = store[name].name  # raises if there is no such account
     records = store.log(name)
     rows = [
         [
@@ -152,14 +159,14 @@ def _log(where: str, out: Output) -> None:
         for r in records
     ]
     out.table(
-        ["no.", "time", "account", "record", "reservation", "μ²", "what", "hash"],
+        ["no.", "time", "account", "record", "reservation", "μ²", "details", "hash"],
         rows,
         flush_left=(1, 2, 3, 4, 6),
     )
     out.result(
         {
             "command": "budget log",
-            "store": str(store.path),
+            "store": store.location,
             "records": [r.to_dict() for r in records],
         }
     )
@@ -169,22 +176,24 @@ def _backup(where: str, to: str | None, out: Output) -> None:
     store, name = _store(where)
     if name is not None:
         raise ConfigError(
-            f"A backup is of the whole file. Write budget backup {store.path} --out copy.sqlite."
+            "A backup covers the whole store."
+            f" Write budget backup {store.location} --out copy.sqlite."
         )
     if to is None:
         raise ConfigError(
-            f"Name a new file for the backup: budget backup {store.path} --out copy.sqlite"
+            f"Name a new file for the backup: budget backup {store.location} --out copy.sqlite"
         )
+    from discreet.privacy.release.budget_store import BudgetStore
+
     found = store.backup(to)
+    to = BudgetStore(to).location  # without a password
     out.say(f"Wrote {to}: {format_count(found.records, 'record')}, verified", style="bold green")
     out.say(f"The hash of its last record, for budget verify --head: {found.head}")
-    out.result(
-        {"command": "budget backup", "store": str(store.path), "out": to, "head": found.head}
-    )
+    out.result({"command": "budget backup", "store": store.location, "out": to, "head": found.head})
 
 
 def check_folder(account: Account, folder: str) -> None:
-    """Refuse to train on an account that has lost the training of the model in a folder."""
+    """Refuse an account that lacks the training of the model in a folder."""
     from discreet.models.storage.read_folder import MAPPED, MODEL, read_contents
 
     if not Path(folder, MODEL).is_file():
@@ -199,7 +208,7 @@ def _head_in(folder: str) -> Head:
     found = read_contents(folder, mapped=MAPPED).account_head
     if found is None:
         raise DataError(
-            f"{folder} was not charged to an account. Give a model that was trained with --account."
+            f"{folder} was not charged to an account. Name a model that was trained with --account."
         )
     return found
 
@@ -207,43 +216,45 @@ def _head_in(folder: str) -> Head:
 def _verify(where: str, head: str | None, folder: str | None, out: Output) -> None:
     store, name = _store(where)
     if name is not None:
-        raise ConfigError(f"verify looks through the whole file: write budget verify {store.path}")
+        raise ConfigError(f"verify checks the whole store: write budget verify {store.location}")
     found = store.verify(head)
     if folder is not None:
         store.verify(_head_in(folder))
     out.say(
-        f"{store.path} is in order: {format_count(found.records, 'record')} in an unbroken chain, "
-        f"{format_count(found.ledgers, 'ledger')} as recorded, no account overspent",
+        f"{store.location} is verified: {format_count(found.records, 'record')} in an unbroken"
+        f" chain, {format_count(found.ledgers, 'ledger')} as recorded, no account overspent",
         style="bold green",
     )
     if folder is not None:
-        out.say(f"The training of {folder} is in it.")
-    out.say(f"Keep this hash elsewhere, and give it to --head next time: {found.head}")
+        out.say(f"It contains the training of {folder}.")
+    out.say(f"Store this hash elsewhere and pass it to --head next time: {found.head}")
     facts = {
         "records": found.records,
         "ledgers": found.ledgers,
         "accounts": list(found.accounts),
         "head": found.head,
     }
-    out.result({"command": "budget verify", "store": str(store.path), **facts})
+    out.result({"command": "budget verify", "store": store.location, **facts})
 
 
-def _promise(balance: Balance) -> str:
+def _total(balance: Balance) -> str:
     return (
         f"ε = {balance.epsilon:g} at δ = {balance.delta:g} (+ {balance.allowance:.1g} for sampling)"
-        f" in all, {balance.neighboring}, μ² ≤ {balance.limit:.6g}"
+        f" in total, {balance.neighboring}, μ² ≤ {balance.limit:.6g}"
     )
 
 
 def room(balance: Balance) -> str:
-    """What would still fit, in words."""
+    """Describe the largest training that still fits."""
     if balance.epsilon_left == 0:
-        return "no further training fits"
-    return f"one more of ε = {balance.epsilon_left:g} at δ = {balance.delta:g} fits"
+        return "No further training fits."
+    return (
+        f"One more training with ε ≤ {balance.epsilon_left:g} at δ = {balance.delta:g} would fit."
+    )
 
 
 def _about(content: Mapping[str, Any]) -> str:
-    """What a record is about, in a few words."""
+    """Summarize a record."""
     if "what" in content:
         return f"{content['what']}, ε = {content['epsilon']:g} at δ = {content['delta']:g}"
     if "ledger" in content:

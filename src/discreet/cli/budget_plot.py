@@ -1,6 +1,4 @@
-"""The picture of a budget: ε over δ, the noise that another ε would take, and what the budget
-is spent on.
-"""
+"""Plot of a budget: ε over δ, noise over ε, and the share of each release."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ SECOND = "#c8553d"
 
 
 def draw_budget(bill: Bill, independent: dict[str, Any] | None, file: Path) -> None:
-    """Write the picture, in the format that the file's name asks for."""
+    """Write the plot, in the format of the file name."""
     from matplotlib.figure import Figure
 
     from discreet.cli.budget import RELATION
@@ -35,8 +33,8 @@ def draw_budget(bill: Bill, independent: dict[str, Any] | None, file: Path) -> N
         "What the budget is spent on",
         "share of the budget, and standard deviation of the noise",
     )
-    promise = f"ε = {bill.epsilon:.4g} at δ = {bill.delta:g}, {RELATION[bill.neighboring]}"
-    figure.text(0.055, 0.925, f"Privacy budget: {promise}", fontsize=15, weight="bold", color=INK)
+    total = f"ε = {bill.epsilon:.4g} at δ = {bill.delta:g}, {RELATION[bill.neighboring]}"
+    figure.text(0.055, 0.925, f"Privacy budget: {total}", fontsize=15, weight="bold", color=INK)
     what = bill.of if len(bill.of) < 150 else bill.of[:147] + "…"
     figure.text(0.055, 0.875, what, fontsize=9, color=INK, alpha=0.7)
     with atomic_write(file) as aside:

@@ -1,4 +1,4 @@
-"""Where ratings come from: the options of every command that reads some, and the reading."""
+"""Options of every command that reads ratings, and the reading."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
+from discreet.cli.app import ADVANCED
 from discreet.cli.messages import format_count
 from discreet.cli.output import Output, without_exact
 from discreet.errors import ConfigError, DataError, DiscreetError
@@ -26,9 +27,9 @@ from discreet.errors import ConfigError, DataError, DiscreetError
 if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
 
-_READING = "Reading a file"
-_DATA_SET = "Reading a data set"
-_CHOOSING = "Choosing ratings"
+_READING = "Data file"
+_DATA_SET = "Named data set"
+_CHOOSING = "Filters"
 
 _FILE_ONLY = (
     *(
@@ -55,31 +56,40 @@ def _option(help: str, *names: str, panel: str = _READING, **rest: Any) -> Any:
 
 @dataclass
 class ColumnOptions:
-    """How a file of ratings is written."""
+    """Layout of a file of ratings."""
 
     user: Annotated[
         str | None,
-        _option("User column: its name, or its position counted from 0.", metavar="COLUMN"),
+        _option("User column: its name, or its position starting at 0.", metavar="COLUMN"),
     ] = None
     item: Annotated[str | None, _option("Item column.", metavar="COLUMN")] = None
     rating: Annotated[
         str | None, _option("Rating column; 'none' to ignore ratings.", metavar="COLUMN")
     ] = None
     timestamp: Annotated[
-        str | None, _option("Timestamp column; 'none' to ignore times.", metavar="COLUMN")
+        str | None, _option("Timestamp column; 'none' to ignore timestamps.", metavar="COLUMN")
     ] = None
-    separator: Annotated[str | None, _option("Column separator of a text file.")] = None
+    separator: Annotated[
+        str | None, _option("Column separator of a text file. Default: detected.", panel=ADVANCED)
+    ] = None
     header: Annotated[
         bool | None,
-        _option("Whether a text file begins with a line of column names.", "--header/--no-header"),
+        _option(
+            "Whether a text file begins with a line of column names. Default: detected.",
+            "--header/--no-header",
+            panel=ADVANCED,
+        ),
     ] = None
     duplicates: Annotated[
         Literal["last", "mean", "error"] | None,
-        _option("What to keep when a user rated an item twice; last by default."),
+        _option(
+            "What to keep where a user rated an item more than once. Default: last.",
+            panel=ADVANCED,
+        ),
     ] = None
 
     def read_file(self, file: str, **more: Any) -> Ratings:
-        """Ratings from a file, or from a pipe (``-`` is standard input)."""
+        """Read ratings from a file, or from a pipe (``-`` is standard input)."""
         from discreet.data.ratings import Ratings
 
         with as_file(file) as path:
@@ -97,12 +107,12 @@ class ColumnOptions:
 
     @property
     def text_separator(self) -> str | None:
-        """The separator as the library wants it."""
+        """The separator as a character."""
         words = {"\\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "space": " "}
         return words.get(self.separator, self.separator) if self.separator else None
 
     def refuse(self, why: str, *options: str) -> None:
-        """Refuse options that would do nothing here."""
+        """Refuse options that would have no effect."""
         given = [
             name
             for name in options
@@ -116,57 +126,59 @@ class ColumnOptions:
 
 @dataclass
 class DataOptions(ColumnOptions):
-    """Ratings from a file or a data set, and which of them."""
+    """Source of ratings: a file or a named data set, catalog and filters."""
 
     items: Annotated[
         str | None,
-        _option("Public item catalog: a file with an id and a title on each line.", metavar="FILE"),
+        _option(
+            "Public item catalog: a file with an item id and a title on each line.", metavar="FILE"
+        ),
     ] = None
     unknown_items: Annotated[
         Literal["error", "drop"] | None,
-        _option("What to do with ratings of items outside the catalog; error by default."),
+        _option("What to do with ratings of items outside the catalog. Default: error."),
     ] = None
     trust_user_column: Annotated[
         bool,
         _option(
-            "Train a private model although the user column does not look like one.",
+            "Accept a user column that does not seem to hold user ids.",
             "--trust-user-column",
+            panel=ADVANCED,
         ),
     ] = False
     normalize_ids: Annotated[
         bool,
         _option(
-            "Take user ids that differ in case, blanks or Unicode form for one user.",
+            "Merge user ids that differ only in case, blanks or Unicode form.",
             "--normalize-ids",
+            panel=ADVANCED,
         ),
     ] = False
     path: Annotated[
-        str | None, _option("Where the data set is: an archive or a folder.", panel=_DATA_SET)
+        str | None, _option("Archive or folder with the data set.", panel=_DATA_SET)
     ] = None
     catalog: Annotated[
-        bool, _option("Also keep items that nobody rated.", "--catalog", panel=_DATA_SET)
+        bool, _option("Keep items without ratings as well.", "--catalog", panel=_DATA_SET)
     ] = False
     scale: Annotated[
         float | None,
-        _option("Share of the users of a generated data set.", metavar="SHARE", panel=_DATA_SET),
+        _option("Fraction of the users of a generated data set.", metavar="SHARE", panel=_DATA_SET),
     ] = None
     min_rating: Annotated[
-        float | None, _option("Leave out ratings below this.", metavar="RATING", panel=_CHOOSING)
+        float | None, _option("Drop ratings below this.", metavar="RATING", panel=_CHOOSING)
     ] = None
     binarize: Annotated[
         float | None,
-        _option(
-            "Keep only ratings of at least this, each as 1.", metavar="RATING", panel=_CHOOSING
-        ),
+        _option("Keep ratings of at least this, each as 1.", metavar="RATING", panel=_CHOOSING),
     ] = None
     min_user_ratings: Annotated[
-        int, _option("Leave out users with fewer ratings.", min=0, metavar="N", panel=_CHOOSING)
+        int, _option("Drop users with fewer ratings.", min=0, metavar="N", panel=_CHOOSING)
     ] = 0
     min_item_ratings: Annotated[
         int,
         _option(
-            "Leave out items with fewer ratings. This looks at exact counts, so the statement warns"
-            " of it.",
+            "Drop items with fewer ratings. This uses exact counts, which the privacy statement"
+            " reports as a caution.",
             min=0,
             metavar="N",
             panel=_CHOOSING,
@@ -174,9 +186,9 @@ class DataOptions(ColumnOptions):
     ] = 0
 
     def read(self, data: str, out: Output, model: Any = None) -> tuple[Ratings, dict[str, Any]]:
-        """Read the ratings; returns them and a dictionary of facts, and prints the same.
+        """Read the ratings; return them with a dictionary of facts, and print the facts.
 
-        For a private `model` the facts hold nothing exact.
+        For a private `model` the facts hold no exact numbers.
         """
         private = hasattr(model, "plan")
         self.check()
@@ -196,16 +208,16 @@ class DataOptions(ColumnOptions):
         if chosen is not ratings:
             facts["kept"] = _counts(chosen)
             line = f"Kept {_sentence(chosen)}"
-            out.say_exact(line, "Kept what the filters leave") if private else out.say(line)
+            out.say_exact(line, "Applied the filters") if private else out.say(line)
         if chosen.n_ratings == 0:
             raise DataError(
-                f"none of the ratings of {data} is left: relax --min-rating, --binarize,"
+                f"no rating of {data} passes the filters: relax --min-rating, --binarize,"
                 " --min-user-ratings or --min-item-ratings"
             )
         return chosen, without_exact(facts) if private else facts
 
     def check(self) -> None:
-        """Refuse numbers that cannot be meant, before anything is read."""
+        """Refuse invalid options before any data are read."""
         for name in ("min_rating", "binarize"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
@@ -213,16 +225,14 @@ class DataOptions(ColumnOptions):
                     f"--{name.replace('_', '-')} is {value}, but must be a finite number"
                 )
         if self.unknown_items is not None and self.items is None:
-            raise ConfigError("--unknown-items goes with a catalog, --items FILE")
+            raise ConfigError("--unknown-items needs a catalog: pass --items FILE")
 
     def refuse_filters(self, why: str) -> None:
-        """Refuse the options that choose among ratings, or name a data set."""
+        """Refuse filters and the options of named data sets."""
         self.refuse(why, *_SET_ONLY, *_FILTERS, "normalize_ids")
 
     def refuse_choosing(self, why: str) -> None:
-        """Refuse the options that choose among ratings, or name a data set, where only a file
-        is read as it is.
-        """
+        """Refuse catalog, filters and the options of named data sets."""
         self.refuse(why, "items", "unknown_items", *_SET_ONLY, *_FILTERS)
 
     def _load(self, data: str, progress: Any) -> Ratings:
@@ -230,7 +240,7 @@ class DataOptions(ColumnOptions):
 
         names = [entry.name for entry in datasets()]
         if data.lower() in names and not Path(data).is_file():
-            self.refuse("is for files of your own", *_FILE_ONLY)
+            self.refuse("is for files, not for named data sets", *_FILE_ONLY)
             return load_dataset(
                 data.lower(),
                 self.path,
@@ -241,7 +251,7 @@ class DataOptions(ColumnOptions):
         self.refuse(f"is for data sets ({', '.join(names)})", *_SET_ONLY)
         if Path(data, "model.json").is_file():
             raise DataError(
-                f"{data} is a saved model: give a file of ratings or the name of a data set"
+                f"{data} is a saved model: pass a file of ratings or the name of a data set"
             )
         if data != "-" and "/" not in data and "." not in data and not Path(data).exists():
             near = difflib.get_close_matches(data.lower(), names, n=2, cutoff=0.5)
@@ -254,7 +264,7 @@ class DataOptions(ColumnOptions):
         return self.read_named(data, items=self.items, unknown_items=self.unknown_items or "error")
 
     def read_named(self, file: str, **more: Any) -> Ratings:
-        """Read a file with the options that say who its users are."""
+        """Read a file with the options about user ids."""
         who = {"trust_user_column": self.trust_user_column, "normalize_ids": self.normalize_ids}
         return self.read_file(file, **who, **more)
 
@@ -276,11 +286,10 @@ class DataOptions(ColumnOptions):
 
 @contextmanager
 def as_file(name: str) -> Iterator[str]:
-    """A path that can be read more than once: the file itself, or a temporary copy of what comes
-    through a pipe.
+    """Yield a path that can be read more than once: the file, or a temporary copy of a pipe.
 
-    The copy is readable by nobody else and is gone when the block ends. Errors speak of the pipe,
-    not of the copy.
+    The copy is readable by this user only and is deleted when the block ends. Error messages name
+    the pipe, not the copy.
     """
     stream = _pipe(name)
     if stream is None:
@@ -297,18 +306,18 @@ def as_file(name: str) -> Iterator[str]:
 
 
 def _pipe(name: str) -> BinaryIO | None:
-    """What comes through a pipe that is open already; None if the name is not that of one."""
+    """Return the stream of a pipe that is already open; None if the name is not one of a pipe."""
     if name == "-":
         if sys.stdin is None or sys.stdin.isatty():
             raise ConfigError(
-                "- reads ratings from standard input, and nothing is piped into it: name a file"
+                "- reads ratings from standard input, but nothing is piped into it: name a file"
             )
         return open(sys.stdin.fileno(), "rb", closefd=False)
     if not name.startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
         return None
     try:
         return open(name, "rb") if stat.S_ISFIFO(os.stat(name).st_mode) else None
-    except OSError:  # whoever reads the file explains why it cannot be read
+    except OSError:  # the reader of the file reports the reason
         return None
 
 
@@ -318,7 +327,7 @@ def _describe_data(data: str) -> str:
 
 @contextmanager
 def hold_back_warnings(text: str) -> Iterator[None]:
-    """Hold back the library's warnings that begin so, while the block runs."""
+    """Suppress the library's warnings that begin with `text` while the block runs."""
     logger = logging.getLogger("discreet")
 
     def other(record: logging.LogRecord) -> bool:
@@ -332,9 +341,7 @@ def hold_back_warnings(text: str) -> Iterator[None]:
 
 
 def column(name: str | None) -> str | int | bool | None:
-    """A column as the library wants it; a file may well have a column called "1", which then
-    wins over position 1.
-    """
+    """Parse a column option; a column whose name is "1" takes precedence over position 1."""
     if name is None or not name.strip():
         return None
     if name.lower() == "none":
@@ -352,8 +359,9 @@ def _sentence(ratings: Ratings) -> str:
 
 
 def keep_known_items(ratings: Ratings, model: Any, where: str, skip: bool) -> tuple[Ratings, int]:
-    """The ratings over the model's items, and how many were of others; ids may differ in type
-    but not in spelling.
+    """Return the ratings of the model's items, and the number of others.
+
+    Ids may differ in type but not in spelling.
     """
     from discreet.data.ids import IdIndex
 
@@ -362,7 +370,7 @@ def keep_known_items(ratings: Ratings, model: Any, where: str, skip: bool) -> tu
     if count and not skip:
         example = ratings.item_ids[ratings.indices[strange][0]]
         raise DataError(
-            f"{where}: {count:,} of {ratings.n_ratings:,} ratings are of items that the model does"
-            f" not know, such as {example!r}: leave them out, or say --skip-unknown"
+            f"{where}: {count:,} of {ratings.n_ratings:,} ratings are of items unknown to the"
+            f" model, such as {example!r}. Remove them, or pass --skip-unknown."
         )
     return ratings.with_items(model.item_ids_, "drop"), count

@@ -1,12 +1,11 @@
-"""``discreet demo``: everything once, on embedded data: load, train privately, measure,
-recommend, save, plot.
-"""
+"""``discreet demo``: train, evaluate, recommend, save and plot, on generated data."""
 
 from __future__ import annotations
 
 import shlex
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +28,7 @@ RELEVANT = 4.0  # stars
 STARS = (0.5, 5.0)
 EPSILON = 1.0
 QUICK_EPSILON = 4.0
-QUICK = 0.2  # share of the people
+QUICK = 0.2  # fraction of the users
 CURVE = (0.5, 1.0, 2.0, 4.0, 8.0)  # budgets for the plot
 WIDTH = 110
 PLOT = "quality.png"
@@ -41,7 +40,7 @@ def demo(
     out: Output,
     to: Annotated[
         str,
-        typer.Option("--out", "-o", help="Folder for the model and the plot.", metavar="FOLDER"),
+        typer.Option("--out", "-o", help="Folder for model, plot and web page.", metavar="FOLDER"),
     ] = "discreet-demo",
     likes: Annotated[
         str, typer.Option(help="Genres that the example user likes.", metavar="GENRES")
@@ -49,38 +48,41 @@ def demo(
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help=f"The privacy budget; {EPSILON:g} by default, {QUICK_EPSILON:g} with --quick."
+            help=f"Privacy budget. Default: {EPSILON:g}, or {QUICK_EPSILON:g} with --quick."
         ),
     ] = None,
-    seed: Annotated[
+    random_state: Annotated[
         int,
         typer.Option(
-            help="Seed of the invented people and of the initial factors.", min=0, metavar="SEED"
+            help="Random seed of the simulated users and of the initial factors.",
+            min=0,
+            metavar="SEED",
         ),
     ] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Use only a fifth of the people.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use only a fifth of the simulated users.")
+    ] = False,
 ) -> None:
-    """Train a private recommender on invented films, measure it and use it, end to end in under
-    a minute.
-    """
+    """Train, evaluate and use a private recommender, end to end, on simulated film ratings."""
+    seed = random_state
     start = time.perf_counter()
     folder = Path(to)
     if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{to} is a file: the demo writes a model and a plot to a folder")
-    # by another demo, whose people were invented too
+        raise ConfigError(f"{to} is a file: name a folder for the model and the plot")
+    # the model of an earlier demo may be replaced: its users were simulated as well
     check_out(str(folder / "model"), replace=True)
     from discreet.data.cinema import GENRES, example_history
 
     genres = _genres(likes, GENRES)
     usual = QUICK_EPSILON if quick else EPSILON
     budget = usual if epsilon is None else epsilon
-    # a budget that cannot be kept is refused before anything is done
+    # an infeasible budget is refused first
     the_model(budget, seed).plan(1)
     split = _invent(seed, QUICK if quick else 1.0, out)
     model = the_model(budget, seed)
     found, curve = _measure(model, split, out)
     _show_quality(found, model, out)
-    _show_promise(model, out)
+    _show_guarantee(model, out)
     history = [film for film, stars in example_history(*genres).items() if stars >= RELEVANT]
     rows = _recommend(model, history)
     _show_list(history, rows, genres, out)
@@ -88,7 +90,7 @@ def demo(
         model,
         found,
         curve,
-        f"cinema, {split.train.n_users:,} people × {split.train.n_items:,} films",
+        f"cinema (simulated), {split.train.n_users:,} users × {split.train.n_items:,} films",
         folder,
     )
     seconds = time.perf_counter() - start
@@ -99,7 +101,7 @@ def demo(
             "command": "demo",
             "model": describe_model(model),
             "out": str(folder),
-            "plot": str(folder / PLOT),
+            "plot": str(folder / PLOT) if find_spec("matplotlib") else None,
             "page": str(folder / PAGE),
             "seconds": seconds,
             "quality": found.to_dict(),
@@ -111,25 +113,21 @@ def demo(
     )
 
 
-# ------------------------------------------------------------------ what is shown
+# ------------------------------------------------------------------ output
 
 
 def _show_quality(found: Comparison, model: Any, out: Output) -> None:
     _heading(
-        "2. Quality: how many of the films that people turned out to love (4 stars or more) are in"
-        " their top 20",
+        "2. Quality: share of held-out favorites (4 stars or more) among the top 20",
         out,
     )
     show_scores(found, out, slices=False)
-    out.say(f"   What survived the noise: {model.summary_}")
-    out.say(
-        "   At predicting stars: discreet evaluate cinema --epsilon 1 --goal rating compares it in"
-        " the same way."
-    )
+    out.say(f"   {model.summary_}")
+    out.say("   To compare predicted ratings: discreet evaluate cinema --epsilon 1 --goal rating")
 
 
-def _show_promise(model: Any, out: Output) -> None:
-    _heading("3. The privacy guarantee of everything that the model holds", out)
+def _show_guarantee(model: Any, out: Output) -> None:
+    _heading("3. Privacy guarantee for each user, covering the whole model", out)
     show_statement(model.privacy_, out, indent="   ")
 
 
@@ -139,7 +137,7 @@ def _show_list(
     from discreet.data.cinema import films
 
     labels = {film.id: film.label for film in films()}
-    _heading(f"4. Ten recommendations for somebody who likes {' and '.join(genres)}", out)
+    _heading(f"4. Ten recommendations for a user who likes {' and '.join(genres)}", out)
     out.table(["liked"], [[labels[item]] for item in history])
     out.table(
         ["", "recommended", "score"],
@@ -150,8 +148,8 @@ def _show_list(
     hits = sum(row["item_id"] in matching for row in rows)
     share = len(matching) / len(films())
     out.say(
-        f"   {hits} of these {len(rows)} are {' or '.join(genres)} films; of all films {share:.0%}"
-        " are."
+        f"   {hits} of these {len(rows)} are {' or '.join(genres)} films, compared with"
+        f" {share:.0%} of all films."
     )
 
 
@@ -159,16 +157,16 @@ def _show_saved(folder: Path, seconds: float, steps: list[str], out: Output) -> 
     page = folder / PAGE
     _heading("5. Saved", out)
     out.say(
-        f"   {folder / 'model'}  the private model: noisy item factors, the ledger of what was"
-        " released, a card"
+        f"   {folder / 'model'}  the private model: noisy item factors, the ledger of releases, the"
+        " model card"
     )
-    out.say(f"   {folder / PLOT}  the scores above, and what other budgets would give")
-    out.say(
-        f"   {page}  a page that recommends in your browser: nothing you enter can leave your"
-        " device"
-    )
-    out.say(f"   All this took {seconds:.0f} seconds.")
-    _heading(f"Open the page, and choose a few films:  {page.resolve().as_uri()}", out)
+    if find_spec("matplotlib"):
+        out.say(f"   {folder / PLOT}  the scores above, and the scores at other budgets")
+    else:
+        out.say("   no plot: install it with pip install 'discreet[plot]'")
+    out.say(f"   {page}  a page that recommends in your browser, with network access blocked")
+    out.say(f"   Total time: {seconds:.0f} seconds.")
+    _heading(f"Open the page and choose a few films:  {page.resolve().as_uri()}", out)
     out.say()
     out.next_steps(steps, "Try next:")
 
@@ -178,24 +176,25 @@ def _heading(text: str, out: Output) -> None:
     out.say(text, style="bold")
 
 
-# ------------------------------------------------------------------ what is done
+# ------------------------------------------------------------------ steps
 
 
 def _invent(seed: int, share: float, out: Output) -> Split:
-    """The people and their ratings, split; what training needs is compiled on a few of them, so
-    that it can be told.
+    """Simulate users and ratings and split them; compile the training code on a few of them.
+
+    Compiling first keeps its time out of the training times that are reported.
     """
     from discreet.data.cinema import make_cinema
     from discreet.data.splits import random_ratings
 
-    with out.progress("Inventing people who watch films"):
+    with out.progress("Simulating users"):
         ratings = make_cinema(seed, share)
     out.say("1. Data", style="bold")
     out.say(
-        f"   cinema: {ratings.n_users:,} invented people gave {ratings.n_ratings:,} ratings to"
-        f" {ratings.n_items:,} invented films"
+        f"   cinema: {ratings.n_ratings:,} ratings of {ratings.n_items:,} invented films by"
+        f" {ratings.n_users:,} simulated users"
     )
-    out.say("   split at random: 80 % to learn from, 10 % to choose settings by, 10 % to test on")
+    out.say("   random split: 80 % training, 10 % validation, 10 % test")
     with out.progress("Compiling, on the first run only"):
         few = make_cinema(seed, 0.02)
         for model in (the_model(500.0, seed), _reference(seed).set_params(iterations=1)):
@@ -204,7 +203,7 @@ def _invent(seed: int, share: float, out: Output) -> Split:
 
 
 def the_model(epsilon: float, seed: int) -> Any:
-    """What the demo trains, from what people liked; its noise is secure, and new in every run."""
+    """Return the model that the demo trains; its noise is secure and new in every run."""
     from discreet.models.dpmf import DPMF
 
     return DPMF(epsilon=epsilon, goal="ranking", rating_range=STARS, random_state=seed)
@@ -217,10 +216,9 @@ def _reference(seed: int) -> Any:
 
 
 def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[float, float]]:
-    """Scores of the model and of what it is compared with, and recall over the budget.
+    """Measure the model and the baselines, and recall at several budgets.
 
-    Further trainings are further releases. Nobody here is real; with real people, each would have
-    to be paid for.
+    Privacy: each training is a further release. On real users each would add to the cost.
     """
     from discreet.evaluation.comparison import compare
     from discreet.evaluation.evaluator import evaluate
@@ -241,7 +239,7 @@ def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[fl
         curve = {model.epsilon: found.rows[0].scores[METRICS[0]].mean}
         for epsilon in CURVE:
             if epsilon not in curve:
-                # a budget too small for so few people is what the curve shows, and no news
+                # small budgets fail or warn on so few users, which the curve shows anyway
                 with suppress(PrivacyError), hold_back_warnings("half of the items"):
                     other = the_model(epsilon, split.seed).fit(split.train)
                     result = evaluate(other, split, METRICS[0], relevant=RELEVANT, slices=None)
@@ -258,17 +256,16 @@ def _recommend(model: Any, history: list[str]) -> list[dict[str, Any]]:
 def _save(
     model: Any, found: Comparison, curve: dict[float, float], what: str, folder: Path
 ) -> None:
-    """Model, plot and page. The picture is drawn first, so that an interruption in the middle
-    leaves nothing behind.
-    """
+    """Save model, plot and page; the plot is drawn first, so that failing leaves no files."""
     from discreet.cli.evaluation_plot import draw_demo
     from discreet.data.atomic_files import atomic_write
     from discreet.models.storage.load_scorer import open_model
 
-    picture = draw_demo(found, curve, what)
+    picture = draw_demo(found, curve, what) if find_spec("matplotlib") else None
     model.save(folder / "model", replace=True)
-    with atomic_write(folder / PLOT) as aside:
-        aside.write_bytes(picture)
+    if picture is not None:
+        with atomic_write(folder / PLOT) as aside:
+            aside.write_bytes(picture)
     write_web(
         open_model(folder / "model"), folder / PAGE, "Invented films, recommended on your device"
     )
@@ -279,14 +276,14 @@ def _genres(likes: str, known: tuple[str, ...]) -> list[str]:
     wanted = [genre.strip().lower() for genre in likes.split(",") if genre.strip()]
     for genre in wanted:
         if genre not in spelled:
-            raise ConfigError(f"there is no genre {genre!r}: choose among {', '.join(known)}")
+            raise ConfigError(f"unknown genre {genre!r}: use {', '.join(known)}")
     if not wanted:
-        raise ConfigError(f"--likes names no genre: choose among {', '.join(known)}")
+        raise ConfigError(f"--likes is empty: use {', '.join(known)}")
     return [spelled[genre] for genre in dict.fromkeys(wanted)]
 
 
 def _next(model: Path) -> list[str]:
-    """Three commands that work as they stand."""
+    """Return three commands that can be run unchanged."""
     from discreet.data.cinema import example_history, films
 
     titles = {film.id: film.title for film in films()}

@@ -30,15 +30,18 @@ REQUIRED = (
     "threadpoolctl",
     "pyarrow",
     "narwhals",
-    "randomgen",
+    "cryptography",
     "safetensors",
     "typer",
     "rich",
-    "matplotlib",
 )
 EXTRAS = {
     "accounting": ("dp-accounting",),
     "frames": ("pandas", "polars"),
+    "hub": ("huggingface-hub",),
+    "onnx": ("onnx",),
+    "plot": ("matplotlib",),
+    "postgres": ("psycopg",),
     "bench": ("implicit", "psutil"),
     "serve": ("fastapi", "uvicorn", "httptools"),
 }
@@ -127,8 +130,8 @@ def _warm(out: Output) -> None:
 def _versions() -> dict[str, Any]:
     problems = (
         []
-        if (3, 11) <= sys.version_info[:2] < (3, 14)
-        else [f"Python {platform.python_version()} is not one of 3.11, 3.12 and 3.13"]
+        if sys.version_info >= (3, 11)
+        else [f"Python {platform.python_version()} is older than 3.11"]
     )
     required = {name: _version(name) for name in REQUIRED}
     problems += [
@@ -166,7 +169,7 @@ def _processor() -> dict[str, Any]:
         "name": llvm.get_host_cpu_name(),
         "machine": platform.machine(),
         "features": has,
-        "kernels": f"vector, {8 * simd.VECTOR_BYTES} bits" if simd.enabled() else "plain",
+        "kernels": simd.describe(),
         "cores": available_cores(),
         "threads": thread_count(),
     }

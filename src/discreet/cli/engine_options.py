@@ -1,6 +1,4 @@
-"""Where people are while a model learns from them: the options of ``discreet train`` for more
-than memory holds.
-"""
+"""Options of ``discreet train`` for data larger than memory."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from discreet.cli.data_options import DataOptions, column
 from discreet.cli.output import Output
 from discreet.errors import ConfigError, DataError
 
-_PANEL = "More than memory holds"
+_PANEL = "Data larger than memory"
 MOST_BLOCKS = 1 << 16
 USUAL_BLOCKS = 64
 _TABLES = {".parquet": "parquet", ".pq": "parquet", ".orc": "orc", ".json": "json"}
@@ -31,77 +29,78 @@ def _option(help: str, *names: str, **rest: Any) -> Any:
 
 @dataclass
 class EngineOptions:
-    """Which engine holds the people, and in how many blocks."""
+    """Engine that holds the ratings, and the number of its blocks."""
 
     engine: Annotated[
         Literal["memory", "blocks", "spark"],
         _option(
-            "Where people are: in memory, in block files on this machine, or on a Spark cluster."
+            "Where ratings are held: in memory, in block files on this machine, or on a Spark"
+            " cluster."
         ),
     ] = "memory"
     blocks: Annotated[
         int | None,
         _option(
-            "Blocks that users are divided into; public, so choose it without looking. Default 64.",
+            "Number of blocks that users are divided into. It is public: choose it independently of"
+            " the data. Default: 64.",
             metavar="N",
         ),
     ] = None
     keep: Annotated[
         str | None,
         _option(
-            "Keep the blocks in this folder, for later trainings; they hold people's ratings.",
+            "Keep the blocks in this folder for later trainings. They contain users' ratings.",
             metavar="FOLDER",
         ),
     ] = None
     master: Annotated[
         str | None,
         _option(
-            "Spark master; without it, as spark-submit or the configuration says.", metavar="MASTER"
+            "Spark master. Default: as set by spark-submit or the configuration.", metavar="MASTER"
         ),
     ] = None
 
     def check(self, model: Any) -> None:
-        """Refuse what does not go together, before anything is read."""
+        """Refuse options that conflict, before any data are read."""
         if self.engine == "memory":
             for name in ("blocks", "keep", "master"):
                 if getattr(self, name) is not None:
-                    raise ConfigError(f"--{name} goes with --engine blocks or --engine spark")
+                    raise ConfigError(f"--{name} needs --engine blocks or --engine spark")
         elif not hasattr(model, "plan"):
-            raise ConfigError(f"--engine {self.engine} is for private models: give --epsilon")
+            raise ConfigError(f"--engine {self.engine} is for private models: pass --epsilon")
         elif model.noise != "secure":
             raise ConfigError(
-                f"--engine {self.engine} adds up whole numbers: leave --noise seeded out"
+                f"--engine {self.engine} supports secure noise only: leave out --noise seeded"
             )
         elif model.make_algorithm().secret_sampling:
             raise ConfigError(
-                f"{type(model).__name__} draws people by secret coins: train it with --engine"
-                " memory"
+                f"{type(model).__name__} relies on secret Poisson sampling, which this engine"
+                " cannot replay: train it with --engine memory"
             )
         if self.blocks is not None and not 1 <= self.blocks <= MOST_BLOCKS:
             raise ConfigError(f"--blocks is {self.blocks:,}, but must be from 1 to {MOST_BLOCKS:,}")
         if self.engine == "blocks" and self.master is not None:
-            raise ConfigError("--master goes with --engine spark")
+            raise ConfigError("--master needs --engine spark")
 
     @contextmanager
-    def people(
+    def ratings(
         self, data: list[str], source: DataOptions, out: Output, model: Any = None
     ) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """What `fit` learns from, and what was read as a dictionary; nothing exact for a
-        private model.
-        """
+        """Yield the data for `fit` and a dictionary of facts, without exact numbers if private."""
         if self.engine == "memory":
             if len(data) > 1:
                 raise ConfigError(
-                    f"{len(data)} files were given: several are read with --engine blocks"
+                    f"--engine memory reads one file, and {len(data)} were given: use --engine"
+                    " blocks"
                 )
             yield source.read(data[0], out, model)
             return
         source.check()
-        source.refuse_filters(f"goes with --engine memory, and this is --engine {self.engine}")
+        source.refuse_filters(f"needs --engine memory, and this is --engine {self.engine}")
         with ExitStack() as stack:
             make = self._blocks if self.engine == "blocks" else self._spark
             found = make(data, source, out, stack)
-            out.say(f"Learning from {found!r}")
+            out.say(f"Training on {found!r}")
             yield (
                 found,
                 {
@@ -118,28 +117,24 @@ class EngineOptions:
         if len(data) == 1 and (Path(data[0]) / MANIFEST).is_file():
             if self.blocks is not None or self.keep is not None or source.items is not None:
                 raise ConfigError(
-                    f"{data[0]} holds blocks already: leave --blocks, --keep and --items out"
+                    f"{data[0]} already holds blocks: leave out --blocks, --keep and --items"
                 )
             return BlockRatings(data[0], trust_user_column=source.trust_user_column)
         if "-" in data:
             raise ConfigError(
-                "blocks are written from files, and - is standard input: write it to a file first"
+                "--engine blocks cannot read standard input: write it to a file first"
             )
         folder = self.keep
         if folder is not None and Path(folder).exists():
             raise ConfigError(
-                f"--keep {folder} is there already: give another folder, or train from the blocks"
-                " in it"
+                f"--keep {folder} already exists: name a new folder, or train from the blocks in it"
             )
         if folder is None:
-            beside = Path(data[0]).absolute().parent
-            place = beside if os.access(beside, os.W_OK) else None
-            folder = str(
-                Path(
-                    stack.enter_context(tempfile.TemporaryDirectory(prefix=".discreet-", dir=place))
-                )
-                / "b"
-            )
+            # next to the data, where there is space for as much again, if that is writable
+            parent = Path(data[0]).absolute().parent
+            place = parent if os.access(parent, os.W_OK) else None
+            temporary = tempfile.TemporaryDirectory(prefix=".discreet-", dir=place)
+            folder = str(Path(stack.enter_context(temporary)) / "b")
         with out.progress("Writing blocks") as progress:
             return BlockRatings.write(
                 data,
@@ -182,12 +177,12 @@ def _start_spark(builder: Any) -> Any:
     failed = False
     try:
         return builder.getOrCreate()
-    except Exception:  # Java's own words fill a screen
+    except Exception:  # Java's traceback would fill a screen
         failed = True
     if failed:
         raise ConfigError(
-            "Spark could not be started: it needs Java 17 or later, and a master that can be"
-            " reached"
+            "Spark could not be started. It needs Java 17 or later and a master that can be"
+            " reached."
         )
 
 
@@ -207,7 +202,7 @@ def _read_options(source: DataOptions) -> dict[str, Any]:
 
 
 def _kind(data: list[str]) -> str:
-    """What the files or folders hold, by their names: Parquet, ORC, JSON, or text."""
+    """Return the format of files or folders by their names: Parquet, ORC, JSON or CSV."""
     kinds = {_TABLES.get(Path(name.rstrip("/")).suffix.lower(), "csv") for name in data}
     if all(Path(name).is_dir() and not Path(name).suffix for name in data):
         inside = {
@@ -218,14 +213,14 @@ def _kind(data: list[str]) -> str:
         kinds = inside or kinds
     if len(kinds) > 1:
         raise ConfigError(
-            f"the files are of several kinds ({', '.join(sorted(kinds))}): give those of one kind"
+            f"the files have several formats ({', '.join(sorted(kinds))}): pass files of one format"
         )
     (kind,) = kinds
     return kind
 
 
 def _frame(spark: Any, data: list[str], kind: str, separator: str | None, header: bool) -> Any:
-    """The rows of files or folders wherever Spark can read."""
+    """Return the rows of files or folders as a Spark data frame."""
     failed = ""
     try:
         if kind == "csv":

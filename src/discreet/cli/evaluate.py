@@ -1,6 +1,4 @@
-"""``discreet evaluate``: how good a model is on what it has not seen, beside what can be had
-without it.
-"""
+"""``discreet evaluate``: measure a model and baselines on held-out ratings."""
 
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ def evaluate(
         str | None,
         typer.Option(
             help=(
-                "Comma-separated names: rmse, mae, recall@20, ndcg@100, precision@10, map@10,"
+                "Comma-separated metrics: rmse, mae, recall@20, ndcg@100, precision@10, map@10,"
                 " mrr, ..."
             )
         ),
@@ -73,7 +71,7 @@ def evaluate(
     ] = None,
     part: Annotated[
         Literal["test", "valid"],
-        typer.Option(help="Which part to measure on; use valid to choose parameters."),
+        typer.Option(help="Part to measure on; use valid to tune hyperparameters."),
     ] = "test",
     slices: Annotated[
         bool, typer.Option("--slices", help="Also break the scores down by item popularity.")
@@ -95,20 +93,20 @@ def evaluate(
     skip_unknown: Annotated[
         bool,
         typer.Option(
-            "--skip-unknown", help="For a saved model: leave out ratings of items it does not know."
+            "--skip-unknown", help="For a saved model: drop ratings of items unknown to it."
         ),
     ] = False,
 ) -> None:
-    """Measure a model on ratings that it has not seen.
+    """Measure a model on held-out ratings.
 
-    Given ratings, hold some out, train on the rest, and measure the model beside baselines, over
-    several seeds or folds if you like. Given a saved model, measure it on the ratings in --target;
-    --known holds the same users' histories.
+    Given ratings: hold some out, train on the rest, and measure the model and baselines, optionally
+    over several seeds or folds. Given a saved model: measure it on the ratings in --target, with
+    the same users' histories from --known.
 
-    Scores are exact statistics of people's ratings: a look at them that no model's ε pays for. With
-    --score-epsilon they are released with noise, intervals and a ledger instead, from a split by
-    person unless another one is named, and without baselines, each of which would be one more look.
-    What counts as relevant must be public then: give --relevant, or train with --rating-range.
+    Scores are computed exactly from users' ratings and are not covered by the model's ε. With
+    --score-epsilon they are released with noise, confidence intervals and a ledger instead, on a
+    by-person split by default and without baselines. The relevance threshold must be public then:
+    pass --relevant, or train with --rating-range.
     """
     priced = price.is_requested
     if relevant is not None and not math.isfinite(relevant):
@@ -122,12 +120,12 @@ def evaluate(
             *(["--part valid"] if part == "valid" else []),
         ]
         if given:
-            raise ConfigError(f"{given[0]} is for training, and {what} is trained already")
+            raise ConfigError(f"{given[0]} is for training, and {what} is already trained")
         if not baselines:
             raise ConfigError(
-                f"--no-baselines is for training: {what} is measured alone, without baselines"
+                f"--no-baselines is for training: {what} is measured without baselines anyway"
             )
-        source.refuse_choosing(f"is for training, and {what} is trained already")
+        source.refuse_choosing(f"is for training, and {what} is already trained")
         model, split, facts = _load_saved(what, known, target, source, skip_unknown, priced, out)
         goal = model.goal
         if priced:
@@ -144,8 +142,12 @@ def evaluate(
     else:
         if skip_unknown:
             raise ConfigError(
-                "--skip-unknown is for a saved model: what is trained here knows all items"
+                "--skip-unknown is for a saved model: a model trained here knows all items"
             )
+        first_seed = choice.random_state or 0
+        # --random-state seeds the splits as well, so that models without one accept it
+        if choice.model and "random_state" not in find_model(choice.model).parameter_names():
+            choice = replace(choice, random_state=None)
         blank = choice.ready()
         goal = blank.goal
         protocol.check()
@@ -154,7 +156,10 @@ def evaluate(
             _check_release(blank, protocol, price, wanted, relevant, slices)
         ratings, facts = source.read(what, out, blank if priced else None)
         if priced:
-            _release_trained(choice, protocol, price, ratings, facts, wanted, part, relevant, out)
+            split = next(
+                replace(protocol, split=protocol.split or "by-person").splits(ratings, first_seed)
+            )
+            _release_trained(choice, split, price, facts, wanted, part, relevant, out)
             return
         scale = float(ratings.values.min()), float(ratings.values.max())
         if goal == "rating" and scale[0] == scale[1]:
@@ -163,7 +168,7 @@ def evaluate(
         by_stars = goal == "rating" or grades
         relevant = _relevant(relevant, scale if by_stars else None, ratings)
         models = _makers(choice, baselines, ratings)
-        splits = protocol.splits(ratings)
+        splits = protocol.splits(ratings, first_seed)
         n = protocol.runs
     wanted = wanted or _metrics(DEFAULT_METRICS[goal])
     _check_metrics(wanted, goal)
@@ -181,8 +186,8 @@ def evaluate(
             progress=progress,
         )
     show(found, out)
-    look = {"look": "exact scores of held-out people, which no ε pays for"}
-    out.result({"command": "evaluate", **facts, "part": part, **look, **found.to_dict()})
+    caution = {"caution": "exact scores of held-out ratings, not covered by the model's ε"}
+    out.result({"command": "evaluate", **facts, "part": part, **caution, **found.to_dict()})
 
 
 def _check_release(
@@ -193,36 +198,35 @@ def _check_release(
     relevant: float | None,
     slices: bool,
 ) -> None:
-    """Refuse what has no release, before any data are read."""
+    """Refuse options that cannot be released with noise, before any data are read."""
     if protocol.runs > 1 or slices:
         raise ConfigError(
-            "--score-epsilon pays for one look: leave out --seeds, --folds and --slices"
+            "--score-epsilon covers one set of scores: leave out --seeds, --folds and --slices"
         )
     if protocol.split == "users" and protocol.test_users is None:
         raise ConfigError(
-            "--split users needs --test-users here: a tenth of all users is an exact number"
+            "--split users needs --test-users with --score-epsilon: its default is an exact"
+            " fraction of the users"
         )
     price.check(model, wanted or _metrics(DEFAULT_METRICS[model.goal]), relevant)
 
 
 def _release_trained(
     choice: ModelOptions,
-    protocol: SplitOptions,
+    split: Split,
     price: PrivateScoreOptions,
-    ratings: Ratings,
     facts: dict[str, Any],
     wanted: list[str] | None,
     part: Any,
     relevant: float | None,
     out: Output,
 ) -> None:
-    """Hold out, train, and release the scores.
+    """Train on one part of the split and release scores on the other.
 
-    Privacy: scores follow from the model as well, so an account pays for both.
+    Privacy: an account is charged for both, the model and its scores.
     """
     from discreet.cli.train import fit
 
-    split = next(replace(protocol, split=protocol.split or "by-person").splits(ratings))
     model = choice.make()
     account = price.open_account()
     fit(model, split.train, out, account if hasattr(model, "plan") else None)
@@ -236,29 +240,25 @@ def _metrics(text: str) -> list[str]:
 
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise ConfigError("--metrics names none: write for example --metrics rmse,recall@20")
+        raise ConfigError("--metrics is empty: write for example --metrics rmse,recall@20")
     return [parse(name).name for name in dict.fromkeys(names)]
 
 
 def _check_metrics(wanted: list[str] | None, goal: str) -> None:
-    """Refuse metrics of which none can be measured; where some can, the others are shown as
-    dashes.
-    """
+    """Refuse metrics none of which can be measured; if some can, the others show a dash."""
     from discreet.evaluation.metrics import parse
 
     if goal == "ranking" and wanted and all(parse(name).kind == "rating" for name in wanted):
         raise ConfigError(
-            f"{wanted[0]} compares predicted ratings, and implicit feedback predicts none: measure "
-            "rankings, such as --metrics recall@20,ndcg@100"
+            f"{wanted[0]} compares predicted ratings, and --goal ranking predicts none: use ranking"
+            " metrics, such as --metrics recall@20,ndcg@100"
         )
 
 
 def _relevant(
     given: float | None, scale: tuple[float, float] | None, ratings: Ratings
 ) -> float | None:
-    """The lowest rating that counts as relevant: in the top quarter of the scale, or (None) all
-    if it is implicit.
-    """
+    """Return the lowest relevant rating: the top quarter of the scale, or None if all count."""
     from discreet.evaluation.evaluator import lowest_relevant
 
     return given if given is not None or scale is None else lowest_relevant(scale, ratings)
@@ -267,12 +267,10 @@ def _relevant(
 def _makers(
     choice: ModelOptions, baselines: bool, ratings: Ratings
 ) -> dict[str, Callable[[int], Any]]:
-    """The model asked for and the baselines; the biases of ratings that are all the same say
-    nothing.
-    """
+    """Return makers of the model and the baselines; Bias is left out if all ratings are equal."""
 
     def make(seed: int) -> Any:
-        return choice.make(random_state=seed)
+        return replace(choice, random_state=None).make(random_state=seed)
 
     makers: dict[str, Callable[[int], Any]] = {type(make(0)).__name__: make}
     same = ratings.values.min() == ratings.values.max()
@@ -287,7 +285,7 @@ def _makers(
 
 
 class _SavedEvaluation:
-    """A model that is trained already, in the place of one that is to be trained."""
+    """A trained model whose `fit` does nothing, for use where a model is trained first."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -308,10 +306,10 @@ def _load_saved(
     priced: bool,
     out: Output,
 ) -> tuple[Any, Split, dict[str, Any]]:
-    """Load a saved model, and what it is to be measured on.
+    """Load a saved model and the files that it is measured on.
 
-    Privacy: for priced scores, what the files hold is neither refused nor reported on stderr. Items
-    that the model does not know are left out, and a user without a history is a newcomer.
+    Privacy: if scores are released with noise, file contents are neither refused nor reported on
+    stderr. Unknown items are dropped, and a user without a history counts as a new user.
     """
     import numpy as np
 
@@ -322,25 +320,26 @@ def _load_saved(
     model = load(folder)
     if known is None or target is None:
         raise ConfigError(
-            f"{folder} is a saved model: say with --known and --target what it is told and what to"
-            " guess"
+            f"{folder} is a saved model: pass --known with the users' histories and --target with"
+            " the ratings to predict"
         )
-    told, _ = keep_known_items(source.read_named(known), model, known, skip or priced)
+    histories, _ = keep_known_items(source.read_named(known), model, known, skip or priced)
     asked, left_out = keep_known_items(source.read_named(target), model, target, skip or priced)
     if left_out and not priced:
-        out.note(f"{left_out:,} ratings of unknown items in {target} were left out")
-    rows = told.user_index(asked.user_ids)
+        out.note(f"{left_out:,} ratings of unknown items in {target} were dropped")
+    rows = histories.user_index(asked.user_ids)
     if (rows < 0).all() and not priced:
-        raise DataError(f"no user of {target} is in {known}: both must name users in the same way")
+        raise DataError(f"no user of {target} is in {known}: use the same user ids in both files")
     # such as "7" and "7.0" of a user 7
     if len(np.unique(rows[rows >= 0])) < np.count_nonzero(rows >= 0):
         raise DataError(
             f"two users of {target} are one user of {known}: write user ids alike in both files"
         )
-    told = _same_users(told, rows, asked)
-    split = Split(f"{target}, known {known}", 0, told, Holdout(told, asked), apart=True)
+    histories = _same_users(histories, rows, asked)
+    holdout = Holdout(histories, asked)
+    split = Split(f"{target}, known {known}", 0, histories, holdout, apart=True)
     line = f"{type(model).__name__} from {folder}"
-    exact = f"{line}: {asked.n_users:,} users, {asked.n_ratings:,} ratings to guess"
+    exact = f"{line}: {asked.n_users:,} users, {asked.n_ratings:,} ratings to predict"
     out.say_exact(exact, line) if priced else out.say(exact)
     facts = {
         "model": folder,
@@ -353,25 +352,25 @@ def _load_saved(
     return model, split, facts
 
 
-def _same_users(told: Ratings, rows: Any, asked: Ratings) -> Ratings:
-    """What is known of each user asked about, in their order; nothing of those who are not
-    there.
-    """
+def _same_users(known: Ratings, rows: Any, asked: Ratings) -> Ratings:
+    """Return the histories of the users in `asked`, in their order; empty for missing users."""
     import numpy as np
 
     there = rows >= 0
-    some = told.select_users(rows[there], by="index")
+    some = known.select_users(rows[there], by="index")
     counts = np.zeros(len(rows), np.int64)
     counts[there] = np.diff(some.indptr)
     indptr = np.concatenate([[0], np.cumsum(counts)])
-    return type(told).from_indices(indptr, some.indices, some.values, asked.user_ids, told.item_ids)
+    return type(known).from_indices(
+        indptr, some.indices, some.values, asked.user_ids, known.item_ids
+    )
 
 
 # ------------------------------------------------------------ showing
 
 
 def show(found: Comparison, out: Output, slices: bool = True) -> None:
-    """Tables of the scores and, where there are any, of the popularity quintiles."""
+    """Print tables of the scores and, where there are any, of the popularity quintiles."""
     n = len(found.splits)
     kind = re.sub(r", fold \d+$", "", found.splits[0])
     rows = [
@@ -388,7 +387,7 @@ def show(found: Comparison, out: Output, slices: bool = True) -> None:
             if slices and row.quintiles and metric in row.scores
         ]
         if sliced:
-            title = f"{metric} by popularity of the items, a fifth of the training ratings each"
+            title = f"{metric} by item popularity (quintiles of the training ratings)"
             out.table(["model", *HEAD_TO_TAIL], sliced, title=title)
     out.say("± standard error over users" + (", averaged over the runs" if n > 1 else ""))
     if n > 1:
@@ -403,13 +402,13 @@ def show(found: Comparison, out: Output, slices: bool = True) -> None:
         )
         out.say(f"relevant in rankings: {what}")
     out.say(
-        "Exact scores are a look at people's ratings that no ε pays for; --score-epsilon releases"
-        " them with noise."
+        "These scores are computed exactly from users' ratings and are not covered by the model's"
+        " ε; --score-epsilon releases them with noise."
     )
 
 
 def cell(score: Score | None) -> str:
-    """``0.8482 ± 0.0012``; a dash for what was not measured."""
+    """Format a score as ``0.8482 ± 0.0012``, or as a dash if it was not measured."""
     if score is None or math.isnan(score.mean):
         return "–"
     return f"{score.mean:.4f}" + ("" if math.isnan(score.stderr) else f" ± {score.stderr:.4f}")

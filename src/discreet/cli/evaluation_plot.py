@@ -1,12 +1,14 @@
-"""The demo's picture: how good the model is beside the others, what the budget buys, and who
-benefits.
-"""
+"""Plot of the demo: scores of all models, recall over ε, and recall by item popularity."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ConfigError
 
 if TYPE_CHECKING:
     from discreet.evaluation.comparison import Comparison, Row
@@ -17,10 +19,23 @@ PAPER = "#ffffff"
 COLORS = ("#00798c", "#d1495b", "#edae49", "#9aa5b1")  # the model, then what it is compared with
 
 
+def check_plot(plot: str | None) -> None:
+    """Raise a `ConfigError` where ``--plot`` could not be written at the end."""
+    if plot is None:
+        return
+    file = Path(plot)
+    if file.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ConfigError(
+            f"plots are written as .png, .pdf or .svg, and {plot!r} ends in none of them"
+        )
+    if file.is_dir() or not file.absolute().parent.is_dir():
+        raise ConfigError(f"{plot} cannot be written: it is a folder, or its folder does not exist")
+    if find_spec("matplotlib") is None:
+        raise ConfigError("--plot needs matplotlib: pip install 'discreet[plot]'")
+
+
 def draw_demo(found: Comparison, curve: Mapping[float, float], what: str) -> bytes:
-    """The picture as PNG: rankings, recall over the privacy budget, and recall from popular to
-    rare items.
-    """
+    """Draw scores, recall over the privacy budget and recall by popularity; return the PNG."""
     from matplotlib.figure import Figure
 
     metric = found.metrics[0]
@@ -61,7 +76,7 @@ def draw_demo(found: Comparison, curve: Mapping[float, float], what: str) -> byt
 
 
 def _bars(axis: Any, rows: list[Row], metrics: list[str], colors: dict[str, str]) -> None:
-    """Grouped bars: one group per metric, one bar per model, its value on top."""
+    """Draw grouped bars: one group per metric, one bar per model, its value on top."""
     width = 0.84 / len(rows)
     highest = max(row.scores[m].mean for row in rows for m in metrics)
     for at, row in enumerate(rows):
@@ -91,7 +106,7 @@ def _bars(axis: Any, rows: list[Row], metrics: list[str], colors: dict[str, str]
 def _over_budget(
     axis: Any, curve: Mapping[float, float], rows: list[Row], metric: str, colors: dict[str, str]
 ) -> None:
-    """The private model at several budgets, between two that have none."""
+    """Draw the private model at several budgets, and two models without privacy as lines."""
     model, *others = rows
     axis.plot(
         list(curve),
@@ -145,13 +160,13 @@ def _by_popularity(axis: Any, rows: list[Row], metric: str, colors: dict[str, st
 
 
 def title(axis: Any, text: str, below: str) -> None:
-    """A heading over a panel, and what it shows."""
+    """Write a heading and a subtitle over a panel."""
     axis.text(0, 1.13, text, transform=axis.transAxes, fontsize=11, weight="bold", color=INK)
     axis.text(0, 1.055, below, transform=axis.transAxes, fontsize=9, color=INK, alpha=0.7)
 
 
 def plain(axis: Any) -> None:
-    """A panel with light grid lines and little else."""
+    """Style a panel with light grid lines and no frame."""
     axis.set_facecolor(PAPER)
     axis.grid(axis="y", color=FAINT, linewidth=0.8, zorder=0)
     axis.tick_params(length=0, labelsize=9, colors=INK)

@@ -1,6 +1,4 @@
-"""``discreet export``: a saved model as a page for browsers, as vectors for a database, or as
-an MLflow folder.
-"""
+"""``discreet export``: export a model as a web page, vectors, an ONNX graph or an MLflow folder."""
 
 from __future__ import annotations
 
@@ -18,66 +16,71 @@ if TYPE_CHECKING:
 
 
 @command(
-    "discreet export --web model/ page.html",
-    "discreet export --vectors model/ vectors/",
-    "discreet export --mlflow model/ mlflow-model/",
+    "discreet export model/ --web --out page.html",
+    "discreet export model/ --vectors --out vectors/",
+    "discreet export model/ --onnx --out model.onnx",
+    "discreet export model/ --mlflow --out mlflow-model/",
 )
 def export(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
     to: Annotated[
         str,
-        typer.Argument(help="The file (--web) or the new folder (others) to write.", metavar="OUT"),
+        typer.Option(
+            "--out",
+            "-o",
+            help="File (--web, --onnx) or new folder (others) to write.",
+            metavar="PATH",
+        ),
     ],
     out: Output,
     web: Annotated[
         bool,
         typer.Option(
-            "--web", help="One HTML file that recommends in the browser and sends nothing."
+            "--web", help="One HTML file that recommends in the browser, without network access."
         ),
     ] = False,
     vectors: Annotated[
         bool,
         typer.Option(
-            "--vectors", help="Item vectors and the recipe for queries, for a vector database."
+            "--vectors", help="Item vectors for a vector database, and how to compute queries."
         ),
+    ] = False,
+    onnx: Annotated[
+        bool, typer.Option("--onnx", help="One graph from a history to a list, for ONNX runtimes.")
     ] = False,
     mlflow: Annotated[
         bool, typer.Option("--mlflow", help="A folder that MLflow loads as a pyfunc model.")
     ] = False,
     heading: Annotated[
-        str | None, typer.Option(help="Heading of the page.", metavar="TEXT")
+        str | None, typer.Option(help="With --web: heading of the page.", metavar="TEXT")
     ] = None,
 ) -> None:
-    """Hand a model over: to people's own devices, to a vector database, or to MLflow.
+    """Export a model as a web page, as vectors for a database, as ONNX or as an MLflow model.
 
-    The page holds the item factors and computes a person's own vector on that person's device. Its
-    content policy forbids every connection, so that nothing can leave.
+    The web page holds the item factors and computes a user's factors on the user's device. Its
+    content security policy blocks all network access, so that no history can leave the device.
     """
-    wanted = [
-        name for name, given in {"web": web, "vectors": vectors, "mlflow": mlflow}.items() if given
-    ]
+    given = {"web": web, "vectors": vectors, "onnx": onnx, "mlflow": mlflow}
+    wanted = [name for name in given if given[name]]
     if len(wanted) != 1:
-        raise ConfigError("say what to export: one of --web, --vectors and --mlflow")
+        raise ConfigError("pass exactly one of --web, --vectors, --onnx and --mlflow")
     if heading is not None and not web:
-        raise ConfigError("--heading is for --web")
+        raise ConfigError("--heading needs --web")
     from discreet.models.storage.load_scorer import open_model
 
     opened = open_model(folder)
-    written = {"web": _web, "vectors": _vectors, "mlflow": _mlflow}[wanted[0]](
+    written = {"web": _web, "vectors": _vectors, "onnx": _onnx, "mlflow": _mlflow}[wanted[0]](
         opened, Path(to), heading, out
     )
     out.result({"command": "export", "kind": wanted[0], "out": to, **written})
 
 
 def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> dict[str, Any]:
-    """Write the page, whole or not at all, and say what it holds."""
+    """Write the page atomically and return facts about it."""
     from discreet.data.atomic_files import atomic_write
     from discreet.serve.web_page import web_page
 
-    if file.is_dir():
-        raise ConfigError(f"{file} is a folder: name a file in it, such as {file / 'page.html'}")
-    if not file.absolute().parent.is_dir():
-        raise ConfigError(f"{file} cannot be written: the folder {file.parent} does not exist")
+    _check_file(file, "page.html")
     text = web_page(opened.scorer, opened.statement, heading)
     with atomic_write(file) as aside:
         aside.write_text(text, encoding="utf-8", newline="")
@@ -88,13 +91,20 @@ def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> di
     }
 
 
+def _check_file(file: Path, example: str) -> None:
+    if file.is_dir():
+        raise ConfigError(f"{file} is a folder: name a file in it, such as {file / example}")
+    if not file.absolute().parent.is_dir():
+        raise ConfigError(f"{file} cannot be written: the folder {file.parent} does not exist")
+
+
 def _web(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> dict[str, Any]:
     written = write_web(opened, file, heading)
     size = f"{written['bytes'] / 1e6:.1f} MB"
-    out.say(f"Wrote {file} ({size}): open it in a browser, from this disk or from any web server")
+    out.say(f"Wrote {file} ({size}): open it in a browser, from disk or from any web server")
     if not opened.private:
         out.note(
-            "this model was trained without privacy protection: whoever has the page has its item"
+            "this model was trained without privacy protection, and the page contains its item"
             " factors"
         )
     return written
@@ -108,6 +118,15 @@ def _vectors(opened: OpenedModel, folder: Path, heading: str | None, out: Output
         f"Wrote {written['items']:,} vectors of length {written['length']} to {folder}: see"
         f" {folder / 'README.md'}"
     )
+    return written
+
+
+def _onnx(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> dict[str, Any]:
+    from discreet.serve.onnx_scorer import write_onnx
+
+    _check_file(file, "model.onnx")
+    written = write_onnx(opened, file)
+    out.say(f"Wrote {file} ({written['bytes'] / 1e6:.1f} MB): items, ratings and n in, a list out")
     return written
 
 

@@ -1,6 +1,4 @@
-"""Messages of the library, made fit for a shell: parameters become options, and no text can steer
-a terminal.
-"""
+"""Messages for the terminal: parameter names become options, control characters are replaced."""
 
 from __future__ import annotations
 
@@ -21,9 +19,16 @@ _ANY = "|".join(sorted(_NAMES, key=len, reverse=True))
 _ASSIGNED = re.compile(
     rf"\b({_ANY})=(?:'([^']*)'|\"([^\"]*)\"|(<column name>|\.\.\.|[\w+-]+(?:\.\d+)?))?(?!\()"
 )
-#: Names of several words are never plain English, and stand for their option alone as well.
+#: Names with an underscore are never plain English, so they are replaced without ``=`` as well.
 _ALONE = re.compile(rf"(?<![\w-])({'|'.join(name for name in _NAMES if '_' in name)})(?![\w=])")
 _OUT_OF_MEMORY = ": there is not enough memory. Use fewer factors, or --engine blocks"
+
+#: Advice that only applies in Python, and what to do on the command line instead.
+_PYTHON_ONLY = [
+    (r"(\buser=<column name>) when reading", r"\1"),
+    (r"a folder that save\(\) wrote", "a folder that discreet train wrote"),
+    (r"for training without privacy use the class ALS", "pass --not-private instead"),
+]
 
 _USAGE = [
     (r"Value error, ", ""),
@@ -35,22 +40,22 @@ _USAGE = [
 ]
 
 
-# control characters but tab and end of line, and those that turn the direction of writing
+# control characters except tab and line feed, and those that change the text direction
 _STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def printable(text: str) -> str:
-    """Text that somebody else may have written, such as a title, as a terminal may have it."""
+    """Replace control characters in untrusted text, such as a title, before printing it."""
     return _STEERING.sub("\ufffd", text)
 
 
 def format_count(n: int, what: str) -> str:
-    """``1 user``, ``20,000 users``."""
+    """Return ``1 user``, ``20,000 users``."""
     return f"{n:,} {what}" + ("" if n == 1 else "s")
 
 
 def usage_words(message: str) -> str:
-    """typer's message about a wrong call, as the beginning of a sentence."""
+    """Rewrite typer's message about a wrong call as the beginning of a sentence."""
     for pattern, replacement in _USAGE:
         message = re.sub(pattern, replacement, message)
     message = message.rstrip(".")
@@ -58,8 +63,9 @@ def usage_words(message: str) -> str:
 
 
 def for_shell(message: str) -> str:
-    """Write ``name=value`` as ``--name value``, and the names of options as options."""
-    message = re.sub(r"(\buser=<column name>) when reading", r"\1", message)
+    """Rewrite ``name=value`` as ``--name value``, and parameter names as options."""
+    for pattern, replacement in _PYTHON_ONLY:
+        message = re.sub(pattern, replacement, message)
     message = _ASSIGNED.sub(_as_option, message)
     message = _ALONE.sub(lambda match: _NAMES[match[1]], message)
     return re.sub(r" \(MemoryError\)$", _OUT_OF_MEMORY, message)

@@ -1,4 +1,4 @@
-"""Which model to make, and how: the options of every command that trains one."""
+"""Options of every command that trains a model: privacy budget, model and parameters."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from discreet.cli.app import ADVANCED
 from discreet.errors import ConfigError
 from discreet.models import MODELS, model_class
 from discreet.privacy.accounting.budget import DEFAULT_DELTA
@@ -37,97 +38,71 @@ def _option(help: str, *names: str, panel: str = _PANEL, **rest: Any) -> Any:
 
 @dataclass
 class ModelOptions:
-    """A model and its parameters; what is not given is the model's own default."""
+    """A model and its parameters; a parameter that is not given has the model's default."""
 
-    model: Annotated[
-        str | None,
-        _option(
-            f"One of {', '.join(_SPELLINGS)}; dpmf with --epsilon, als without.", metavar="NAME"
-        ),
-    ] = None
-    goal: Annotated[
-        Literal["ranking", "rating"] | None,
-        _option(
-            "Rank items, from ratings or plain interactions (the default of dpmf), or predict"
-            " ratings (the default of als and dpals).",
-            show_choices=True,
-        ),
-    ] = None
-    factors: Annotated[
-        int | None,
-        _option(
-            "Number of factors. Default: 32 for als; for dpmf, 64 to rank, and at most 32 to"
-            " predict ratings, as many as stand out of the noise.",
-            metavar="N",
-        ),
-    ] = None
-    iterations: Annotated[
-        int | None,
-        _option(
-            "Sweeps over users and items; a private model pays for each. Default: 15 for als, 6 for"
-            " dpmf with --goal rating.",
-            metavar="N",
-        ),
-    ] = None
-    regularization: Annotated[
-        float | None, _option("Strength of the regularization; by default the model chooses it.")
-    ] = None
-    random_state: Annotated[
-        int | None,
-        _option(
-            "Seed of the initial factors. Default: 0 for als, a fresh one for every private"
-            " training.",
-            metavar="SEED",
-        ),
-    ] = None
     epsilon: Annotated[
         float | None,
         _option(
-            "Privacy budget: how much may be learned about any one user. Smaller is more private.",
+            "Privacy budget ε: bounds how much the result can reveal about any one user. Smaller"
+            " is more private.",
             panel=PRIVACY,
         ),
     ] = None
     delta: Annotated[
         float | None,
-        _option(f"Probability that this bound fails; default {DEFAULT_DELTA}.", panel=PRIVACY),
-    ] = None
-    allow_large_delta: Annotated[
-        bool | None, _option("Accept a delta above 1e-3.", "--allow-large-delta", panel=PRIVACY)
-    ] = None
-    neighboring: Annotated[
-        Literal["add-remove", "replace-one"] | None,
         _option(
-            "What is hidden: whether a user is in the data at all (the default), or which user"
-            " it is.",
-            panel=PRIVACY,
-        ),
-    ] = None
-    noise: Annotated[
-        Literal["secure", "seeded"] | None,
-        _option("Secure by default. Seeded noise is for research only.", panel=PRIVACY),
-    ] = None
-    accountant: Annotated[
-        Literal["auto", "gdp", "rdp", "pld", "pure"] | None,
-        _option(
-            "How the privacy cost is computed. Default: gdp; pld for dpsgd; auto (the least noise)"
-            " for huberals.",
+            f"Probability δ with which the ε bound may fail. Default: {DEFAULT_DELTA}.",
             panel=PRIVACY,
         ),
     ] = None
     rating_range: Annotated[
         str | None,
         _option(
-            "Public range of the ratings, such as 1,5. By default it is read from the data, and the"
-            " statement says so.",
+            "Public range of the ratings, such as 1,5. By default it is read from the data, which"
+            " the privacy statement reports as a caution.",
             panel=PRIVACY,
             metavar="LOW,HIGH",
         ),
     ] = None
+    model: Annotated[
+        str | None,
+        _option(
+            f"One of {', '.join(_SPELLINGS)}. Default: dpmf with --epsilon, als without.",
+            metavar="NAME",
+        ),
+    ] = None
+    goal: Annotated[
+        Literal["ranking", "rating"] | None,
+        _option(
+            "ranking: rank items, from ratings or interactions (default of dpmf). rating: predict"
+            " ratings (default of als and dpals).",
+            show_choices=True,
+        ),
+    ] = None
+    factors: Annotated[
+        int | None,
+        _option(
+            "Number of factors. Default: 32 for als; for dpmf 64 with --goal ranking, and at most"
+            " 32 with --goal rating, chosen by the signal-to-noise ratio.",
+            metavar="N",
+        ),
+    ] = None
+    iterations: Annotated[
+        int | None,
+        _option(
+            "Number of training iterations; the budget of a private model is divided among them."
+            " Default: 15 for als, 6 for dpmf with --goal rating.",
+            metavar="N",
+        ),
+    ] = None
+    regularization: Annotated[
+        float | None, _option("Regularization strength. Default: chosen by the model.")
+    ] = None
     item_features: Annotated[
         str | None,
         _option(
-            "For dpmf: file of public item features, such as genres. Each line has an id, then"
-            " numbers or words such as Comedy|War.",
+            "For dpmf: file of public item features, such as genres. Each line has an item id, then"
+            " numbers or labels such as Comedy|War.",
             metavar="FILE",
         ),
     ] = None
@@ -142,19 +117,56 @@ class ModelOptions:
     settings: Annotated[
         list[str] | None,
         _option(
-            "Any other parameter of the model or of its algorithm; may be repeated.",
+            "Any other parameter of the model or its algorithm; may be repeated.",
             "--set",
             metavar="KEY=VALUE",
         ),
     ] = None
+    random_state: Annotated[
+        int | None,
+        _option(
+            "Random seed of initial factors and splits; never of secure noise. Default: 0, but a"
+            " fresh seed for every private training.",
+            min=0,
+            metavar="SEED",
+            panel=ADVANCED,
+        ),
+    ] = None
     threads: Annotated[
-        int | None, _option("Processor cores to use; all by default.", min=1, metavar="N")
+        int | None,
+        _option(
+            "Number of processor cores to use. Default: all.", min=1, metavar="N", panel=ADVANCED
+        ),
+    ] = None
+    neighboring: Annotated[
+        Literal["add-remove", "replace-one"] | None,
+        _option(
+            "Neighboring data sets: one user added or removed (the default), or one user replaced"
+            " by another.",
+            panel=ADVANCED,
+        ),
+    ] = None
+    accountant: Annotated[
+        Literal["auto", "gdp", "rdp", "pld", "pure"] | None,
+        _option(
+            "Privacy accountant. Default: gdp; pld for dpsgd; auto (the least noise) for huberals.",
+            panel=ADVANCED,
+        ),
+    ] = None
+    noise: Annotated[
+        Literal["secure", "seeded"] | None,
+        _option(
+            "Noise source. Default: secure. Seeded noise can be reproduced and protects no user: it"
+            " is for research only.",
+            panel=ADVANCED,
+        ),
+    ] = None
+    allow_large_delta: Annotated[
+        bool | None, _option("Accept a delta above 1e-3.", "--allow-large-delta", panel=ADVANCED)
     ] = None
 
     def make(self, default: str = "als", **more: Any) -> Any:
-        """The model, not trained yet; `more` are parameters that count where the options say
-        nothing.
-        """
+        """Return the model, not trained yet; `more` holds defaults for options not given."""
         given = self._parameters()
         cls = find_model(self.model or (PRIVATE if "epsilon" in given else default))
         allowed = cls.parameter_names()
@@ -166,8 +178,8 @@ class ModelOptions:
                     else "give --epsilon"
                 )
                 raise ConfigError(
-                    f"--{name.replace('_', '-')} is for private models, and {cls.__name__} is not:"
-                    f" {how}"
+                    f"--{name.replace('_', '-')} is for private models, and {cls.__name__} is not"
+                    f" private: {how}"
                 )
         if "epsilon" in allowed and "epsilon" not in given | more:
             raise ConfigError(
@@ -194,11 +206,10 @@ class ModelOptions:
         return make(**(usual | checked))
 
     def ready(self) -> Any:
-        """The model, with everything about it checked that can be without data."""
+        """Return the model after all checks that need no data."""
         model = self.make()
         if hasattr(model, "plan"):
-            # So many items that no number of factors is too large; also finds budgets that
-            # cannot be kept.
+            # 2^20 items: more than any number of factors. Planning also finds infeasible budgets.
             model.plan(1 << 20)
         else:
             model.check()
@@ -206,11 +217,10 @@ class ModelOptions:
 
     @property
     def options_used(self) -> list[str]:
-        """Options that were used and say something about the model."""
-        return [
-            *(["--model"] if self.model else []),
-            *(f"--set {name}" for name in self._parameters()),
-        ]
+        """Options given that choose the model or its parameters."""
+        own = {name: f"--{name.replace('_', '-')}" for name in vars(self)}
+        given = [own.get(name, f"--set {name}") for name in self._parameters()]
+        return ["--model", *given] if self.model else given
 
     def use_threads(self) -> None:
         if self.threads is not None:
@@ -239,37 +249,34 @@ class ModelOptions:
             name = name.strip().replace("-", "_")
             if not equals or not name:
                 raise ConfigError(
-                    f"--set takes KEY=VALUE, such as --set regularization=25, and {setting!r} was"
-                    " given"
+                    f"--set {setting!r} is not KEY=VALUE: write for example --set regularization=25"
                 )
             if name in given:
-                raise ConfigError(f"the parameter {name!r} is given twice")
+                raise ConfigError(f"the parameter {name!r} is given twice: keep one of them")
             given[name] = parse_value(text.strip())
         return given
 
 
 def find_model(name: str) -> Any:
-    """The class of a model, whatever the case of its name."""
+    """Return the class of a model; case does not matter."""
     if name.lower() not in _SPELLINGS:
         near = difflib.get_close_matches(name.lower(), _SPELLINGS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_SPELLINGS)}"
-        raise ConfigError(f"there is no model {name!r}: {hint}")
+        hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(_SPELLINGS)}"
+        raise ConfigError(f"unknown model {name!r}: {hint}")
     return model_class(_SPELLINGS[name.lower()])
 
 
 def is_private(model: Any) -> bool:
-    """Whether the model carries a promise that holds without cautions."""
+    """Return whether the model has a guarantee without cautions."""
     statement = getattr(model, "privacy_", None)
     return statement is not None and bool(statement.private)
 
 
 def parse_value(text: str) -> Any:
-    """A setting as a Python value: numbers, true, false and none are themselves, the rest is
-    text.
-    """
-    words = {"true": True, "false": False, "none": None, "null": None}
-    if text.lower() in words:
-        return words[text.lower()]
+    """Parse a setting as JSON (or true, false, none in any case); anything else is text."""
+    constants = {"true": True, "false": False, "none": None, "null": None}
+    if text.lower() in constants:
+        return constants[text.lower()]
     try:
         return json.loads(text)
     except ValueError:
@@ -277,18 +284,19 @@ def parse_value(text: str) -> Any:
 
 
 def _range(text: str) -> list[float]:
-    """``"1,5"``, ``"0.5:5"`` or ``"1-5"`` as two numbers."""
+    """Parse ``"1,5"``, ``"0.5:5"`` or ``"1-5"`` as two numbers."""
     number = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
     found = re.fullmatch(rf"\s*{number}\s*[-,:;\s]\s*{number}\s*", text, re.IGNORECASE)
     if found is None:
         raise ConfigError(
-            f"--rating-range takes the lowest and the highest rating, such as 1,5, and not {text!r}"
+            f"--rating-range is {text!r}, but must be the lowest and the highest rating, such as"
+            " 1,5"
         )
     return [float(found[1]), float(found[2])]
 
 
 def _check_type(name: str, value: Any, wanted: Any) -> Any:
-    """The value, if its type is one that the parameter has; models check the rest themselves."""
+    """Return the value if the parameter accepts its type; models check the rest themselves."""
     kinds = _kinds(wanted)
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
     if isinstance(value, list) and tuple in kinds:
@@ -313,7 +321,7 @@ def _check_type(name: str, value: Any, wanted: Any) -> Any:
     names = {
         int: "a whole number",
         float: "a number",
-        str: "a word",
+        str: "text",
         bool: "true or false",
         type(None): "none",
         dict: 'a mapping such as {"sum": 1}',
@@ -326,7 +334,7 @@ def _check_type(name: str, value: Any, wanted: Any) -> Any:
 
 
 def _kinds(wanted: Any) -> list[Any]:
-    """What a parameter may be: plain types, and the words of a Literal."""
+    """Return the plain types that a parameter accepts, and the strings of a Literal."""
     if get_origin(wanted) is Literal:
         return list(get_args(wanted))
     if get_origin(wanted) in (dict, Mapping):

@@ -1,12 +1,11 @@
-"""What a command says: tables and sentences for people, one JSON document for machines, progress on
-the side.
+"""Output of commands: tables and sentences, one JSON document, progress bars and log messages.
 
-Results go to stdout, everything else (progress, log lines, warnings, errors) to stderr, so that a
-pipe carries results only. With ``--json`` stdout holds exactly one JSON document and nothing else.
+Results go to stdout; progress, log messages, warnings and errors go to stderr, so that a pipe
+carries results only. With ``--json`` stdout holds exactly one JSON document and nothing else.
 
 A private command prints exact numbers of its data (users, ratings, repeated rows, seconds) on a
-terminal only, and marks them (`say_exact`). In JSON, and where stdout is a file or a pipe, there
-are none (`without_exact`): both may be kept as a log.
+terminal only, and marks them (`say_exact`). JSON, files and pipes get none (`without_exact`),
+because they may be kept as a log.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ if TYPE_CHECKING:
 
 EXACT = ("users", "ratings", "merged", "kept", "left_out", "seconds")
 EXACT_MARK = "exact, not covered by ε: do not publish"
-# tables are as narrow as they can be; this only keeps long titles from being cut in a pipe
+# wide enough that long titles are not wrapped in a pipe; tables take only the width they need
 PIPE_WIDTH = 160
-# what JSON may hold as it is and a terminal must not get: control characters, and turns of the
-# direction of writing; and halves of surrogate pairs, which JSON can escape and UTF-8 cannot hold
+# escaped in JSON: control characters and changes of text direction, which could steer a terminal,
+# and halves of surrogate pairs, which UTF-8 cannot encode
 _STEERING = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @dataclass
 class Output:
-    """The options that every command has, and the ways to use them."""
+    """Options that every command has, and methods that print accordingly."""
 
     json: Annotated[
         bool, typer.Option("--json", help="Print one JSON document and nothing else.")
@@ -56,7 +55,7 @@ class Output:
         _set_up_logging(self.verbose)
 
     def say(self, text: str = "", style: str | None = None) -> None:
-        """A line for people; never wrapped, so that paths and commands can be copied."""
+        """Print a line of text; never wrapped, so that paths and commands can be copied."""
         if not self.json:
             self._console.print(
                 printable(text),
@@ -68,9 +67,7 @@ class Output:
             )
 
     def say_exact(self, text: str, public: str) -> None:
-        """Print a line with exact numbers of private data, marked, on a terminal; elsewhere
-        only its public part.
-        """
+        """Print exact numbers of private data, marked, on a terminal; elsewhere only `public`."""
         self.say(f"{text} [{EXACT_MARK}]" if sys.stdout.isatty() else public)
 
     def table(
@@ -81,9 +78,7 @@ class Output:
         title: str | None = None,
         flush_left: Sequence[int] = (0,),
     ) -> None:
-        """A table for people; cells are broken into lines where the terminal is too narrow, and
-        never cut.
-        """
+        """Print a table; cells are wrapped where the terminal is too narrow, never truncated."""
         if self.json:
             return
         from rich import box
@@ -100,25 +95,23 @@ class Output:
                 overflow="fold",
             )
         for row in rows:
-            # Text: a title in [brackets] is no markup
+            # Text, because a title in [brackets] must not be read as markup
             table.add_row(*(Text(printable(cell)) for cell in row))
         with self._console.capture() as drawn:
             self._console.print(table)
         print("\n".join(line.rstrip() for line in drawn.get().strip("\n").splitlines()))
 
     def result(self, value: Mapping[str, Any]) -> None:
-        """The JSON document, where one was asked for."""
+        """Print the JSON document if --json was given."""
         if self.json:
             print(to_json(value))
 
     def note(self, text: str) -> None:
-        """A line that is not part of the result: to stderr, also with ``--json``."""
+        """Print a line that is not part of the result to stderr, also with ``--json``."""
         print("discreet:", printable(text), file=sys.stderr)
 
     def rows(self, text: str) -> None:
-        """Lines for a program that reads them to the last bit; a terminal in its place must not
-        be steered by them.
-        """
+        """Print lines unchanged for a program, but without control characters on a terminal."""
         if not self.json:
             print(printable(text) if sys.stdout.isatty() else text, end="")
 
@@ -129,9 +122,7 @@ class Output:
 
     @contextmanager
     def progress(self, text: str) -> Iterator[Progress]:
-        """A bar on stderr while the block runs, if that is a terminal; else the callback given
-        does nothing.
-        """
+        """Show a progress bar while the block runs, if stderr is a terminal."""
         with progress_bar(None if shows_progress(sys.stderr) else False, text) as step:
             yield step
 
@@ -143,9 +134,7 @@ class Output:
 
 
 def without_exact(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out the exact numbers of private data, which have no place in a document of a
-    private command.
-    """
+    """Remove the exact numbers of private data from the facts of a private command."""
     return {name: value for name, value in facts.items() if name not in EXACT}
 
 
@@ -155,9 +144,7 @@ class _Formatter(logging.Formatter):
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
-    """Writes to what stderr is at that moment: a progress bar stands in for it while it is
-    shown.
-    """
+    """Handler that looks up ``sys.stderr`` at each message: a progress bar replaces the stream."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -174,7 +161,7 @@ def _set_up_logging(verbose: bool) -> None:
     logger.handlers = [handler]
     logger.propagate = False
     logger.setLevel(logging.DEBUG if verbose else logging.WARNING)
-    # its font cache is no news
+    # at INFO, matplotlib reports that it builds its font cache
     logging.getLogger("matplotlib").setLevel(logging.DEBUG if verbose else logging.ERROR)
 
     def show(
@@ -185,16 +172,14 @@ def _set_up_logging(verbose: bool) -> None:
         file: Any = None,
         line: Any = None,
     ) -> None:
-        if verbose or issubclass(category, UserWarning):  # the others are for programmers
+        if verbose or issubclass(category, UserWarning):  # other categories are for developers
             logger.warning("%s", " ".join(str(message).split()))
 
     warnings.showwarning = show
 
 
 def to_json(value: Any) -> str:
-    """JSON text; numpy values become plain ones, and what JSON has no number for (NaN,
-    infinity) becomes null.
-    """
+    """Return JSON text; numpy values become plain ones, NaN and infinity become null."""
     text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 

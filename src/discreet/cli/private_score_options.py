@@ -1,4 +1,4 @@
-"""``discreet evaluate --score-epsilon``: scores with noise, which may be published."""
+"""``discreet evaluate --score-epsilon``: release scores with noise."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from discreet.data.splits import Split
     from discreet.evaluation.private_scores import PrivateEvaluation
 
-_PANEL = "Priced scores"
+_PANEL = "Private scores"
 
 _PUBLIC_FACTS = ("data", "model", "known", "target")
 
 
 def public_facts(facts: dict[str, Any]) -> dict[str, Any]:
-    """Keep what the caller named; numbers of users, items and ratings that were read are exact."""
+    """Keep the names that the caller gave; counts of users, items and ratings are exact."""
     return {name: facts[name] for name in _PUBLIC_FACTS if name in facts}
 
 
@@ -33,37 +33,43 @@ def _option(help: str, *names: str, **rest: Any) -> Any:
 
 @dataclass
 class PrivateScoreOptions:
-    """What the scores themselves may cost."""
+    """Privacy budget of the scores themselves."""
 
     score_epsilon: Annotated[
         float | None,
-        _option("Release the scores with noise at this price, instead of looking at the data."),
+        _option("Release the scores with noise and this privacy budget, instead of exactly."),
     ] = None
     score_delta: Annotated[
-        float | None, _option(f"Probability with which that may fail; default {DEFAULT_DELTA}.")
+        float | None,
+        _option(f"Probability δ with which that bound may fail. Default: {DEFAULT_DELTA}."),
     ] = None
     most_ratings: Annotated[
         int | None,
         _option(
-            "In rmse and mae nobody counts as more ratings than this; 10 by default.", metavar="N"
+            "Largest weight of one user in rmse and mae, in ratings. Default: 10.", metavar="N"
         ),
     ] = None
-    confidence: Annotated[float | None, _option("Of the intervals; 0.95 by default.")] = None
+    confidence: Annotated[
+        float | None, _option("Confidence level of the intervals. Default: 0.95.")
+    ] = None
     account: Annotated[
         str | None,
-        _option("Take the price from an account: people.sqlite:customers.", metavar="STORE:NAME"),
+        _option(
+            "Charge the cost to a budget account such as budget.sqlite:customers.",
+            metavar="STORE:NAME",
+        ),
     ] = None
     score_ledger: Annotated[
-        str | None, _option("Where to write the ledger of the release.", metavar="FILE.json")
+        str | None, _option("Write the ledger of the scores to this file.", metavar="FILE.json")
     ] = None
 
     @property
     def is_requested(self) -> bool:
-        """Whether scores are to be released; refuses options that would do nothing without."""
+        """Whether --score-epsilon is given; refuses the options that need it."""
         if self.score_epsilon is None:
             for name, value in vars(self).items():
                 if value is not None:
-                    raise ConfigError(f"--{name.replace('_', '-')} goes with --score-epsilon")
+                    raise ConfigError(f"--{name.replace('_', '-')} needs --score-epsilon")
         return self.score_epsilon is not None
 
     @property
@@ -71,7 +77,7 @@ class PrivateScoreOptions:
         return DEFAULT_DELTA if self.score_delta is None else self.score_delta
 
     def check(self, model: Any, metrics: list[str], relevant: float | None) -> None:
-        """Refuse what has no release; the model may be trained or not."""
+        """Refuse scores that cannot be released; the model may be trained or not."""
         from discreet.evaluation.evaluator import public_threshold
         from discreet.evaluation.metrics import parse
         from discreet.privacy.accounting.budget import Budget
@@ -81,7 +87,7 @@ class PrivateScoreOptions:
         public_threshold(model, [parse(name) for name in metrics], relevant)
 
     def open_account(self) -> Any:
-        """Open the account that pays, if there is one."""
+        """Open the account to charge, if one is given."""
         return None if self.account is None else account_at(self.account)
 
     def release(
@@ -94,7 +100,7 @@ class PrivateScoreOptions:
         neighboring: Any,
         out: Output,
     ) -> dict[str, Any]:
-        """Release the scores, show them, and keep their ledger."""
+        """Release the scores, print them, and write their ledger."""
         from discreet.evaluation.evaluator import evaluate
 
         assert self.score_epsilon is not None
@@ -120,7 +126,7 @@ class PrivateScoreOptions:
         if account is not None:
             left = account.balance
             out.say(
-                f"Account {self.account}: μ² = {left.left:.4g} of {left.limit:.4g} is left;"
+                f"Account {self.account}: μ² = {left.left:.4g} of {left.limit:.4g} is left."
                 f" {room(left)}"
             )
         return {"scores": found.to_dict()} | (
@@ -133,10 +139,10 @@ def _show(found: PrivateEvaluation, out: Output) -> None:
     for name, value in found.values.items():
         low, high = found.intervals[name]
         score = "–" if math.isnan(value) else f"{value:.4f}"
-        people = f"about {max(found.people[name], 0):,.0f}"
-        rows.append([name, score, f"{low:.4f} to {high:.4f}", people])
+        users = f"about {max(found.people[name], 0):,.0f}"
+        rows.append([name, score, f"{low:.4f} to {high:.4f}", users])
     out.say()
     title = f"{found.conditions['model']} on {found.conditions['split']}, released with noise"
-    out.table(["metric", "score", f"interval, {found.confidence:.0%}", "people"], rows, title=title)
-    out.say("Intervals count the noise, and people as a sample of their crowd.")
+    out.table(["metric", "score", f"interval, {found.confidence:.0%}", "users"], rows, title=title)
+    out.say("The intervals cover the noise, and the sampling of users from a larger population.")
     out.say(str(found.privacy), style="bold green" if found.privacy.private else "bold yellow")

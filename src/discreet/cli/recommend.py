@@ -1,4 +1,4 @@
-"""``discreet recommend``: from a history, or a file of them, to a list of items."""
+"""``discreet recommend``: recommend items to one user, or to all users of a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from discreet.cli.app import command
+from discreet.cli.app import ADVANCED, command
 from discreet.cli.data_options import ColumnOptions
 from discreet.cli.output import Output, to_json
 from discreet.errors import ConfigError, DataError
@@ -22,8 +22,7 @@ from discreet.models.item_lookup import (
 )
 
 FORMATS = (".csv", ".tsv", ".json", ".parquet")
-# text that a spreadsheet would run as a formula, or that looks as if it had been escaped from being
-# one
+# text that a spreadsheet would run as a formula, or that seems to be escaped already
 _FORMULA = re.compile("'*[=@+\\-\t\r\n\uff1d\uff20\uff0b\uff0d]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
@@ -40,28 +39,30 @@ def recommend(
     history: Annotated[
         list[str] | None,
         typer.Option(
-            "--history", help="Items by id or title, optionally with =RATING.", metavar="ITEMS"
+            "--history",
+            help="Comma-separated items by id or title, each optionally with =RATING.",
+            metavar="ITEMS",
         ),
     ] = None,
     history_file: Annotated[
         str | None,
         typer.Option(
-            help="File with one item, and optionally a rating, on each line.", metavar="FILE"
+            help="File with an item, and optionally a rating, on each line.", metavar="FILE"
         ),
     ] = None,
     users: Annotated[
         str | None, typer.Option(help="File with the histories of many users.", metavar="FILE")
     ] = None,
-    n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
+    n: Annotated[int, typer.Option("-n", "--n", help="Number of items per user.", min=1)] = 10,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(help="An item never to recommend; may be repeated.", metavar="ITEM"),
+        typer.Option(help="An item not to recommend; may be repeated.", metavar="ITEM"),
     ] = None,
     include_seen: Annotated[
         bool, typer.Option("--include-seen", help="Also recommend items that are in the history.")
     ] = False,
     skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="Ignore items that the model does not know.")
+        bool, typer.Option("--skip-unknown", help="Ignore items unknown to the model.")
     ] = False,
     to: Annotated[
         str | None,
@@ -74,44 +75,43 @@ def recommend(
         typer.Option(
             "--raw-csv",
             help=(
-                "Write ids and titles to CSV as they are, also those that a spreadsheet would run"
-                " as formulas."
+                "Write ids and titles to CSV unchanged, even those that a spreadsheet would run as"
+                " formulas."
             ),
+            rich_help_panel=ADVANCED,
         ),
     ] = False,
 ) -> None:
-    """Recommend items to somebody with a given history.
+    """Recommend items to a user with a given history.
 
-    The history never leaves this machine and is not stored: a user's vector is computed from it
-    when needed. An item without a rating counts as liked.
+    The history stays on this machine and is not stored: a user's factors are computed from it by
+    fold-in. An item without a rating counts as liked.
     """
     if to is not None:
         _check_file(to)
     if raw_csv and (
         (to is None and users is None) or (to is not None and _kind(to) not in (".csv", ".tsv"))
     ):
-        raise ConfigError("--raw-csv is for lists as .csv or .tsv: leave it out")
+        raise ConfigError("--raw-csv is for lists written as .csv or .tsv: leave it out")
     if users is not None:
         from discreet.models.storage.save_load import load
 
         if history or history_file:
-            raise ConfigError(
-                "--users is for many users, so --history and --history-file cannot go with it"
-            )
+            raise ConfigError("--users is for many users: leave out --history and --history-file")
         if exclude:
-            raise ConfigError("--exclude goes with the history of one user, not with --users")
+            raise ConfigError("--exclude is for the history of one user: leave it out with --users")
         return _many(load(folder), users, layout, n, include_seen, skip_unknown, to, raw_csv, out)
     layout.refuse("is for --users", "user", "timestamp", "duplicates")
     if history_file is None:
         layout.refuse("is for --users and --history-file", "item", "rating", "separator", "header")
     from discreet.models.storage.load_scorer import open_model
 
-    # people read three digits; files and programs get every bit
+    # the table shows three digits, for which a faster load suffices; files and JSON get every bit
     shown = to is None and not out.json
     model = open_model(folder, once=shown)
     known = _history(model, history, history_file, layout, skip_unknown)
     if model.details.get("dimensions") == 0:
-        out.note(f"what this model learned: {model.summary_}")
+        out.note(model.summary_)
     _one(model, known, n, exclude or [], include_seen, to, raw_csv, out)
 
 
@@ -120,15 +120,15 @@ def _history(
 ) -> dict[Any, float]:
     if texts is None and file is None:
         raise ConfigError(
-            "say what the user liked: --history ITEMS, --history-file FILE or, for many, --users"
-            " FILE"
+            "no history is given: pass --history ITEMS, --history-file FILE or, for many users,"
+            " --users FILE"
         )
     items = ItemLookup(model)
     known = parse_typed_history(texts or [], items, skip)
     if file is not None:
         known |= read_history(file, items, layout.item, layout.rating, layout.text_separator, skip)
     if not known:
-        raise DataError("the history names no item" + (" that the model knows" if skip else ""))
+        raise DataError("the history has no item" + (" known to the model" if skip else ""))
     return with_default(known, model)
 
 
@@ -214,7 +214,7 @@ def _many(
 
 
 def show(out: Output, rows: list[dict[str, Any]], what: str) -> None:
-    """The list as a table."""
+    """Print the list as a table."""
     titled = bool(rows) and "title" in rows[0]
     names = ["", "item", *(["title"] if titled else []), what]
     cells = [
@@ -227,9 +227,7 @@ def show(out: Output, rows: list[dict[str, Any]], what: str) -> None:
 def _check_file(to: str) -> None:
     file = Path(to)
     if _kind(to) not in FORMATS:
-        raise ConfigError(
-            f"lists are written as {', '.join(FORMATS)}, and {to!r} ends in none of them"
-        )
+        raise ConfigError(f"{to!r} has no known file name ending: use one of {', '.join(FORMATS)}")
     if file.is_dir():
         raise ConfigError(f"{to} is a folder: name a file in it")
     if not file.absolute().parent.is_dir():
@@ -241,7 +239,7 @@ def _kind(to: str) -> str:
 
 
 def _write(to: str, rows: list[dict[str, Any]], raw_csv: bool) -> None:
-    """All rows or no file: they are written beside the place first."""
+    """Write all rows, or no file: a temporary file is renamed at the end."""
     from discreet.data.atomic_files import atomic_write
 
     kind = _kind(to)
@@ -270,7 +268,7 @@ def _as_csv(rows: list[dict[str, Any]], separator: str, raw: bool) -> str:
 class _Lines(list[str]):
     """Lines of a CSV file that end in a line feed.
 
-    The writer is told ``\\r\\n``, because it quotes a carriage return in a title only then.
+    The writer gets ``\\r\\n``, because only then it quotes a carriage return in a title.
     """
 
     def write(self, line: str) -> None:
@@ -278,9 +276,7 @@ class _Lines(list[str]):
 
 
 def escape_formula(cell: Any) -> Any:
-    """Put an apostrophe before text that a spreadsheet would run as a formula; numbers such as
-    -5 stay.
-    """
+    """Prefix text that a spreadsheet would run as a formula with an apostrophe; numbers stay."""
     if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
         return f"'{cell}"
     return cell

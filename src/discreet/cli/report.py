@@ -1,4 +1,4 @@
-"""``discreet report``: a page about a trained model, in one file."""
+"""``discreet report``: write a report about a trained model, as one HTML file."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     "discreet report model/ --data ratings.csv --out report.html",
     "discreet report model/ --data train.csv --test test.csv",
     'discreet report model/ --history "December Island=5"',
-    "discreet report model/ --sign-off --account people.sqlite:customers --audit audit.json"
-    " --conformance",
+    "discreet report model/ --sign-off --account budget.sqlite:customers --audit audit.json --out"
+    " sign-off.html",
 )
 def report(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
@@ -33,13 +33,14 @@ def report(
     signing: SignOffOptions,
     out: Output,
     to: Annotated[
-        str, typer.Option("--out", "-o", help="The file to write.", metavar="FILE")
+        str, typer.Option("--out", "-o", help="HTML file to write.", metavar="FILE")
     ] = "report.html",
     data: Annotated[
         str | None,
         typer.Option(
             help=(
-                "Ratings to measure on, a look at people's data: a file or the name of a data set."
+                "Ratings to evaluate on, a file or the name of a data set. The scores are exact and"
+                " not covered by ε."
             ),
             metavar="DATA",
         ),
@@ -52,31 +53,28 @@ def report(
     ] = None,
     skip_unknown: Annotated[
         bool,
-        typer.Option(
-            "--skip-unknown", help="Leave out ratings of items that the model does not know."
-        ),
+        typer.Option("--skip-unknown", help="Drop ratings of items unknown to the model."),
     ] = False,
     history: Annotated[
         list[str] | None,
         typer.Option(
-            help="What somebody liked, as item=rating,item,…; may be repeated.", metavar="ITEMS"
+            help="An example history, as item=rating,item,…; may be repeated.", metavar="ITEMS"
         ),
     ] = None,
     n: Annotated[
-        int, typer.Option("-n", "--n", help="How many recommendations to show.", min=1, max=100)
+        int, typer.Option("-n", "--n", help="Number of recommendations to show.", min=1, max=100)
     ] = 10,
 ) -> None:
-    """Write one HTML file about a trained model: promise, ledger, noise, recommendations, a map of
-    the items.
+    """Write one HTML file about a trained model: guarantee, ledger, recommendations, item map.
 
-    The file needs no network. From the model alone it looks at nobody's ratings. With --data it
-    also shows how good the model is beside baselines: a model with the same parameters is trained
-    on four fifths of the ratings and asked about the rest, or the saved one is asked about --test.
-    Such scores are a look at people's ratings, and the page says so.
+    The file needs no network. Without --data it uses no ratings. With --data it also compares the
+    model with baselines: a model with the same parameters is trained on four fifths of the ratings
+    and measured on the rest, or the saved model is measured on --test. Such scores are computed
+    exactly from users' ratings, and the page reports so.
 
-    With --sign-off it is one printable page for whoever signs: what is promised to whom, every
-    release with its price by two accountants, what is left in the account, and what an audit and
-    the conformance kit found.
+    With --sign-off it writes one printable page for the signatory instead: the guarantee, every
+    release with its cost by two accountants, the balance of the account, and the results of an
+    audit and of the conformance checks.
     """
     from discreet.models.storage.save_load import load
     from discreet.report import check_target, write_report
@@ -87,14 +85,14 @@ def report(
     if signing.sign_off:
         if data is not None or test is not None or history:
             raise ConfigError(
-                "the page to sign looks at nobody's ratings: leave out --data, --test and --history"
+                "the sign-off page uses no ratings: leave out --data, --test and --history"
             )
         facts = signing.write(model, folder, to, out)
-        out.say(f"Wrote {to}: it looks at nobody's ratings")
+        out.say(f"Wrote {to}, without access to ratings")
         out.result({"command": "report", "model": folder, "sign_off": True, "out": to, **facts})
         return
     if test is not None and data is None:
-        raise ConfigError("--test needs --data, the ratings that say what is known of its users")
+        raise ConfigError("--test needs --data with the histories of its users")
     histories = [_history(text, model, skip_unknown) for text in history or []]
     start = time.perf_counter()
     ratings, facts = (None, {}) if data is None else _read(data, source, model, skip_unknown, out)
@@ -115,14 +113,10 @@ def report(
         out.table(
             ["model", *found.metrics],
             rows,
-            title="On held-out ratings, a look at them that no ε pays for",
+            title="On held-out ratings, exact and not covered by the model's ε",
         )
-    looked = (
-        "it looks at nobody's ratings"
-        if measured is None
-        else "it shows statistics of people's ratings"
-    )
-    out.say(f"Wrote {to} ({size / 1e6:.1f} MB, {time.perf_counter() - start:.1f} s): {looked}")
+    access = "without access to ratings" if measured is None else "with exact scores of ratings"
+    out.say(f"Wrote {to} ({size / 1e6:.1f} MB, {time.perf_counter() - start:.1f} s), {access}")
     out.result(
         {
             "command": "report",
@@ -142,7 +136,7 @@ def _history(text: str, model: Any, skip: bool) -> dict[Any, float]:
 
     known = parse_typed_history([text], ItemLookup(model), skip)
     if not known:
-        raise DataError(f"the history {text!r} names no item")
+        raise DataError(f"the history {text!r} has no item")
     return with_default(known, model)
 
 
@@ -158,5 +152,5 @@ def _read_known(ratings: Ratings, model: Any, where: str, skip: bool, out: Outpu
 
     kept, left_out = keep_known_items(ratings, model, where, skip)
     if left_out:
-        out.note(f"{left_out:,} ratings of unknown items in {where} were left out")
+        out.note(f"{left_out:,} ratings of unknown items in {where} were dropped")
     return kept

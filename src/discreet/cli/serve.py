@@ -1,4 +1,4 @@
-"""``discreet serve``: models over HTTP."""
+"""``discreet serve``: serve models over HTTP."""
 
 from __future__ import annotations
 
@@ -8,41 +8,48 @@ from typing import Annotated, Any
 
 import typer
 
-from discreet.cli.app import command
+from discreet.cli.app import ADVANCED, command
 from discreet.cli.output import Output
 from discreet.errors import ConfigError
 
 NEEDED = ("fastapi", "uvicorn", "httptools")
+MIN_TOKEN = 8  # shorter tokens can be guessed by trial
 
 
 @command(
     "discreet serve model/",
     "discreet serve films=model/ books=other/ --port 9000",
-    "DISCREET_TOKEN=secret discreet serve model/ --host 0.0.0.0 --workers 4",
+    "export DISCREET_TOKEN=$(openssl rand -hex 16); discreet serve model/ --host 0.0.0.0"
+    " --workers 4",
 )
 def serve(
     folders: Annotated[
         list[str],
         typer.Argument(
-            help="Folders of saved models, each perhaps as NAME=FOLDER.", metavar="MODEL…"
+            help="Folders of saved models, each optionally as NAME=FOLDER.", metavar="MODEL…"
         ),
     ],
     out: Output,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; this machine alone by default.")
+        str, typer.Option(help="Address to listen on. Default: this machine only.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535)] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
             envvar="DISCREET_TOKEN",
-            help="Secret that every request must bring. Better in the environment than here.",
+            help=(
+                f"Bearer token that every request must send, at least {MIN_TOKEN} characters. Set"
+                " it in the environment: other users can read command lines."
+            ),
         ),
     ] = None,
     cors: Annotated[
         list[str] | None,
         typer.Option(
-            "--cors", help="A web site whose pages may ask; may be repeated.", metavar="ORIGIN"
+            "--cors",
+            help="A web origin whose pages may send requests; may be repeated.",
+            metavar="ORIGIN",
         ),
     ] = None,
     allow_host: Annotated[
@@ -50,43 +57,59 @@ def serve(
         typer.Option(
             "--allow-host",
             help=(
-                "A name other than localhost that requests may go to; may be repeated, and '*' is"
-                " any."
+                "A host name besides localhost that requests may be addressed to; may be repeated,"
+                " and '*' allows any."
             ),
             metavar="NAME",
         ),
     ] = None,
     largest_body: Annotated[
-        int, typer.Option(help="Largest body that is read, in bytes.", min=100, metavar="BYTES")
+        int,
+        typer.Option(
+            help="Largest request body, in bytes.",
+            min=100,
+            metavar="BYTES",
+            rich_help_panel=ADVANCED,
+        ),
     ] = 1 << 20,
     most_at_once: Annotated[
-        int, typer.Option(help="Requests answered at once; more get 503.", min=1, metavar="N")
+        int,
+        typer.Option(
+            help="Number of concurrent requests; further ones get status 503.",
+            min=1,
+            metavar="N",
+            rich_help_panel=ADVANCED,
+        ),
     ] = 512,
     workers: Annotated[
-        int, typer.Option(help="Processes that answer.", min=1, max=256, metavar="N")
+        int, typer.Option(help="Number of worker processes.", min=1, max=256, metavar="N")
     ] = 1,
     fd: Annotated[
         int | None,
         typer.Option(
-            help="Listen on this inherited socket, as service managers hand over.", metavar="FD"
+            help="Listen on this inherited socket (file descriptor), for service managers.",
+            metavar="FD",
+            rich_help_panel=ADVANCED,
         ),
     ] = None,
 ) -> None:
-    """Answer over HTTP: recommendations, similar items, search, the privacy statement, and the page
-    for browsers.
+    """Serve models over HTTP: recommendations, similar items, search, privacy statement, web page.
 
-    Histories come in bodies alone and are forgotten after the answer; nothing of a request is
-    logged. A folder that is replaced is taken over without losing a request. Ctrl-C or SIGTERM
-    finishes what is under way and ends.
+    Histories are sent in request bodies and are not stored; no request content is logged. A model
+    folder that is replaced is reloaded without losing a request. On Ctrl-C or SIGTERM the server
+    completes open requests and exits.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"serving needs {' and '.join(missing)}: pip install 'discreet[serve]'")
-    if token is not None and len(token) < 8:
-        raise ConfigError("the token is too short to keep anybody out: use 8 characters or more")
+    if token is not None and len(token) < MIN_TOKEN:
+        raise ConfigError(
+            f"the token is too short: use at least {MIN_TOKEN} characters, for example from"
+            " openssl rand -hex 16"
+        )
     for name in allow_host or ():
         if not name.strip() or "/" in name:
-            raise ConfigError(f"--allow-host takes a name such as shop.example, not {name!r}")
+            raise ConfigError(f"--allow-host {name!r} is not a host name such as shop.example")
     from discreet.serve.worker import exit_on_signals
 
     with exit_on_signals():
@@ -119,14 +142,14 @@ def serve(
 def _show(
     out: Output, listening: socket.socket, models: list[dict[str, Any]], token: str | None
 ) -> None:
-    """Tell what is served and where."""
+    """Print the models served and the address."""
     address = listening.getsockname()
     shown = f"http://{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)
     for model in models:
         out.say(f"Serving {model['name']}: {model['items']:,} items, {model['status']}")
-    out.say(f"Listening on {shown} (the page: {shown}/, routes: {shown}/docs)")
+    out.say(f"Listening on {shown} (web page: {shown}/, API: {shown}/docs)")
     out.result(
         {"command": "serve", "address": shown, "models": [model["name"] for model in models]}
     )
     if token is None and isinstance(address, tuple) and not address[0].startswith(("127.", "::1")):
-        out.note("anybody who reaches this address may ask: set a token with DISCREET_TOKEN")
+        out.note("requests to this address need no token: set one with DISCREET_TOKEN")

@@ -1,4 +1,4 @@
-"""``discreet report --sign-off``: the page for whoever signs."""
+"""``discreet report --sign-off``: write the page for the signatory."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import typer
 
 from discreet.cli.budget_accounts import account_at
 from discreet.cli.output import Output
-from discreet.errors import ConfigError, PrivacyError
+from discreet.errors import ConfigError, NotInstalled, PrivacyError
 
-_PANEL = "The page to sign"
+_PANEL = "Sign-off page"
 
 
 def _option(help: str, *names: str, **rest: Any) -> Any:
@@ -20,52 +20,53 @@ def _option(help: str, *names: str, **rest: Any) -> Any:
 
 @dataclass
 class SignOffOptions:
-    """What the page says beside what the model knows of itself."""
+    """Contents of the sign-off page that do not come from the model."""
 
     sign_off: Annotated[
         bool,
-        _option("Write one printable page for whoever signs, instead of the report.", "--sign-off"),
+        _option("Write one printable page for the signatory, instead of the report.", "--sign-off"),
     ] = False
-    people: Annotated[str | None, _option("To whom it is promised, in words.", metavar="TEXT")] = (
-        None
-    )
-    purpose: Annotated[str | None, _option("What the model is for.", metavar="TEXT")] = None
+    people: Annotated[
+        str | None, _option("The users whom the guarantee covers.", metavar="TEXT")
+    ] = None
+    purpose: Annotated[str | None, _option("Purpose of the model.", metavar="TEXT")] = None
     said_by: Annotated[
-        str | None, _option("Who vouches for what was taken to be public.", metavar="NAME")
+        str | None, _option("Who confirms what is assumed public.", metavar="NAME")
     ] = None
     account: Annotated[
         str | None,
         _option(
-            "The account of these people, for its balance: people.sqlite:customers.",
+            "Budget account that was charged, such as budget.sqlite:customers, for its balance.",
             metavar="STORE:NAME",
         ),
     ] = None
     audit: Annotated[
-        str | None, _option("What discreet audit has written.", metavar="FILE.json")
+        str | None, _option("Result of discreet audit --out.", metavar="FILE.json")
     ] = None
     conformance: Annotated[
         bool,
         _option(
-            "Check the rules of private models now, on generated data (some seconds).",
+            "Run the conformance checks of private models, on generated data (some seconds); needs"
+            " the extra discreet[accounting].",
             "--conformance",
         ),
     ] = False
 
     def check(self) -> None:
-        """Refuse options that would do nothing."""
+        """Refuse options that have no effect without --sign-off."""
         given = [name for name, value in vars(self).items() if value and name != "sign_off"]
         if given and not self.sign_off:
-            raise ConfigError(f"--{given[0].replace('_', '-')} goes with --sign-off")
+            raise ConfigError(f"--{given[0].replace('_', '-')} needs --sign-off")
 
     def write(self, model: Any, folder: str, to: str, out: Output) -> dict[str, Any]:
-        """Gather what there is, and write the page."""
+        """Collect the contents and write the page."""
         from discreet.report.sign_off import Signing, read_audit, write_sign_off
 
         found = None if self.audit is None else read_audit(self.audit)
         account = None if self.account is None else account_at(self.account)
         if not hasattr(model, "privacy_"):
             raise ConfigError(
-                f"{type(model).__name__} is not a private model: there is no promise to sign"
+                f"{type(model).__name__} is not a private model: there is no guarantee to sign"
             )
         with out.progress("Checking"):
             conformance = _check_conformance(model) if self.conformance else None
@@ -80,22 +81,22 @@ class SignOffOptions:
         write_sign_off(model, to, signing, folder)
         if account is not None and not account.has_ledger(model.privacy_.ledger):
             raise PrivacyError(
-                f"{to} does not verify: the account {account.name!r} did not pay for {folder}. Name"
-                " the account that was charged, or leave out --account."
+                f"{to} does not verify: the account {account.name!r} was not charged for {folder}."
+                " Name the account that was charged, or leave out --account."
             )
         missing = [
             name
             for name, there in (
                 ("an account", account),
                 ("an audit", found),
-                ("the conformance kit", conformance),
-                ("what it is for", self.purpose),
+                ("the conformance checks", conformance),
+                ("a purpose", self.purpose),
             )
             if not there
         ]
         if missing:
             out.say(
-                f"The page says that it has nothing from: {', '.join(missing)}", style="bold yellow"
+                f"Not given, and reported as missing: {', '.join(missing)}", style="bold yellow"
             )
         return {
             "missing": missing,
@@ -104,7 +105,8 @@ class SignOffOptions:
 
 
 def _check_conformance(model: Any) -> Any:
-    """The conformance of a new model with the same parameters."""
+    """Check the conformance of a new model with the same parameters."""
+
     from discreet.testing import ConformanceError, check_private_model
 
     fresh = type(model)(**(model.get_params() | {"noise": "secure", "random_state": None}))
@@ -112,3 +114,8 @@ def _check_conformance(model: Any) -> Any:
         return check_private_model(fresh)
     except ConformanceError as error:
         return error.report
+    except NotInstalled:
+        raise ConfigError(
+            "--conformance needs Google's dp-accounting: pip install 'discreet[accounting]', or"
+            " leave out --conformance"
+        ) from None

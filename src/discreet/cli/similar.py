@@ -1,4 +1,4 @@
-"""``discreet similar``: which items a model takes to be alike."""
+"""``discreet similar``: list the items most similar to a given one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def similar(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
     item: Annotated[str, typer.Argument(help="An item: its id or its title.", metavar="ITEM")],
     out: Output,
-    n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
+    n: Annotated[int, typer.Option("-n", "--n", help="Number of items.", min=1)] = 10,
 ) -> None:
-    """Show the items most similar to a given one, by the angle between their vectors."""
+    """List the items most similar to a given one, by the cosine between item factors."""
     from discreet.models.storage.load_scorer import open_model
 
     model = open_model(folder, once=not out.json)
@@ -29,7 +29,7 @@ def similar(
     best, scores = model.scorer.similar(model.scorer.position(item_id), n)
     rows = rank_items(items, model.item_ids_[best], scores)
     title = items.title_of(item_id)
-    out.say(f"Most like {item_id if title is None else title}:", style="bold")
+    out.say(f"Most similar to {item_id if title is None else title}:", style="bold")
     show(out, rows, "cosine")
     result = {"item_id": item_id, **({} if title is None else {"title": title})}
     out.result({"command": "similar", **result, "similar": rows})

@@ -1,6 +1,4 @@
-"""How ratings are held out: the options of ``discreet evaluate`` that say so, and the splits
-they stand for.
-"""
+"""Options of ``discreet evaluate`` that choose the held-out ratings, and their splits."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
 
-_PANEL = "Holding out"
+_PANEL = "Split"
 _KINDS = ("by-person", "users", "leave-one-out", "newest", "time")
 MOST_TEST_USERS = 10_000  # as many as the DPALS supplement holds out
 
@@ -28,30 +26,32 @@ def _option(help: str, *names: str, **rest: Any) -> Any:
 
 @dataclass
 class SplitOptions:
-    """Splits, seeds and folds."""
+    """Split, number of seeds, and folds."""
 
     split: Annotated[
         str | None,
         _option(
             "Percentages of the ratings such as 90/10 or 80/10/10 (train/valid/test, the default);"
-            " by-person (the same by coins of each person's own); users (whole users are held out);"
+            " by-person (the same, drawn separately for each user); users (hold out whole users);"
             " leave-one-out; newest (each user's last rating); time (the newest tenth).",
             metavar="HOW",
         ),
     ] = None
     folds: Annotated[
-        int | None, _option("Cross-validation with this many folds instead.", min=2, metavar="K")
+        int | None, _option("Cross-validate with this many folds.", min=2, metavar="K")
     ] = None
     seeds: Annotated[
-        int | None, _option("How many seeds to repeat this with; 1 by default.", min=1, metavar="N")
+        int | None,
+        _option(
+            "Repeat with this many seeds, starting at --random-state. Default: 1.",
+            min=1,
+            metavar="N",
+        ),
     ] = None
-    seed: Annotated[int | None, _option("The first seed; 0 by default.", min=0, metavar="SEED")] = (
-        None
-    )
     test_users: Annotated[
         int | None,
         _option(
-            "With --split users: how many users to hold out for testing, and as many again for"
+            "With --split users: number of users to hold out for testing, and again for"
             " validation.",
             min=1,
             metavar="N",
@@ -60,20 +60,19 @@ class SplitOptions:
     fold_in: Annotated[
         float | None,
         _option(
-            "With --split users: share of a test user's ratings that the model sees; 0.8 by"
-            " default.",
+            "With --split users: fraction of a test user's ratings that the model gets. Default:"
+            " 0.8.",
             metavar="SHARE",
         ),
     ] = None
 
     @property
     def options_used(self) -> list[str]:
-        """Options that were used."""
+        """Options given."""
         used = {
             "--split": self.split,
             "--folds": self.folds,
             "--seeds": self.seeds,
-            "--seed": self.seed,
             "--test-users": self.test_users,
             "--fold-in": self.fold_in,
         }
@@ -84,25 +83,24 @@ class SplitOptions:
         return (self.seeds or 1) * (self.folds or 1)
 
     def check(self) -> None:
-        """Refuse what cannot be held out in this way, before any data are read."""
+        """Refuse invalid splits before any data are read."""
         if self.folds is not None and self.split is not None:
             raise ConfigError(
-                "--folds and --split are two ways to hold out ratings: give one of them"
+                "--folds and --split are two ways to hold out ratings: pass one of them"
             )
         for name, value in (("--test-users", self.test_users), ("--fold-in", self.fold_in)):
             if value is not None and self.split != "users":
-                raise ConfigError(f"{name} goes with --split users")
+                raise ConfigError(f"{name} needs --split users")
         if self.fold_in is not None and not 0 < self.fold_in < 1:
             raise ConfigError(f"--fold-in is {self.fold_in:g}, but must lie between 0 and 1")
         if self.split is not None and self.split not in _KINDS:
             fractions(self.split)
 
-    def splits(self, ratings: Ratings) -> Iterator[Split]:
-        """The splits, made one after another."""
+    def splits(self, ratings: Ratings, first: int = 0) -> Iterator[Split]:
+        """Yield the splits, with seeds from `first` on."""
         from discreet.data.splits import k_fold
 
         self.check()
-        first = self.seed or 0
         for seed in range(first, first + (self.seeds or 1)):
             if self.folds is not None:
                 yield from k_fold(ratings, self.folds, seed)
@@ -129,7 +127,7 @@ class SplitOptions:
 
 
 def fractions(how: str) -> tuple[float, ...]:
-    """``"80/10/10"`` (or ``"0.8/0.1/0.1"``) as fractions of 1."""
+    """Parse ``"80/10/10"`` (or ``"0.8/0.1/0.1"``) as fractions of 1."""
     try:
         parts = [float(part) for part in how.split("/")]
     except ValueError:
@@ -139,7 +137,7 @@ def fractions(how: str) -> tuple[float, ...]:
             if near
             else f"write percentages such as 80/10/10, or {', '.join(_KINDS)}"
         )
-        raise ConfigError(f"there is no split {how!r}: {hint}") from None
+        raise ConfigError(f"unknown split {how!r}: {hint}") from None
     total = sum(parts)
     if (
         len(parts) not in (2, 3)
@@ -147,7 +145,6 @@ def fractions(how: str) -> tuple[float, ...]:
         or not (abs(total - 100) < 1e-6 or abs(total - 1) < 1e-6)
     ):
         raise ConfigError(
-            f"the split {how!r} should be train/test or train/valid/test in percent, all"
-            " together 100"
+            f"the split {how!r} must be train/test or train/valid/test in percent, with sum 100"
         )
     return tuple(part / total for part in parts)

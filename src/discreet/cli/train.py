@@ -1,4 +1,4 @@
-"""``discreet train``: from a file of ratings to a saved model."""
+"""``discreet train``: train a model on ratings and save it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from discreet.cli.output import Output, without_exact
 from discreet.errors import ConfigError, DataError
 
 NOT_PRIVATE = (
-    "This model is NOT private: single users' ratings may be recovered from it. "
+    "This model is NOT private: individual users' ratings may be recovered from it. "
     "Do not share it more widely than the ratings."
 )
 
@@ -42,7 +42,7 @@ REMEDIES = {
     "discreet train ratings.parquet --out model/ --epsilon 1 --items films.csv --rating-range 1,5",
     "discreet train ratings.csv --items films.csv --out model/ --not-private --factors 64",
     "discreet train cinema --out model/ --not-private --goal ranking --binarize 4",
-    "discreet train ratings.csv --out model/ --epsilon 1 --account people.sqlite:customers",
+    "discreet train ratings.csv --out model/ --epsilon 1 --account budget.sqlite:customers",
     "discreet train ratings/*.parquet --engine blocks --items films.csv --rating-range 1,5 --out"
     " model/ --epsilon 1",
 )
@@ -60,39 +60,40 @@ def train(
         bool,
         typer.Option(
             "--not-private",
-            help="Train a model without privacy: als by default.",
+            help="Train a model without privacy protection. Default model: als.",
             rich_help_panel=PRIVACY,
         ),
     ] = False,
     replace: Annotated[
         bool,
         typer.Option(
-            "--replace", help="Replace a private model that is there; its ledger is kept."
+            "--replace", help="Replace a private model in the folder; its ledger is kept."
         ),
     ] = False,
     account: Annotated[
         str | None,
         typer.Option(
             help=(
-                "Take the price from an account (see discreet budget open):"
-                " people.sqlite:customers."
+                "Charge the cost to a budget account such as budget.sqlite:customers (see discreet"
+                " budget open)."
             ),
             metavar="STORE:NAME",
+            rich_help_panel=PRIVACY,
         ),
     ] = None,
 ) -> None:
-    """Learn from ratings and save the model.
+    """Train a model on ratings and save it.
 
-    With --epsilon the model is private: it would be almost as likely to come out the same without
-    any one user. With --not-private it is not, and single users' ratings may be recovered from it.
-    One of the two must be given. If private training is interrupted or fails, the ledger of what
-    was released by then is written beside the folder.
+    Pass either --epsilon or --not-private. With --epsilon, training is (ε, δ)-differentially
+    private: removing any one user changes the probability of any result by at most a factor e^ε,
+    except with probability δ. With --not-private, individual ratings may be recovered from the
+    model. If private training is interrupted or fails, the ledger of the statistics released so far
+    is written next to the model folder.
 
-    DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) whose lines hold a
-    user, an item and, if there is one, a rating; or - to read the same from a pipe; or the name of
-    a data set (see discreet datasets). With --engine blocks it may also be a folder of blocks, a
-    folder of files, or several files, of any size together; with --engine spark, whatever Spark
-    reads.
+    DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) with a user, an
+    item and optionally a rating per line; or - to read from a pipe; or the name of a data set (see
+    discreet datasets). With --engine blocks it may also be a folder of blocks, a folder of files,
+    or several files; with --engine spark, any path that Spark reads.
     """
     model = choice.ready()
     check_meant(model, not_private)
@@ -102,7 +103,7 @@ def train(
         check_folder(budget, to)
     choice.use_threads()
     engine.check(model)
-    with engine.people(data, source, out, model) as (ratings, facts):
+    with engine.ratings(data, source, out, model) as (ratings, facts):
         # it is read from the data then
         if getattr(model, "rating_range", ()) is None and model.goal == "rating":
             low, high = ratings.rating_range() or (0.0, 0.0)
@@ -128,7 +129,7 @@ def train(
         if budget is not None:
             left = budget.balance
             out.say(
-                f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left; {room(left)}"
+                f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left. {room(left)}"
             )
         if remedies:
             out.say(f"To avoid the caution, pass {' and '.join(remedies)}.", style="bold yellow")
@@ -159,33 +160,32 @@ def show_statement(statement: Any, out: Output, indent: str = "") -> None:
 
 
 def check_meant(model: Any, not_private: bool) -> None:
-    """Refuse a model without privacy that nobody asked for, and a private one that nobody
-    wanted.
-    """
+    """Refuse --not-private for a private model, and a model without privacy unless it is given."""
     name = type(model).__name__
     if hasattr(model, "plan") and not_private:
         raise ConfigError(
-            f"--not-private is given, and {name} is private: leave out --not-private, or --epsilon"
+            f"--not-private is given, but {name} is private: leave out --not-private, or --epsilon"
             " and --model"
         )
     if not hasattr(model, "plan") and not not_private:
         raise ConfigError(
-            f"{name} is not private, and nothing says that this is meant: give --epsilon, such as"
-            " 1, for a private model, or --not-private"
+            f"{name} is not private: pass --epsilon, for example --epsilon 1, to train a private"
+            " model, or confirm with --not-private"
         )
 
 
 def _account(where: str, model: Any) -> Any:
-    """The account to charge, where there is something to charge it for."""
+    """Return the account to charge for a private model."""
     if not hasattr(model, "plan"):
         raise ConfigError(
-            f"--account is for private models, and {type(model).__name__} is not: give --epsilon"
+            f"--account is for private models, and {type(model).__name__} is not private: pass"
+            " --epsilon"
         )
     return account_at(where)
 
 
 def fit(model: Any, ratings: Any, out: Output, budget: Any = None) -> float:
-    """Train with a progress bar; returns the seconds that it took."""
+    """Train with a progress bar; return the seconds that it took."""
     start = time.perf_counter()
     charged = {} if budget is None else {"account": budget}
     with out.progress(f"Training {type(model).__name__}") as progress:
@@ -198,12 +198,10 @@ def fit(model: Any, ratings: Any, out: Output, budget: Any = None) -> float:
 
 @contextmanager
 def ledger_kept(model: Any, folder: str, out: Output) -> Iterator[None]:
-    """Where the block does not come to its end, say what was released, and write the ledger of
-    it beside `folder`.
-    """
+    """If the block fails, report what was released and write its ledger next to `folder`."""
     try:
         yield
-    except BaseException:  # an interrupt as well: what was released stays released
+    except BaseException:  # also an interrupt: a release cannot be undone
         statement = getattr(model, "privacy_", None)
         if statement is not None and statement.ledger.entries:
             with _ignore_signals():
@@ -212,15 +210,15 @@ def ledger_kept(model: Any, folder: str, out: Output) -> Iterator[None]:
 
 
 def _save_unfinished(statement: Any, folder: Path) -> str:
-    """Write the ledger of a training that was cut short; returns a sentence about it."""
+    """Write the ledger of an interrupted training; return a message about it."""
     from discreet.data.atomic_files import atomic_write
 
     made = len(statement.ledger.entries)
     planned = sum(r.count for r in statement.ledger.plan.releases)
     spent = f"ε = {statement.epsilon:.4g} at δ = {statement.delta:.3g}"
     text = (
-        f"the training had made {made} of {planned} releases, which cost {spent} and count like any"
-        " other"
+        f"training ended after {made} of {planned} releases, which cost {spent} and count as spent"
+        " budget"
     )
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     file = folder.with_name(f"{folder.name}.unfinished-{when}-{os.getpid()}.ledger.json")
@@ -230,15 +228,15 @@ def _save_unfinished(statement: Any, folder: Path) -> str:
     except OSError as error:
         ledger = json.dumps(statement.ledger.to_dict())
         return (
-            f"{text}; their ledger could not be written to {file} ({error.strerror or error}), so"
-            f" here it is: {ledger}"
+            f"{text}; their ledger could not be written to {file} ({error.strerror or error}):"
+            f" {ledger}"
         )
     return f"{text}; their ledger is {file}"
 
 
 @contextmanager
 def _ignore_signals() -> Iterator[None]:
-    """Ignore further signals to end: somebody impatient should not lose the ledger."""
+    """Ignore signals while the ledger is written: a second Ctrl-C must not lose it."""
     ours = threading.current_thread() is threading.main_thread()
     numbers = [signal.SIGINT, *ENDINGS] if ours else []
     before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
@@ -250,20 +248,20 @@ def _ignore_signals() -> Iterator[None]:
 
 
 def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
-    """The error for ratings that are all the same, where ratings are to be predicted."""
-    # Private models stay private.
+    """Return the error for predicting ratings that are all the same."""
+    # advise a model of the same kind: a private one must not be swapped for als
     has_goal = "goal" in model.parameter_names()
     how = "--goal ranking" if has_goal else "--model als --goal ranking"
     return DataError(
-        f"every rating of {what} is {rating:g}, so there is nothing to predict: use {how}"
+        f"every rating of {what} is {rating:g}, so there are no ratings to predict: use {how}"
     )
 
 
 def describe_model(model: Any) -> dict[str, Any]:
-    """A model for JSON."""
+    """Describe a model for JSON."""
     statement = getattr(model, "privacy_", None)
     parameters = model.get_params()
-    if statement is not None:  # whoever knows the seed of seeded noise can subtract it
+    if statement is not None:  # the seed of seeded noise would allow subtracting it
         parameters |= {"random_state": None} if "random_state" in parameters else {}
     facts = {"class": type(model).__name__, "parameters": parameters, "private": is_private(model)}
     if learned := getattr(model, "summary_", ""):
@@ -278,11 +276,11 @@ def describe_model(model: Any) -> dict[str, Any]:
 
 
 def examples(folder: str, model: Any) -> list[str]:
-    """Commands that work on this model as they stand."""
+    """Return commands that can be run on this model unchanged."""
     ids = [str(item) for item in model.item_ids_[:2].tolist()]
     where = shlex.quote(folder)
     lines = [f"{program()} recommend {where} --history {shlex.quote(','.join(ids))}"]
-    # else there is nothing to compare items by
+    # without factors there are no similar items
     if model.item_factors_.shape[1] > model.item_similarity().first:
         lines.append(f"{program()} similar {where} {shlex.quote(ids[0])}")
     if hasattr(model, "privacy_"):
@@ -291,7 +289,7 @@ def examples(folder: str, model: Any) -> list[str]:
 
 
 def check_out(folder: str, replace: bool = False) -> None:
-    """Refuse a place where no model can be saved, before time is spent on training one."""
+    """Refuse a folder where no model can be saved, before training."""
     from discreet.models.storage.ledger_history import check_replaced
     from discreet.models.storage.save_load import check_target
 
@@ -302,7 +300,7 @@ def check_out(folder: str, replace: bool = False) -> None:
     while not place.exists():
         place = place.parent
     try:
-        # asking for permissions would not notice a read-only disk
+        # os.access would not notice a read-only disk
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:

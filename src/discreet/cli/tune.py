@@ -1,4 +1,4 @@
-"""``discreet tune``: try settings at a price, and save the best model."""
+"""``discreet tune``: tune hyperparameters privately, and save the best model."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from discreet.cli.app import command
+from discreet.cli.app import ADVANCED, command
 from discreet.cli.budget_accounts import account_at, check_folder, room
 from discreet.cli.data_options import DataOptions
-from discreet.cli.model_options import ModelOptions, parse_value
+from discreet.cli.model_options import PRIVACY, ModelOptions, parse_value
 from discreet.cli.output import Output
 from discreet.cli.private_score_options import public_facts
 from discreet.cli.train import check_out, describe_model, examples, ledger_kept
@@ -41,75 +41,82 @@ def tune(
         typer.Option(
             "--try",
             help=(
-                "A parameter and what it may be: factors=16,32,64, or regularization=1..100"
-                " (log-uniform). May be "
-                "repeated."
+                "A hyperparameter and its candidates: factors=16,32,64, or regularization=1..100"
+                " (log-uniform). May be repeated."
             ),
             metavar="KEY=VALUES",
         ),
     ] = None,
-    runs: Annotated[float, typer.Option(help="How many trainings on average.", metavar="N")] = 10.0,
+    runs: Annotated[float, typer.Option(help="Average number of trainings.", metavar="N")] = 10.0,
     law: Annotated[
         str,
         typer.Option(
             help=(
-                "Of their secret number: geometric, logarithmic, poisson, negative-binomial:0.5; or"
-                " composed, which "
-                "keeps nothing secret and pays for every one in full."
-            )
+                "Distribution of the secret number of runs: geometric, logarithmic, poisson,"
+                " negative-binomial:0.5; or composed: --runs trainings, all of them reported, and"
+                " each at its full cost."
+            ),
+            rich_help_panel=ADVANCED,
         ),
     ] = "geometric",
     metric: Annotated[
         str | None,
-        typer.Option(help="What is best: recall@20 by default, or rmse for --goal rating."),
+        typer.Option(help="Metric to optimize. Default: recall@20, or rmse for --goal rating."),
     ] = None,
     relevant: Annotated[
         float | None,
         typer.Option(
-            help="Lowest held-out rating that counts as relevant; or give --rating-range.",
+            help="Lowest held-out rating that counts as relevant. Default: from --rating-range.",
             metavar="RATING",
         ),
     ] = None,
     held_out: Annotated[
         float,
         typer.Option(
-            help="Share of everybody's ratings that scores are measured on.", metavar="SHARE"
+            help="Fraction of each user's ratings that scores are measured on.", metavar="SHARE"
         ),
     ] = 0.1,
     score_share: Annotated[
         float,
-        typer.Option(help="Part of each training's price that its score gets.", metavar="SHARE"),
+        typer.Option(
+            help="Fraction of each training's budget that its score gets.",
+            metavar="SHARE",
+            rich_help_panel=ADVANCED,
+        ),
     ] = 0.1,
     account: Annotated[
         str | None,
         typer.Option(
-            help="With --law composed: take the price from an account.", metavar="STORE:NAME"
+            help="With --law composed: charge the cost to a budget account.",
+            metavar="STORE:NAME",
+            rich_help_panel=PRIVACY,
         ),
     ] = None,
     replace: Annotated[
         bool,
         typer.Option(
-            "--replace", help="Replace a private model that is there; its ledger is kept."
+            "--replace", help="Replace a private model in the folder; its ledger is kept."
         ),
     ] = False,
 ) -> None:
-    """Train with several settings and save the best model, at the price of --epsilon for all of it.
+    """Tune hyperparameters and save the best model; --epsilon covers all of it.
 
-    Each training draws a setting from what --try allows, and scores itself on held-out ratings,
-    with noise. How many there are is random and secret; only the best leaves. That costs about half
-    as much again as one training, instead of as much as all of them. The settings tried, their
-    scores and the progress are not shown, and the time that it takes, which depends on the secret
-    number, is best not shown either.
+    Each training draws its hyperparameters from --try and is scored on held-out ratings, with
+    noise. The number of trainings is random and secret, and only the best model is released. The
+    total cost is about 1.5 times that of one training, not the sum of all. The candidates tried,
+    their scores and the progress are not shown. Do not publish the running time, which
+    depends on the secret number.
     """
     from discreet.evaluation.tuning import COMPOSED, Tuning
 
     if choice.epsilon is None:
         raise ConfigError(
-            "tuning is priced: give --epsilon, the total for all that is tried, such as 1"
+            "tuning needs a privacy budget for all trainings together: pass --epsilon, for example"
+            " --epsilon 1"
         )
     model = choice.ready()
     if not tries:
-        raise ConfigError("say what to try, such as --try factors=16,32,64")
+        raise ConfigError("no candidates are given: pass --try, for example --try factors=16,32,64")
     tuning = Tuning(
         model,
         dict(map(_parse_candidates, tries)),
@@ -122,7 +129,8 @@ def tune(
     )
     if account is not None and law != COMPOSED:
         raise ConfigError(
-            "--account goes with --law composed: the best of a secret number has no price in μ"
+            "--account needs --law composed: accounts are kept in μ, and private selection has no"
+            " cost in μ"
         )
     budget = None if account is None else account_at(account)
     check_out(to, replace)
@@ -131,9 +139,9 @@ def tune(
     choice.use_threads()
     ratings, facts = source.read(data, out, model)
     out.say(
-        f"Trying settings by {tuning.metric.name}, {runs:g}"
-        f" {'times' if law == COMPOSED else 'times on average'}: ε = {model.epsilon:g} in all,"
-        f" {tuning.base_epsilon:.4g} for each training"
+        f"Tuning by {tuning.metric.name} with {runs:g} trainings"
+        f"{'' if law == COMPOSED else ' on average'}: ε = {model.epsilon:g} in total,"
+        f" {tuning.base_epsilon:.4g} per training"
     )
     with ledger_kept(tuning, to, out):
         found = tuning.run(ratings, budget)
@@ -145,11 +153,11 @@ def tune(
         rows = [
             [
                 ", ".join(f"{k} = {v}" for k, v in trial.setting.items()),
-                "gave up" if trial.score is None else f"{trial.score:.1f}",
+                "failed" if trial.score is None else f"{trial.score:.1f}",
             ]
             for trial in found.trials
         ]
-        out.table(["setting", "noisy score, summed over people"], rows)
+        out.table(["hyperparameters", "noisy score, summed over users"], rows)
     out.say(str(found.privacy), style="bold green" if found.privacy.private else "bold yellow")
     result: dict[str, Any] = {
         "command": "tune",
@@ -168,7 +176,7 @@ def tune(
     if budget is not None:
         left = budget.balance
         out.say(
-            f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left; {room(left)}"
+            f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left. {room(left)}"
         )
         result["account"] = left.to_dict()
     out.next_steps(examples(to, found.model))
@@ -176,19 +184,19 @@ def tune(
 
 
 def _parse_candidates(text: str) -> tuple[str, list[Any] | Between]:
-    """``factors=16,32,64`` or ``regularization=1..100``."""
+    """Parse ``factors=16,32,64`` or ``regularization=1..100``."""
     from discreet.evaluation.tuning import Between
 
     name, equals, values = text.partition("=")
     name = name.strip().replace("-", "_")
     if not equals or not name or not values.strip():
         raise ConfigError(
-            f"--try takes KEY=VALUES, such as factors=16,32,64, and {text!r} was given"
+            f"--try {text!r} is not KEY=VALUES: write for example --try factors=16,32,64"
         )
     low, dots, high = values.partition("..")
     if not dots:
         return name, [parse_value(value.strip()) for value in values.split(",")]
     ends = [parse_value(end.strip()) for end in (low, high)]
     if not all(isinstance(end, (int, float)) and not isinstance(end, bool) for end in ends):
-        raise ConfigError(f"--try {name}: a range is written as 1..100, and {values!r} was given")
+        raise ConfigError(f"--try {name}: {values!r} is not a range: write for example 1..100")
     return name, Between(*ends)

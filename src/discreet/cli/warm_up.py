@@ -1,6 +1,4 @@
-"""What ``discreet doctor --warm`` runs so that it is compiled: the default models, by the
-commands' own way.
-"""
+"""Compilation of the default models for ``discreet doctor --warm``."""
 
 from __future__ import annotations
 
@@ -10,11 +8,11 @@ from typing import Any
 
 from discreet.progress import Progress
 
-EPSILON = 500.0  # so that a few people suffice for every part of a model to be learned
+EPSILON = 500.0  # large, so that a few users suffice for every part of a model to be trained
 
 
 def warm_up(progress: Progress) -> None:
-    """Train and evaluate each model on a few people of cinema, and recommend to all of them."""
+    """Train and evaluate each model on a few users of cinema, and recommend to all of them."""
     from discreet.data.cinema import make_cinema
     from discreet.data.splits import random_ratings, strong_generalization
     from discreet.evaluation import evaluate
@@ -35,7 +33,7 @@ def warm_up(progress: Progress) -> None:
     by_user = strong_generalization(ratings, 20, 20, seed=0)
     logger = logging.getLogger("discreet")
     before = logger.level
-    logger.setLevel(logging.ERROR)  # what a model says of so few people is of no interest
+    logger.setLevel(logging.ERROR)  # warnings about so few users are expected
     try:
         for done, (name, make) in enumerate(models.items()):
             progress(done, len(models), name)

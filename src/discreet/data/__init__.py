@@ -1,9 +1,8 @@
-"""Ratings, and every way to get them: files, frames, sparse matrices, known data sets, generated
-data.
+"""Ratings and every way to obtain them: files, frames, sparse matrices, known and generated data.
 
-`ratings` is what all else makes and takes; `files`, `text`, `frames` and `csr` read; `catalog` and
-`features` are what is public about items; `datasets` knows the official archives; `splits` holds
-ratings out; `cinema` is generated. The names below are public, and imported on first use.
+`ratings` defines `Ratings`; `readers`, `csv_format`, `frames` and `csr` read them. `catalog` and
+`features` hold public facts about items, `datasets` lists the official archives, `splits` holds
+ratings out, and `cinema` is generated. The names below are public and imported on first use.
 """
 
 import lazy_loader

@@ -1,6 +1,4 @@
-"""Data sets of others in the layouts in which they are published: a zip archive, unpacked, or
-as parquet tables.
-"""
+"""Published data sets in their original layouts: a zip archive, its unpacked files, or Parquet."""
 
 from __future__ import annotations
 
@@ -19,13 +17,13 @@ from discreet.data.ratings import Ratings
 from discreet.errors import DataError
 
 TABLES = ("ratings.parquet", "items.parquet")
-# bytes of one file of an archive: more than twice the largest that is published
+# bytes of one unpacked file: more than twice the largest that is published, so no zip bomb fits
 MOST_UNPACKED = 1 << 31
 
 
 @dataclass(frozen=True)
 class ArchiveLayout:
-    """How a data set is published.
+    """Layout in which a data set is published.
 
     Attributes
     ----------
@@ -48,7 +46,7 @@ class ArchiveLayout:
 
     @property
     def files(self) -> str:
-        """What to look for, in words."""
+        """Names of the files that make up the data set, for messages."""
         plain = f"{self.ratings} (and {self.items})" if self.items else self.ratings
         return (
             f"{self.archive}, {plain} or {TABLES[0]}"
@@ -59,7 +57,17 @@ class ArchiveLayout:
 
 @dataclass(frozen=True)
 class ArchiveSource:
-    """Where a data set was found: two plain files, or the two members of an archive."""
+    """Place where a data set was found: two plain files, or two members of an archive.
+
+    Attributes
+    ----------
+    ratings, items : str
+        Paths of the files, or names of the members; ``items`` may be None.
+    archive : Path or None
+        Archive that holds the members; None for plain files.
+    tables : bool
+        Whether the files are Parquet tables.
+    """
 
     ratings: str
     items: str | None
@@ -68,9 +76,7 @@ class ArchiveSource:
 
 
 def locate(layout: ArchiveLayout, path: Path) -> ArchiveSource | None:
-    """The data set at ``path``, which may be its archive, its ratings file or a folder with
-    either, or None.
-    """
+    """Find the data set at ``path``: its archive, its ratings file, or a folder with either."""
     if path.is_file():
         if path.suffix.lower() == ".zip":
             return _in_archive(layout, path)
@@ -91,22 +97,21 @@ def locate(layout: ArchiveLayout, path: Path) -> ArchiveSource | None:
 
 
 def read(layout: ArchiveLayout, source: ArchiveSource, *, catalog: bool = False) -> Ratings:
-    """Ratings with titles.
+    """Read the ratings, with titles where the data set has them.
 
     Parameters
     ----------
     layout, source
         From the registry and from :func:`locate`.
     catalog : bool
-        Keep every item of the published list, also those that nobody rated; otherwise the rated
-        ones.
+        Keep every item of the published list, also unrated ones; otherwise only the rated items.
     """
     with _unpack_files(source) as (ratings_file, items_file):
         listed = None if items_file is None else read_catalog(items_file)
         if catalog and listed is None:
             raise DataError(
-                f"{layout.items or TABLES[1]} is not beside {source.ratings}, so there is no"
-                " catalog"
+                f"{source.ratings} has no {layout.items or TABLES[1]} next to it, so there is no"
+                " catalog. Add that file, or pass catalog=False."
             )
         items = listed if catalog else None
         if source.tables:
@@ -143,17 +148,15 @@ def _add_titles(ratings: Ratings, listed: Catalog) -> Ratings:
 
 
 def _rating_column(file: Path, separator: str) -> str:
-    """``rating``, or else the last column: a file without a rating column would silently read
-    as all ones.
-    """
+    """Return ``rating`` or the last column: a file without ratings would silently read as ones."""
     with file.open(encoding="utf-8", errors="replace") as stream:
         names = [name.strip().strip('"') for name in stream.readline().split(separator)]
     return "rating" if "rating" in names else names[-1]
 
 
 def _plain(ratings: Path, items: str) -> ArchiveSource:
-    beside = ratings.with_name(items) if items else None
-    found = str(beside) if beside is not None and beside.is_file() else None
+    sibling = ratings.with_name(items) if items else None
+    found = str(sibling) if sibling is not None and sibling.is_file() else None
     return ArchiveSource(str(ratings), found, tables=ratings.suffix == ".parquet")
 
 
@@ -163,7 +166,7 @@ def _in_archive(layout: ArchiveLayout, archive: Path) -> ArchiveSource:
             names = [name for name in opened.namelist() if not name.startswith("__MACOSX")]
     except (zipfile.BadZipFile, OSError) as problem:
         raise DataError(
-            f"{archive} is not a whole zip archive ({problem}): remove it and download it again"
+            f"{archive} is not a complete zip archive ({problem}): delete it and download it again"
         ) from None
 
     def member(file: str) -> str | None:
@@ -172,15 +175,13 @@ def _in_archive(layout: ArchiveLayout, archive: Path) -> ArchiveSource:
 
     ratings = member(layout.ratings)
     if ratings is None:
-        raise DataError(
-            f"{archive} does not hold {layout.ratings}: it is another archive than {layout.archive}"
-        )
+        raise DataError(f"{archive} does not contain {layout.ratings}: it is not {layout.archive}")
     return ArchiveSource(ratings, member(layout.items), archive)
 
 
 @contextlib.contextmanager
 def _unpack_files(source: ArchiveSource) -> Iterator[tuple[Path, Path | None]]:
-    """The two files on disk; members of an archive are unpacked for as long as the block lasts."""
+    """Yield the two files on disk; members of an archive are unpacked until the block ends."""
     if source.archive is None:
         yield Path(source.ratings), None if source.items is None else Path(source.items)
         return
@@ -193,7 +194,7 @@ def _unpack_files(source: ArchiveSource) -> Iterator[tuple[Path, Path | None]]:
                 )
         except (zipfile.BadZipFile, zlib.error, EOFError) as problem:
             raise DataError(
-                f"{source.archive} is damaged ({problem}): remove it and download it again"
+                f"{source.archive} is damaged ({problem}): delete it and download it again"
             ) from None
         except OSError as problem:
             raise DataError(
@@ -202,16 +203,17 @@ def _unpack_files(source: ArchiveSource) -> Iterator[tuple[Path, Path | None]]:
         try:
             yield ratings, items
         except DataError as problem:
-            # name what the reader knows, not a file that is gone
+            # name the archive that the reader knows, not a temporary file that no longer exists
             raise DataError(str(problem).replace(f"{folder}/", f"{source.archive}/")) from None
 
 
 def _unpack(opened: zipfile.ZipFile, member: str, folder: Path) -> Path:
-    if opened.getinfo(member).file_size > MOST_UNPACKED:  # no more than this is ever unpacked
+    if opened.getinfo(member).file_size > MOST_UNPACKED:  # refuse before writing anything
         raise DataError(
-            f"{opened.filename} unpacks to more than {MOST_UNPACKED:,} bytes: it is another archive"
+            f"{opened.filename} unpacks to more than {MOST_UNPACKED:,} bytes: it is not the"
+            " published archive"
         )
-    # only the last part: a member cannot write outside
+    # keep only the last part of the name, so that a member cannot write outside the folder
     target = folder / PurePosixPath(member).name
     with opened.open(member) as packed, target.open("wb") as plain:
         shutil.copyfileobj(packed, plain, 1 << 20)

@@ -1,6 +1,4 @@
-"""From columns or a matrix to the arrays of :class:`discreet.Ratings`: encode ids, align with a
-catalog, compress.
-"""
+"""Build the arrays of :class:`discreet.Ratings`: encode ids, align with a catalog, compress."""
 
 from __future__ import annotations
 
@@ -32,9 +30,7 @@ def from_columns(
     unknown: str,
     normalize_ids: bool = False,
 ) -> dict[str, Any]:
-    """Fields of the ratings in the columns, which are taken one by one so that their memory is
-    freed early.
-    """
+    """Return the fields of `Ratings`; each column is taken from `columns` to free memory early."""
     check_duplicates_rule(duplicates)
     if normalize_ids:
         columns.users = normalize_column(columns.users)
@@ -44,7 +40,7 @@ def from_columns(
         ]
     (user_ids, users), (item_ids, items) = (each.result() for each in found)
     found.clear()
-    pa.default_memory_pool().release_unused()  # arrow keeps freed columns for itself otherwise
+    pa.default_memory_pool().release_unused()  # otherwise arrow keeps the memory of freed columns
     values, times = columns.take("ratings"), columns.take("timestamps")
     rated = values is not None
     values = values if rated else np.ones(len(users), np.float32)
@@ -61,7 +57,7 @@ def from_columns(
             users, items, values = users[known], items[known], values[known]
             times = None if times is None else times[known]
     rows = {"users": users, "items": items, "values": values, "timestamps": times}
-    del users, items, values, times  # whoever compresses them frees them one by one
+    del users, items, values, times  # `compress_rows` frees them one by one
     parts = compress_rows(rows, len(user_ids), len(item_ids), duplicates)
     return parts._asdict() | {
         "user_ids": user_ids,
@@ -75,9 +71,7 @@ def from_columns(
 def from_matrix(
     matrix: Any, user_ids: Any, item_ids: Any, given: Catalog | None, titles: Any, duplicates: str
 ) -> dict[str, Any]:
-    """Fields of the ratings in a sparse matrix; a catalog names its columns where ``item_ids``
-    does not.
-    """
+    """Return the fields of `Ratings` in a sparse matrix; a catalog may name its columns."""
     check_duplicates_rule(duplicates)
     parts = matrix_entries(matrix, duplicates)
     ids = []
@@ -98,11 +92,11 @@ def from_matrix(
             raise DataError(f"{size:,} {lines} for {len(own):,} {what}s: {hint}")
         if wanted is not None and what == "user" and any(map(stands_for_nothing, own.tolist())):
             raise DataError(
-                "a user id is missing, or is a word that stands for a missing one: name the user"
+                "a user id is missing or is a placeholder for a missing value: name the user"
             )
         if wanted is not None and (twice := first_repeated(own)) is not None:
             which = "one of them" if what == "user" else repr(twice)  # messages name no user
-            raise DataError(f"{what} ids must be distinct, and {which} is given twice")
+            raise DataError(f"{what} ids must be distinct, but {which} is given twice")
         ids.append(own)
     names_columns = given is not None and item_ids is None
     if titles is None and given is not None and names_columns:
@@ -122,25 +116,23 @@ def from_matrix(
 def align(
     items: NDArray[np.int32], item_ids: NDArray[Any], given: Catalog, unknown: str
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None]:
-    """Positions in the catalog for positions in ``item_ids``, and a mask of the known ones
-    (None: all are).
-    """
+    """Map positions in ``item_ids`` to the catalog, with a mask of known items (None: all)."""
     if unknown not in ("error", "drop"):
-        raise ConfigError(f'unknown_items must be "error" or "drop", and {unknown!r} was given')
+        raise ConfigError(f'unknown_items must be "error" or "drop", not {unknown!r}')
     position = IdIndex(given.ids).positions(item_ids, "item id").astype(np.int32)
     aligned = position[items]
     known = aligned >= 0
     if bool(known.all()):
         return aligned, None
     if unknown == "error":
-        raise DataError(  # which items, and how many, is a fact about users
-            f"some rated items are not in the catalog of {len(given):,}: add them, or leave their"
-            " ratings out with unknown_items='drop'"
+        raise DataError(  # which items these are, and how many, is private
+            f"some rated items are not in the catalog of {len(given):,}: add them, or drop their"
+            " ratings with unknown_items='drop'"
         )
     return aligned, known
 
 
 def examples(values: Any, most: int = 3) -> str:
-    """The first few values, for a message."""
+    """Format the first few values for a message."""
     values = values.tolist() if isinstance(values, np.ndarray) else list(values)
     return ", ".join(repr(value) for value in values[:most])

@@ -1,10 +1,10 @@
-"""The public item catalog: which items exist, and what they are called.
+"""The public item catalog: which items exist, and their titles.
 
-A catalog makes the list of items independent of who rated what. It may be a file (csv, tsv, ``::``-
+A catalog makes the list of items independent of the ratings. It may be a file (csv, tsv, ``::``-
 or ``|``-separated as in MovieLens, parquet, feather; a plain list with one id per line), a data
 frame, a mapping ``{id: title}`` or a list of ids. In files the columns are found by name
 (``item_id``, ``movieId``, ``id`` ...; ``title``, ``name`` ...) or, without a header line, are the
-first two. The order given is kept.
+first two. The given order is kept.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TITLE_NAMES = (
 
 @dataclass(frozen=True, eq=False)
 class Catalog:
-    """Item ids in the order given and, where known, their titles.
+    """Item ids in the given order and, where known, their titles.
 
     Attributes
     ----------
@@ -51,11 +51,9 @@ class Catalog:
     def __post_init__(self) -> None:
         repeated = first_repeated(self.ids)
         if repeated is not None:
-            raise DataError(
-                f"the catalog lists the item {repeated!r} twice: every item may occur once"
-            )
+            raise DataError(f"the catalog lists the item {repeated!r} twice: list every item once")
         if not len(self.ids):
-            raise DataError("the catalog holds no items: it must list at least one")
+            raise DataError("the catalog is empty: it must list at least one item")
         if self.titles is not None and len(self.titles) != len(self.ids):
             raise DataError(
                 f"{len(self.titles):,} titles for {len(self.ids):,} items: one title per item is"
@@ -67,9 +65,7 @@ class Catalog:
 
     @classmethod
     def from_any(cls, items: Any, titles: Any = None) -> Catalog:
-        """Catalog from any of the forms that the module lists; ``titles`` in the order of the
-        items.
-        """
+        """Make a catalog from any form that the module lists; ``titles`` follow the items."""
         if isinstance(items, Catalog):
             found = items
         elif isinstance(items, (str, os.PathLike)):
@@ -84,13 +80,13 @@ class Catalog:
 
 
 def as_titles(titles: Any) -> NDArray[Any]:
-    """Object array of text."""
+    """Return titles as an object array of text."""
     values = [str(title) for title in titles]
     return object_array(values, len(values))
 
 
 def read_catalog(path: str | os.PathLike[str]) -> Catalog:
-    """Catalog from a file."""
+    """Read a catalog from a file."""
     content = read_list(path)
     file = os.path.expanduser(path)
     try:
@@ -119,7 +115,7 @@ def _frame(frame: Any) -> tuple[list[Any], Any]:
         wrapped = nw.from_native(frame)
     except TypeError:
         raise DataError(
-            "a catalog is a file, a frame, a list of ids or a mapping from id to title, not a"
+            "a catalog must be a file, a frame, a list of ids or a mapping from id to title, not a"
             f" {type(frame).__name__}"
         ) from None
     except nw.exceptions.DuplicateError:
@@ -146,8 +142,8 @@ def _from_text(content: list[str], file: str) -> Catalog:
         rows = rows[1:]
     elif len(rows) > 1 and _looks_like_a_name(rows[0][0], rows[1:]):
         raise DataError(
-            f"{file}: the first line ({lines[0][:60]!r}) looks like names of columns, and none is"
-            " known: call the one with the ids item_id and the one with the titles title"
+            f"{file}: the first line ({lines[0][:60]!r}) looks like column names, but none is"
+            " known: name the column of ids item_id and the column of titles title"
         )
     rows = _whole_titles(rows, fields, at_title, separator or "", file)
     need = max(at_id, at_title or 0)
@@ -166,17 +162,13 @@ def _from_text(content: list[str], file: str) -> Catalog:
 
 
 def _as_written(texts: list[str]) -> list[Any]:
-    """Integers if all are written as such, else all as text: a public list may decide that for
-    itself.
-    """
+    """Return integers if all ids are written as integers, else text; a catalog is public."""
     forms = [parse_id(text) for text in texts]
     return forms if all(isinstance(form, int) for form in forms) else texts
 
 
 def _looks_like_a_name(first: str, others: Sequence[Sequence[str]]) -> bool:
-    """Whether the first id cannot be one: it is a word where all others are numbers, or speaks
-    of items.
-    """
+    """Check whether the first id is a column name: a word above numbers, or a name for items."""
     if first.strip().lstrip("-").isdigit():
         return False
     integers = all(isinstance(text, int) for text in _as_written([row[0] for row in others]))
@@ -188,9 +180,7 @@ def _looks_like_a_name(first: str, others: Sequence[Sequence[str]]) -> bool:
 def _whole_titles(
     rows: Sequence[tuple[str, ...]], fields: int, at_title: int | None, separator: str, file: str
 ) -> list[tuple[str, ...]]:
-    """Rows with `fields` fields each: a title in the last column may hold the separator without
-    quotes.
-    """
+    """Join surplus fields: a title in the last column may contain the separator unquoted."""
     whole = []
     for number, row in enumerate(rows, start=1):
         if len(row) > fields > 1:
@@ -216,7 +206,7 @@ def _find(names: Sequence[Any], where: str) -> tuple[int, int | None]:
     )
     if twice is not None:
         raise DataError(
-            f"{where} has several columns called {names[plain.index(twice)]!r}: rename the others"
+            f"{where} has several columns named {names[plain.index(twice)]!r}: rename the others"
         )
     at_id = next((plain.index(name) for name in ID_NAMES if name in plain), None)
     if at_id is None:
@@ -232,7 +222,7 @@ def _find(names: Sequence[Any], where: str) -> tuple[int, int | None]:
 
 
 def _titles_or_ids(titles: Sequence[Any], ids: NDArray[Any]) -> NDArray[Any]:
-    """Titles, with the id standing in for a missing one."""
+    """Return the titles, with the id in place of a missing one."""
     pairs = zip(titles, ids.tolist(), strict=True)
     return object_array(
         (str(i) if t is None or t != t or t == "" else str(t) for t, i in pairs), len(ids)

@@ -1,18 +1,17 @@
-"""Cinema: the embedded data set. 800 invented films, about 20,000 invented people, and reasons for
-what they like.
+"""Cinema, the embedded data set: 800 invented films and about 20,000 simulated users.
 
-    (1)  taste of person i for film j    a_ij = ⟨g_i, G_j⟩ + ⟨p_i, f_j⟩ + e_i·year_j
-         G_j marks the film's genres, g_i is a mixture of a few kinds of film-goers plus the
-         person's own whims, f_j and p_i are a film's style and the person's feeling for it,
-         e_i is the liking for new films over old;
-    (2)  what is watched: n_i films without replacement with weights exp(popularity_j + 1.75·a_ij);
-    (3)  how it is rated: 2½ + b_i + b_j + 0.75·a_ij + noise, rounded to half stars from 0.5 to 5.
+    (1)  taste of user i for film j      a_ij = ⟨g_i, G_j⟩ + ⟨p_i, f_j⟩ + e_i·year_j
+         G_j marks the film's genres, g_i is a mixture of a few kinds of film-goers plus individual
+         deviations, f_j and p_i are the style of a film and the user's preference for it, and
+         e_i is the preference for new films over old;
+    (2)  watched films: n_i without replacement, with weights exp(popularity_j + 1.75·a_ij);
+    (3)  ratings: 2½ + b_i + b_j + 0.75·a_ij + noise, rounded to half stars from 0.5 to 5.
 
-So a person who rates space films highly should be shown more of them, and a reader can tell whether
-that happened. All numbers lie on a grid of powers of two on which sums are exact, and all random
-bits come from a raw generator whose stream numpy keeps fixed, so that the same seed should give the
-same ratings on every machine; a test holds the checksums. Only the tables of logarithms and
-quantiles are computed, and they are rounded to the grid.
+A user who rates space films highly should be recommended more of them, which a reader can check.
+The same seed gives the same ratings on every machine (a test holds the checksums): all numbers are
+on a power-of-two grid, where sums are exact, and random bits come from a generator with a stable
+stream. Only the tables of logarithms and quantiles are computed in floating point, and they are
+rounded to the grid.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _WORDS: dict[str, Any] = tomllib.loads(
 )
 GENRES = tuple(_WORDS["genres"])
 YEARS = (1934, 2020)
-_STYLES = 6
+_STYLES = 6  # dimensions of taste that the genres do not explain
 _FIRST_DAY = 18_628  # ratings are from 2021 to 2024, in days since 1970
 _LAST_DAY = 20_088
 _FINE = 4096  # grid of scores, per unit
@@ -65,15 +64,13 @@ class Film:
 
     @property
     def label(self) -> str:
-        """How the film is shown: ``The Binary Colony (1981) · Sci-Fi, Adventure``."""
+        """Display name: ``The Binary Colony (1981) · Sci-Fi, Adventure``."""
         return f"{self.title} ({self.year}) · {', '.join(self.genres)}"
 
 
 @functools.cache
 def films() -> tuple[Film, ...]:
-    """The 800 films, in the order of the item ids of :func:`make_cinema`; the same for every
-    seed.
-    """
+    """Return the 800 films in the order of the item ids; they are the same for every seed."""
     bits = _Bits(key=1)
     first_genres = [name for name, own in _WORDS["genres"].items() for _ in range(own["films"])]
     decks: dict[tuple[str, str], _Deck] = {}
@@ -87,9 +84,7 @@ def films() -> tuple[Film, ...]:
 
 @functools.cache
 def genre_matrix() -> NDArray[np.float32]:
-    """Genres of the films, (800, 16): 1 for the first genre, ¾ for the second, ½ for the third,
-    0 elsewhere.
-    """
+    """Return genres, (800, 16): 1 for a film's first genre, ¾ and ½ for the next, else 0."""
     matrix = np.zeros((len(films()), len(GENRES)), np.float32)
     for row, film in enumerate(films()):
         for weight, genre in zip((1.0, 0.75, 0.5), film.genres, strict=False):
@@ -98,19 +93,19 @@ def genre_matrix() -> NDArray[np.float32]:
 
 
 def make_cinema(seed: int = 0, scale: float = 1.0) -> Ratings:
-    """The ratings, with titles and timestamps; about 1.2 million of them in about two seconds.
+    """Generate the ratings, with titles and timestamps: about 1.2 million in about two seconds.
 
     Parameters
     ----------
     seed : int
-        Another seed gives other people; the films stay.
+        Another seed gives other users; the films stay the same.
     scale : float
-        Fraction of the 20,000 people.
+        Fraction of the 20,000 users.
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ConfigError(f"seed must be an integer ≥ 0, and {seed!r} was given")
+        raise ConfigError(f"seed must be an integer ≥ 0, not {seed!r}")
     if not 0 < scale <= 1:
-        raise ConfigError(f"scale must lie in (0, 1], and {scale:g} was given")
+        raise ConfigError(f"scale must be in (0, 1], not {scale:g}")
     n = max(int(N_USERS * scale), 1)
     bits = _Bits(key=1000 + int(seed))
     taste = _user_factors(n, bits) @ _item_factors().T  # exact: see the module's docstring
@@ -133,38 +128,38 @@ def make_cinema(seed: int = 0, scale: float = 1.0) -> Ratings:
 
 
 def example_history(*genres: str, n: int = 6) -> dict[str, float]:
-    """A small history of somebody who likes these genres: well-known films of theirs, highly rated.
+    """Return the short history of a user who likes these genres: popular films, rated highly.
 
     Parameters
     ----------
     genres : str
-        Any of :data:`GENRES`; Sci-Fi and Adventure where none is given.
+        Any of :data:`GENRES`; Sci-Fi and Adventure by default.
     n : int
-        How many films; one more, a well-known film of no such genre, is rated poorly.
+        Number of films; one more popular film, of none of these genres, is rated low.
     """
     liked = genres or ("Sci-Fi", "Adventure")
     unknown = [genre for genre in liked if genre not in GENRES]
     if unknown:
-        raise ConfigError(f"there is no genre {unknown[0]!r}: choose among {', '.join(GENRES)}")
+        raise ConfigError(f"unknown genre {unknown[0]!r}: choose among {', '.join(GENRES)}")
     popularity, _ = _film_qualities()
     known_first = [films()[j] for j in np.argsort(-popularity, kind="stable")]
     fitting = [film for film in known_first if film.genres[0] in liked]
-    # stable: the best known first
+    # the sort is stable, so popular films stay first
     fans = sorted(fitting, key=lambda film: -len(set(film.genres) & set(liked)))[:n]
     other = next(film for film in known_first if not set(film.genres) & set(liked))
     return {film.id: 5.0 - 0.5 * (place % 2) for place, film in enumerate(fans)} | {other.id: 1.5}
 
 
-# -------------------------------------------------------------------- people and films
+# -------------------------------------------------------------------- users and films
 
 
 def _user_factors(n: int, bits: _Bits) -> NDArray[np.float32]:
-    """(n, 16 + styles + 1): genre tastes, feeling for styles, liking for new films."""
+    """Draw (n, 16 + styles + 1): tastes in genres, tastes in styles, preference for new films."""
     kinds = np.array(
         [[kind.get(genre, 0.0) for genre in GENRES] for kind in _WORDS["kinds"]], np.float32
     )
     first, second = bits.integers(n, len(kinds)), bits.integers(n, len(kinds))
-    # ½ … 15/16 of the first kind
+    # between ½ and 15/16 of the first kind
     share = np.float32(1 / 16) * (8 + bits.integers(n, 8))[:, None].astype(np.float32)
     whims = bits.normals((n, len(GENRES)), 0.35)
     genre = _on_grid(share * kinds[first] + (1 - share) * kinds[second]) + whims
@@ -175,7 +170,7 @@ def _user_factors(n: int, bits: _Bits) -> NDArray[np.float32]:
 
 @functools.cache
 def _item_factors() -> NDArray[np.float32]:
-    """(800, 16 + styles + 1): genres, styles, newness from -1½ to 1½."""
+    """Return (800, 16 + styles + 1): genres, styles, newness from -1½ to 1½."""
     years = np.array([film.year for film in films()], np.float64)
     newness = _on_grid((years - 1990) / 20)[:, None].clip(-1.5, 1.5)
     return np.concatenate(
@@ -185,9 +180,7 @@ def _item_factors() -> NDArray[np.float32]:
 
 @functools.cache
 def _film_qualities() -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Log popularity and quality of the films, in units of 1/4096: good films are seen more,
-    with many exceptions.
-    """
+    """Return log popularity and quality, in 1/4096: good films are seen more, with exceptions."""
     bits = _Bits(key=3)
     quality = _fine(bits.normals(len(films()), 0.4))
     newness = _fine(_item_factors()[:, -1])
@@ -196,13 +189,11 @@ def _film_qualities() -> tuple[NDArray[np.int32], NDArray[np.int32]]:
 
 
 def _choose_films(taste: NDArray[np.float32], bits: _Bits) -> NDArray[np.bool_]:
-    """Step (2) by the Gumbel trick: each person watches the n_i films with the largest score,
-    as a boolean matrix.
-    """
+    """Do step (2) by the Gumbel trick: each user watches the n_i films with the largest score."""
     n, m = taste.shape
     quantile = (np.arange(1 << 16) + 0.5) / (1 << 16)
     gumbel = _round_to_int(-np.log(-np.log(quantile)) * _FINE)
-    # log-normal: at least 15 films, about 40 in the middle, about 60 on average
+    # log-normal: at least 15 films, median about 40, mean about 60
     activity = _round_to_int(np.minimum(15 + 27 * np.exp(0.95 * ndtri(quantile)), 450))
     count = activity[bits.halfwords(n)]
     popularity, _ = _film_qualities()
@@ -211,8 +202,7 @@ def _choose_films(taste: NDArray[np.float32], bits: _Bits) -> NDArray[np.bool_]:
         stop = min(start + 2000, n)
         score = _fine(taste[start:stop] * np.float32(1.75)) + popularity
         score += gumbel[bits.halfwords((stop - start) * m)].reshape(stop - start, m)
-        # one integer per pair, the film in its last digits: no two are equal, so the order is the
-        # same everywhere
+        # one integer per pair with the film in its low bits: no ties, so one order everywhere
         ranked = np.sort(np.arange(m, dtype=np.int32) - score * np.int32(1024), axis=1)
         row, place = np.nonzero(np.arange(m) < count[start:stop, None])
         watched[start + row, ranked[row, place] & 1023] = True
@@ -222,7 +212,7 @@ def _choose_films(taste: NDArray[np.float32], bits: _Bits) -> NDArray[np.bool_]:
 def _stars(
     taste: NDArray[np.float32], indptr: NDArray[np.int64], indices: NDArray[np.int32], bits: _Bits
 ) -> NDArray[np.float32]:
-    """Step (3), in integers of 1/4096 star."""
+    """Do step (3), in integers of 1/4096 star."""
     n = len(indptr) - 1
     _, quality = _film_qualities()
     mood = _fine(bits.normals(n, 0.35))
@@ -232,7 +222,7 @@ def _stars(
 
 
 def _timestamps(indptr: NDArray[np.int64], bits: _Bits) -> NDArray[np.int64]:
-    """Seconds since 1970: everybody joins some day and rates for up to a year."""
+    """Draw seconds since 1970: every user joins on a random day and rates for up to a year."""
     n = len(indptr) - 1
     counts = np.diff(indptr)
     joined = _FIRST_DAY + bits.integers(n, _LAST_DAY - _FIRST_DAY - 30)
@@ -244,7 +234,7 @@ def _timestamps(indptr: NDArray[np.int64], bits: _Bits) -> NDArray[np.int64]:
 
 
 def _year(genre: str, bits: _Bits) -> int:
-    """Most films are recent; westerns, war films and musicals less so."""
+    """Draw a year: most films are recent, and westerns, war films and musicals are older."""
     u = (bits.one(1 << 16) + 0.5) / (1 << 16)
     age = u**1.6 if genre not in ("Western", "War", "Musical") else u**0.9
     return int(YEARS[1] - round((YEARS[1] - YEARS[0]) * age))
@@ -267,7 +257,7 @@ def _genres(first: str, bits: _Bits) -> tuple[str, ...]:
 def _new_title(
     genre: str, decks: dict[tuple[str, str], _Deck], bits: _Bits, taken: set[str]
 ) -> tuple[str, str]:
-    """A title that no other film has, and its key."""
+    """Make a title that no other film has, and its key."""
     own = _WORDS["genres"][genre]
     patterns = (*own["patterns"], *own["patterns"], *_WORDS["patterns"])
     while True:
@@ -308,20 +298,18 @@ class _Deck:
 
 
 class _Bits:
-    """Random numbers made of raw 64-bit words of Philox: the same everywhere, for ever."""
+    """Random numbers from raw 64-bit words of Philox: the same in every version of numpy."""
 
     def __init__(self, key: int) -> None:
         self._raw = np.random.Philox(key=key, counter=0)
 
     def halfwords(self, n: int) -> NDArray[np.uint16]:
-        """n uniform integers below 65,536."""
+        """Draw n uniform integers below 65,536."""
         raw = np.asarray(self._raw.random_raw((n + 3) // 4), dtype="<u8")
         return raw.view("<u2")[:n]
 
     def integers(self, n: int, below: int) -> NDArray[np.int64]:
-        """n integers in 0 … below - 1; ``below`` is far under 2⁶³, so the bias of the remainder
-        does not matter.
-        """
+        """Draw n integers in 0 … below - 1; the bias is negligible for ``below`` far under 2⁶³."""
         raw = np.asarray(self._raw.random_raw(n), np.uint64)
         return ((raw >> np.uint64(1)) % np.uint64(below)).astype(np.int64)
 
@@ -332,7 +320,7 @@ class _Bits:
         return np.argsort(np.asarray(self._raw.random_raw(n), np.uint64), kind="stable")
 
     def normals(self, shape: int | tuple[int, ...], deviation: float) -> NDArray[np.float32]:
-        """Normal numbers with this standard deviation, rounded to multiples of 1/128."""
+        """Draw normal numbers with this standard deviation, rounded to multiples of 1/128."""
         table = _on_grid(deviation * ndtri((np.arange(1 << 16) + 0.5) / (1 << 16)))
         return table[self.halfwords(int(np.prod(shape)))].reshape(shape)
 
@@ -342,7 +330,7 @@ def _on_grid(x: NDArray[np.floating]) -> NDArray[np.float32]:
 
 
 def _fine(x: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Multiples of 1/4096, rounded down; exact input gives the same integer everywhere."""
+    """Round down to multiples of 1/4096; exact input gives the same integer everywhere."""
     return np.floor(x * np.float32(_FINE)).astype(np.int32)
 
 

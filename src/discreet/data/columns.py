@@ -1,10 +1,10 @@
-"""Which column holds what, and the columns themselves on their way into :class:`discreet.Ratings`.
+"""Find the column of each role (user, item, rating, timestamp) in a file or frame.
 
 Names are compared without regard to case and punctuation: ``user_id``, ``userId`` and ``UserID``
 are the same. Of several matching columns the one whose name comes first in ``CONVENTIONS`` is used;
-but of two that may be the user, the caller has to say which one is. A user column is never
-suggested: with a wrong one the guarantee would be about stars or days. A message lists the columns
-and says what their values look like.
+if two may be the user, the caller has to choose. A user column is never suggested: with a wrong one
+the guarantee would protect star values or days. Messages list the columns and describe their
+values.
 """
 
 from __future__ import annotations
@@ -87,16 +87,12 @@ _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}(?!\d)")
 _NUMBER = re.compile(r"[+-]?\d{1,3}([.,]\d{1,2})?")
 
 Column = str | int | bool | None
-"""A column as the caller names it: a name, a position from 0, ``False`` for "ignore it",
-``None`` for "find it".
-"""
+"""A column as the caller names it: a name, a position from 0, ``False`` (ignore) or ``None``."""
 
 
 @dataclass
 class Columns:
-    """One entry per rating. Whoever uses a column takes it with :meth:`take`, so that its
-    memory can be freed.
-    """
+    """Columns with one entry per rating; :meth:`take` removes one, so that its memory is freed."""
 
     users: Any
     items: Any
@@ -110,7 +106,7 @@ class Columns:
 
 
 def normalize(name: object) -> str:
-    """Name without case, spaces and punctuation."""
+    """Return a name without case, spaces and punctuation."""
     return "".join(letter for letter in str(name).lower() if letter.isalnum())
 
 
@@ -122,20 +118,20 @@ def find_columns(
     sample: Callable[[int], Sequence[Any]] | None = None,
     naming: str = "user=...",
 ) -> dict[str, int]:
-    """Position of the column for each role; ``rating`` and ``timestamp`` may be absent.
+    """Return the position of the column for each role; ``rating`` and ``timestamp`` are optional.
 
     Parameters
     ----------
     names : sequence
-        Column names present.
+        Names of the columns.
     chosen : mapping role -> Column
-        What the caller asked for.
+        Choices of the caller.
     where : str
-        File or frame, for messages.
+        Name of the file or frame, for messages.
     no_header_hint : bool
-        Whether the names were read from a first line that may be no header at all.
+        Whether the names were read from a first line that may not be a header.
     sample : function of a position, optional
-        First values of the column there; used only to describe columns in a message.
+        Returns the first values of that column; used only to describe columns in a message.
     naming : str
         How the caller names the user column, for messages.
     """
@@ -145,7 +141,7 @@ def find_columns(
         if wish is False and role in ("rating", "timestamp"):
             continue
         if isinstance(wish, bool):
-            raise ConfigError(f"{role}={wish} is not a column: give its name or its position")
+            raise ConfigError(f"{role}={wish} is not a column: pass its name or its position")
         if wish is None:
             position = _by_convention(names, role, where)
         else:
@@ -159,7 +155,7 @@ def find_columns(
         if position in taken:
             raise DataError(
                 f"{where}: the column {names[position]!r} cannot be both the {taken[position]} and"
-                f" the {role}: say which column is which with {taken[position]}= and {role}="
+                f" the {role}: name each column with {taken[position]}= and {role}="
             )
         taken[position] = role
     if "rating" not in found and chosen.get("rating") is None:
@@ -168,9 +164,7 @@ def find_columns(
 
 
 def _warn_unrated(unused: Sequence[Any], where: str) -> None:
-    """Warn that every row counts as 1 where another column may hold the ratings; names decide,
-    not values.
-    """
+    """Warn that every rating is 1 if another column may hold ratings, judged by its name only."""
     near = near_misses("rating", unused)
     if near:
         logger.warning(
@@ -179,16 +173,14 @@ def _warn_unrated(unused: Sequence[Any], where: str) -> None:
     elif unused:
         logger.warning(
             "%s: no rating column, so every rating is 1. If one of %s holds ratings, name it with"
-            " rating=...; if none does, say rating=False.",
+            " rating=...; if none does, pass rating=False.",
             where,
             _list_names(unused),
         )
 
 
 def by_order(n_columns: int, chosen: Mapping[str, Column], where: str) -> dict[str, int]:
-    """Positions for a file without header: user, item, rating, timestamp from the left, unless
-    positions are given.
-    """
+    """Return positions for a file without header: user, item, rating, timestamp by default."""
     found: dict[str, int] = {}
     for order, role in enumerate(ROLES):
         wish = chosen.get(role)
@@ -196,8 +188,8 @@ def by_order(n_columns: int, chosen: Mapping[str, Column], where: str) -> dict[s
             continue
         if isinstance(wish, (str, bool)):
             raise DataError(
-                f"{where} has no header line, so there is no column {wish!r}: give its position,"
-                f" such as {role}={order}, or say header=True if the first line holds names"
+                f"{where} has no header line, so there is no column {wish!r}: pass its position,"
+                f" such as {role}={order}, or header=True if the first line holds names"
             )
         position = order if wish is None else wish
         if 0 <= position < n_columns:
@@ -213,7 +205,7 @@ def by_order(n_columns: int, chosen: Mapping[str, Column], where: str) -> dict[s
 
 
 def near_misses(role: str, names: Sequence[Any]) -> list[Any]:
-    """Columns whose names look as if they might be meant for this role, best first."""
+    """Return the columns whose names resemble those of this role, best first."""
     scored = []
     for name in names:
         plain = normalize(name)
@@ -228,11 +220,11 @@ def near_misses(role: str, names: Sequence[Any]) -> list[Any]:
 
 
 def only(same: Sequence[int], names: Sequence[Any], role: str, where: str) -> int:
-    """The one position among those whose names are the same; an error if there are several."""
+    """Return the only position in `same`; raise an error if several columns share the name."""
     if len(same) > 1:
-        called = " and ".join(repr(name) for name in dict.fromkeys(names[at] for at in same))
+        named = " and ".join(repr(name) for name in dict.fromkeys(names[at] for at in same))
         raise DataError(
-            f"{where} has several columns called {called}, and only one can be the {role}: rename"
+            f"{where} has several columns named {named}, and only one can be the {role}: rename"
             " the others"
         )
     return same[0]
@@ -241,11 +233,11 @@ def only(same: Sequence[int], names: Sequence[Any], role: str, where: str) -> in
 def _by_convention(names: Sequence[Any], role: str, where: str) -> int | None:
     plain = [normalize(name) for name in names]
     several = [names[plain.index(known)] for known in CONVENTIONS[role] if known in plain]
-    # whose ratings belong together is what a promise is about
+    # the guarantee protects the values of this column, so it must not be guessed
     if role == "user" and len(several) > 1:
         raise DataError(
             f"{where} has several columns that may be the user, {several[0]!r} and {several[1]!r}: "
-            f"say which one is meant, such as user={several[0]!r}"
+            f"choose one, such as user={several[0]!r}"
         )
     for known in CONVENTIONS[role]:
         if known in plain:
@@ -280,13 +272,13 @@ def _not_found(
     sample: Callable[[int], Sequence[Any]] | None,
     naming: str,
 ) -> str:
-    missing = f"{where} has no column that is recognizably the {role}"
+    missing = f"{where} has no column recognizable as the {role}"
     if role == "user":
         no_header = (
-            ", or say header=False if the first line holds no names" if no_header_hint else ""
+            ", or pass header=False if the first line holds no names" if no_header_hint else ""
         )
         return (
-            f"{missing}: say with {naming} which column identifies users{no_header}. "
+            f"{missing}: name the column that identifies users with {naming}{no_header}. "
             f"Columns: {_describe_column(names, sample)}"
         )
     others = {known for other in ROLES if other != role for known in CONVENTIONS[other]}
@@ -302,7 +294,7 @@ def _not_found(
 
 
 def _describe_column(names: Sequence[Any], sample: Callable[[int], Sequence[Any]] | None) -> str:
-    """Columns in the order of the file, each with what its values look like."""
+    """Describe the columns in the order of the file, each with the kind of its values."""
     if sample is None:
         return _list_names(names)
     kinds = [describe_values(sample(at)) for at in range(min(len(names), MAX_LISTED))]
@@ -313,9 +305,7 @@ def _describe_column(names: Sequence[Any], sample: Callable[[int], Sequence[Any]
 
 
 def describe_values(values: Sequence[Any]) -> str:
-    """Say what the values of a column look like where that is not an id: dates, ratings, or few
-    distinct values.
-    """
+    """Describe values that do not look like ids: dates, ratings, or few distinct values."""
     texts = [text for value in values if (text := str(value).strip())]
     if not texts:
         return ""

@@ -1,7 +1,7 @@
-"""Rows (user, item, value) in any order to compressed sparse rows without repetitions.
+"""Convert rows (user, item, value) in any order to compressed sparse rows without repetitions.
 
-A stable sort leaves the rows ordered by (user, item), with repeated pairs side by side in their
-original order; the ``duplicates`` rule then chooses one value for each pair.
+A stable sort orders the rows by (user, item) and keeps repeated pairs in their original order; the
+``duplicates`` rule then chooses one value for each pair.
 """
 
 from __future__ import annotations
@@ -19,13 +19,23 @@ from scipy import sparse
 from discreet.errors import ConfigError, DataError
 
 DUPLICATES = ("last", "mean", "error")
-_BLOCK = 1 << 20
-_CACHED = 1 << 16  # rows of which everything made on the way stays in the cache
-_APART = 1 << 20  # rows from which on it pays to sort some users apart from others
+_BLOCK = 1 << 20  # rows checked at a time: an unordered file is recognized in its first block
+_CACHED = 1 << 16  # rows whose temporary arrays (512 KB each) stay in the processor's cache
+_APART = 1 << 20  # rows per thread: below, starting a thread costs more than it saves
 
 
 class Compressed(NamedTuple):
-    """CSR arrays with sorted, distinct columns in each row, and how many rows were merged away."""
+    """CSR arrays with sorted, distinct columns in each row.
+
+    Attributes
+    ----------
+    indptr, indices, values : ndarray
+        The three arrays of the CSR format.
+    timestamps : ndarray or None
+        One per value.
+    merged : int
+        Number of rows merged into others.
+    """
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -43,7 +53,7 @@ def compress(
     timestamps: NDArray[np.int64] | None = None,
     duplicates: str = "last",
 ) -> Compressed:
-    """CSR of the rows; ``duplicates`` as in :meth:`discreet.Ratings.read`.
+    """Compress rows to CSR; ``duplicates`` as in :meth:`discreet.Ratings.read`.
 
     Parameters
     ----------
@@ -62,10 +72,9 @@ def compress(
 def compress_rows(
     rows: dict[str, Any], n_users: int, n_items: int, duplicates: str = "last"
 ) -> Compressed:
-    """`compress` for a caller that keeps no column itself: each is taken out of `rows` and freed
-    when it is done with.
+    """Compress like `compress`, but take each column out of `rows` and free it after its last use.
 
-    Users are sorted apart from each other, in ranges of about equal size, on all cores.
+    Ranges of users with about equally many rows are sorted in parallel on all cores.
     """
     check_duplicates_rule(duplicates)
     n = len(rows["users"])
@@ -116,7 +125,7 @@ def _sort_keys(
 
 
 def _take_arrays(arrays: list[Any]) -> Iterator[Any]:
-    """The arrays, which the list does not keep."""
+    """Yield the arrays and remove them from the list, so that each can be freed after use."""
     while arrays:
         yield arrays.pop(0)
 
@@ -126,7 +135,7 @@ def _ends(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _join_parts(parts: list[Compressed]) -> Compressed:
-    """The parts one after another; the list is emptied, so that what has been copied is freed."""
+    """Concatenate the parts; the list is emptied, so that copied arrays are freed."""
     fields = dict(zip(Compressed._fields, map(list, zip(*parts, strict=True)), strict=True))
     parts.clear()
     before = np.concatenate([[0], np.cumsum([indptr[-1] for indptr in fields["indptr"]])])
@@ -147,7 +156,7 @@ def _merge_rows(
     timestamps: NDArray[np.int64] | None,
     duplicates: str,
 ) -> Compressed:
-    """CSR of sorted rows, `counts` of them for each user, without repetitions."""
+    """Return the CSR of sorted rows, `counts` of them for each user, without repetitions."""
     indptr = _ends(counts)
     first = _first_of_pairs(items, indptr)
     merged = len(items) - int(np.count_nonzero(first))
@@ -162,7 +171,7 @@ def _merge_rows(
 
 
 def _first_of_pairs(items: NDArray[np.int32], indptr: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether a sorted row is the first of its (user, item) pair."""
+    """Mark the sorted rows that are the first of their (user, item) pair."""
     first = np.empty(len(items), dtype=bool)
     first[1:] = items[1:] != items[:-1]
     first[indptr[:-1][np.diff(indptr) > 0]] = True
@@ -184,14 +193,11 @@ def _refuse_repetitions(
 
 def check_duplicates_rule(duplicates: str) -> None:
     if duplicates not in DUPLICATES:
-        raise ConfigError(
-            f'duplicates must be "last", "mean" or "error", and {duplicates!r} was given'
-        )
+        raise ConfigError(f'duplicates must be "last", "mean" or "error", not {duplicates!r}')
 
 
 def strictly_ordered(users: NDArray[Any], items: NDArray[Any]) -> bool:
-    """Whether rows come ordered by (user, item) without repetition."""
-    # in blocks, because most data are found unordered in the first
+    """Check whether rows are ordered by (user, item) without repetition."""
     for begin in range(0, len(users) - 1, _BLOCK):
         here = slice(begin, min(begin + _BLOCK, len(users) - 1))
         after = slice(begin + 1, begin + _BLOCK + 1)
@@ -205,15 +211,21 @@ def strictly_ordered(users: NDArray[Any], items: NDArray[Any]) -> bool:
 def sort_pairs(
     users: NDArray[Any], items: NDArray[Any], n_users: int, n_items: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Stable order of rows by (user, item), and the items in that order; ``lexsort`` is the
-    specification.
-    """
+    """Return the stable order of rows by (user, item), and the items in it, as ``lexsort`` does."""
     return sort_key(users, items, n_items, (0, n_users), len(users)).sort()
 
 
 class SortKey(NamedTuple):
-    """User, item and row number of each row in one integer, in any order; or ranks among the
-    rows, where too long.
+    """Sort keys that combine user, item and row number, or an order where 63 bits are too few.
+
+    Attributes
+    ----------
+    keys : (n,) int64
+        From the high bits down: user, item, row number.
+    row_bits, item_bits : int
+        Widths of the two lower fields.
+    ordered : tuple or None
+        The finished order and its items, if the fields do not fit into 63 bits.
     """
 
     keys: NDArray[np.int64]
@@ -222,7 +234,7 @@ class SortKey(NamedTuple):
     ordered: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None
 
     def sort(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Row numbers by (user, item), and the items; the keys are overwritten."""
+        """Return row numbers by (user, item), and the items; the keys are overwritten."""
         if self.ordered is not None:
             return self.ordered
         keys = self.keys
@@ -238,8 +250,7 @@ class SortKey(NamedTuple):
 def sort_key(
     users: NDArray[Any], items: NDArray[Any], n_items: int, part: tuple[int, int], size: int
 ) -> SortKey:
-    """What to sort to have the `size` rows of a `part` of the users, from one to before another, by
-    (user, item).
+    """Return the keys that sort the `size` rows of users in the half-open range `part`.
 
     User, item and row number usually fit into 63 bits together, and sorting plain integers is
     several times faster than sorting by several columns.
@@ -272,7 +283,7 @@ def sort_key(
 
 
 def row_of_entry(indptr: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Row index of every entry of a CSR matrix."""
+    """Return the row index of every entry of a CSR matrix."""
     return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
 
 
@@ -282,13 +293,13 @@ def _merge(
     timestamps: NDArray[np.int64] | None,
     duplicates: str,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64] | None]:
-    """One value and timestamp for each group of rows, which begins where `first` is true."""
+    """Merge each group of rows, which begins where `first` is true, into one value and time."""
     values_out = values[first]
     times_out = None if timestamps is None else timestamps[first]
     again = np.flatnonzero(~first)
     heads = again[np.flatnonzero(first[again - 1])] - 1  # of groups of several rows
     starts = np.searchsorted(again, heads)
-    # every row before it that is not the first of its group makes it one less
+    # its position in the output: its own row minus the repetitions before it
     group = heads - starts
     sizes = np.diff(starts, append=len(again)) + 1
     rows = np.repeat(heads - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
@@ -299,7 +310,7 @@ def _merge(
         time = timestamps[rows]
         newest = np.maximum.reduceat(time, bounds)
         times_out[group] = newest
-        # of several equally new rows, the last
+        # of several equally new rows, the last one counts
         chosen = np.maximum.reduceat(
             np.where(time == np.repeat(newest, sizes), np.arange(len(time)), -1), bounds
         )
@@ -311,7 +322,7 @@ def _merge(
 
 
 def matrix_entries(matrix: Any, duplicates: str) -> Compressed:
-    """Stored entries of a scipy sparse matrix or array, without touching it.
+    """Return the stored entries of a scipy sparse matrix or array, which is not changed.
 
     A CSR matrix of float32 with sorted, distinct columns is shared; anything else is sorted into
     new arrays. Stored zeros are entries, except in the formats (bsr, dia) that must store zeros as
@@ -319,15 +330,13 @@ def matrix_entries(matrix: Any, duplicates: str) -> Compressed:
     """
     if not sparse.issparse(matrix):
         raise DataError(
-            f"a scipy sparse matrix is needed, and {type(matrix).__name__} was given: wrap a dense"
-            " array in scipy.sparse.csr_array, where zeros then mean that there is no rating"
+            f"a scipy sparse matrix is needed, not {type(matrix).__name__}: wrap a dense array in"
+            " scipy.sparse.csr_array, where zeros then mean that there is no rating"
         )
     if matrix.ndim != 2:
-        raise DataError(
-            f"a matrix with two dimensions is needed, and one of shape {matrix.shape} was given"
-        )
+        raise DataError(f"the matrix must have two dimensions, but its shape is {matrix.shape}")
     if matrix.dtype.kind not in "biuf":
-        raise DataError(f"the matrix must hold real numbers, and its type is {matrix.dtype}")
+        raise DataError(f"the matrix must hold real numbers, but its type is {matrix.dtype}")
     if matrix.shape[1] > np.iinfo(np.int32).max or matrix.shape[0] > np.iinfo(np.int32).max:
         raise DataError(
             f"a matrix of shape {matrix.shape} is too large: at most 2³¹ − 1 users and items are"
@@ -344,7 +353,7 @@ def matrix_entries(matrix: Any, duplicates: str) -> Compressed:
     else:
         triples = matrix.tocoo(copy=False)
         rows, columns, data = triples.row, triples.col, triples.data
-        if matrix.format in ("bsr", "dia"):
+        if matrix.format in ("bsr", "dia"):  # these formats store zeros as padding
             rows, columns, data = rows[data != 0], columns[data != 0], data[data != 0]
     for name, index, bound in (("row", rows, n_users), ("column", columns, n_items)):
         if len(index) and not (index.min() >= 0 and index.max() < bound):
@@ -369,11 +378,11 @@ def core(
     min_user: int,
     min_item: int,
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Largest sub-matrix in which every user has ``min_user`` entries and every item ``min_item``.
+    """Find the largest sub-matrix with ``min_user`` entries per user and ``min_item`` per item.
 
     Dropping an item can leave a user with too few entries and the other way round, so both are
-    dropped in turn until nothing changes. ``users`` and ``items`` say who may stay to begin with;
-    returned are those who do, and the entries.
+    dropped in turn until nothing changes. ``users`` and ``items`` mark the initial candidates. The
+    remaining entries, users and items are returned as masks.
     """
     while True:
         entries = users[rows] & items[columns]

@@ -1,6 +1,4 @@
-"""Which line of a text file is wrong, and how: a slow second look, taken only after the fast
-reader has failed.
-"""
+"""Find the faulty line of a text file: a slow second pass after the fast reader has failed."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ from discreet.data.values import seconds
 
 
 def first_problem(stream: BinaryIO, layout: CsvFormat) -> tuple[int, str] | None:
-    """Line number (from 1) and description of the first line that cannot be used, or None where
-    all can.
-    """
+    """Return line number (from 1) and description of the first unusable line, or None."""
     expected = len(layout.names)
     for line, fields in _rows(stream, layout):
         if len(fields) != expected:
@@ -33,7 +29,7 @@ def first_problem(stream: BinaryIO, layout: CsvFormat) -> tuple[int, str] | None
         for role, position in layout.columns.items():
             problem = _problem(role, fields[position], layout)
             if problem and line == 1:
-                problem += ", or say header=True if the first line holds names"
+                problem += ", or pass header=True if the first line holds names"
             if problem:
                 return line, problem
     return None
@@ -45,13 +41,13 @@ def _problem(role: str, text: str, layout: CsvFormat) -> str | None:
         return f"the {role} is not UTF-8 text: save the file as UTF-8"
     if role in ("user", "item"):
         if plain in MISSING:
-            state = f"is {plain!r}, which stands for a missing one" if plain else "is missing"
+            state = f"is {plain!r}, a placeholder for a missing value" if plain else "is missing"
             return f"the {role} id {state}: fill it in or drop the line"
         if "\n" in text:
             return f"the {role} id runs over several lines: close its quotes, or drop the line"
         if layout.doubtful(text):
             return (
-                f"the {role} id {plain[:40]!r} may be cut at the wrong character: pass the right"
+                f"the {role} id {plain[:40]!r} may be split at the wrong character: pass the right"
                 " one as separator="
             )
         return None
@@ -88,7 +84,7 @@ def _is_number(text: str) -> bool:
 
 
 def _rows(stream: BinaryIO, layout: CsvFormat) -> Iterator[tuple[int, Sequence[str]]]:
-    """Number of the first line and fields of each row."""
+    """Yield the number of the first line and the fields of each row."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline=None)
     for _ in range(layout.skip):
         next(text, None)
@@ -102,7 +98,7 @@ def _rows(stream: BinaryIO, layout: CsvFormat) -> Iterator[tuple[int, Sequence[s
         first = layout.skip + reader.line_num + 1  # a quoted field may run over several lines
         try:
             fields = next(reader, None)
-        except csv.Error:  # one field without end
+        except csv.Error:  # a quoted field that never ends
             yield first, [""]
             return
         if fields is None:

@@ -1,10 +1,10 @@
-"""Text files of ratings: finding out how they are written, and reading them at the speed of arrow.
+"""Text files of ratings: detect the format, then read them with arrow.
 
-Ids, ratings and times are read each by itself: an id is an integer if it is written as one
-(`encode.written`) and text if not. Where the first part of a file holds integers only, arrow reads
-them as such; if any line turns out to disagree, the column is read again as text, of which each
-entry becomes what it would have become. The separator and the header are judged by the line of
-names where there is one; where there is none, a file that can be cut in two ways is refused.
+Each id is read independently of the others: it is an integer if it is written as one
+(`ids.parse_id`) and text if not. If the beginning of a file holds only integers, arrow reads
+integers; if a later line disagrees, the column is read again as text with the same result per
+entry. A line of names determines the separator and the header; without one, a file that can be
+split in two ways is refused.
 """
 
 from __future__ import annotations
@@ -26,41 +26,55 @@ from discreet.data.values import as_ratings, as_timestamps, text_times
 from discreet.errors import DataError
 
 SEPARATORS = ("::", "\t", ",", ";", "|", " ")
-_QUOTED = (",", "\t", ";")  # separators beside which fields may be put in quotes
+_QUOTED = (",", "\t", ";")  # separators with which fields may be in quotes
 _NO_TABLE = {
     b'{"': "JSON: convert it to csv or parquet",
     b"[{": "JSON: convert it to csv or parquet",
     b"<!doctype": "a web page: the download went wrong, so fetch the file itself",
     b"<html": "a web page: the download went wrong, so fetch the file itself",
 }
-# bytes: long reviews fit; arrow reads blocks of four times as many, and a row must fit into one
+# bytes: long reviews fit; arrow's blocks are four times as long, and a row must fit into one
 MOST_LINE = 1 << 20
-_SAMPLE = 1 << 18
-_BLOCK = 1 << 22
+_SAMPLE = 1 << 18  # bytes, thousands of lines: enough to detect the format
+_BLOCK = 1 << 22  # bytes that arrow parses at a time
 _INTEGER = re.compile(r"[ \t]*(0|-?[1-9][0-9]{0,17})[ \t]*")
 _KNOWN = frozenset(name for names in CONVENTIONS.values() for name in names)
 
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """How a text file is written."""
+    """Format of a text file.
+
+    Attributes
+    ----------
+    separator : str
+    header : bool
+    names : tuple of str
+        Column names, or positions as text where there is no header.
+    skip : int
+        Number of lines before the first rating.
+    columns : mapping
+        From role to position.
+    sample : tuple of tuples of str
+        First rows, without the header.
+    guessed : bool
+        Whether the separator was detected, not given by the caller.
+    """
 
     separator: str
     header: bool
     names: tuple[str, ...]
-    skip: int  # lines before the first rating
-    columns: Mapping[str, int]  # role -> position
-    sample: tuple[tuple[str, ...], ...]  # first rows, header excluded
-    guessed: bool = False  # whether the separator was found out, and not said
+    skip: int
+    columns: Mapping[str, int]
+    sample: tuple[tuple[str, ...], ...]
+    guessed: bool = False
 
     @property
     def has_quotes(self) -> bool:
         return self.separator in _QUOTED
 
     def doubtful(self, text: str) -> bool:
-        """Whether a field may be cut at the wrong place: somebody else's lines made a space
-        seem to separate.
-        """
+        """Check whether a field may be split at a space guessed from other users' lines."""
         return (
             self.guessed
             and self.separator == " "
@@ -69,7 +83,7 @@ class CsvFormat:
 
 
 def read_sample(stream: BinaryIO, where: str) -> list[str]:
-    """The first lines of a file, as text."""
+    """Read the first lines of a file, as text."""
     head = stream.read(_SAMPLE)
     if (
         head[:2] in (b"\xff\xfe", b"\xfe\xff")
@@ -90,7 +104,7 @@ def read_sample(stream: BinaryIO, where: str) -> list[str]:
             " its own"
         )
     if len(head) == _SAMPLE and len(lines) > 2:
-        lines.pop()  # cut in the middle
+        lines.pop()  # it may be cut in the middle
     if not any(line.strip() for line in lines):
         raise DataError(
             f"{where} is empty: it should hold one line per rating, with a user, an item and a"
@@ -100,16 +114,12 @@ def read_sample(stream: BinaryIO, where: str) -> list[str]:
 
 
 def as_lines(text: str) -> list[str]:
-    """Lines by line feeds and carriage returns only; ``splitlines`` also cuts at characters
-    that a title may hold.
-    """
+    """Split at line feeds and carriage returns only; ``splitlines`` would also split titles."""
     return re.split(r"\r\n|\n|\r", text)
 
 
 def check_line(length: int, where: str) -> None:
-    """Refuse a file with a line that no row can have, before it takes the time and the memory
-    of all others.
-    """
+    """Refuse a file with a line longer than any row, before it takes too much time and memory."""
     if length > MOST_LINE:
         raise DataError(
             f"{where} has a line of more than {MOST_LINE:,} bytes: put every row on a line of"
@@ -118,19 +128,17 @@ def check_line(length: int, where: str) -> None:
 
 
 def split(lines: Sequence[str], separator: str) -> list[tuple[str, ...]]:
-    """Fields of each line."""
+    """Split each line into fields."""
     if separator in _QUOTED:
         try:
             return [tuple(fields) for fields in csv.reader(lines, delimiter=separator)]
-        except csv.Error:  # a quote that is never closed: take it as it stands
+        except csv.Error:  # a quote that is never closed: treat it as text
             pass
     return [tuple(line.split(separator)) for line in lines]
 
 
 def guess_separator(lines: Sequence[str]) -> str | None:
-    """The separator that cuts all lines into equally many fields, and into most; None where
-    none does.
-    """
+    """Return the separator that splits all lines into the most, equally many fields, or None."""
     best = None
     most = 1
     for separator in SEPARATORS:
@@ -142,12 +150,11 @@ def guess_separator(lines: Sequence[str]) -> str | None:
 
 
 def find_separator(lines: Sequence[str], chosen: Mapping[str, Column], where: str) -> str | None:
-    """The separator of a ratings file: that of its line of names or, where there is none, the only
-    possible one.
+    """Return the separator of the line of names or, without one, the only possible separator.
 
-    Without names the first lines are people's, and none of these may decide how all the others are
-    cut. So a second separator that fits all lines is an error, and a space separates only where
-    nothing else could.
+    Without names the first lines are users' ratings, and none of them may decide how the others are
+    split. So a second separator that fits all lines is an error, and a space separates only if
+    no other separator occurs.
     """
     asked = {normalize(wish) for wish in chosen.values() if isinstance(wish, str)}
     names = [
@@ -170,32 +177,29 @@ def find_separator(lines: Sequence[str], chosen: Mapping[str, Column], where: st
     if len(fitting) > 1:
         both = " and at ".join(map(repr, fitting))
         raise DataError(
-            f"{where} has no line of names and can be cut at {both}: pass the right one as"
+            f"{where} has no line of names and can be split at {both}: pass the right one as"
             " separator="
         )
     if fitting:
         return fitting[0]
-    # a broken line among the first ones must not hide the separator: the first line alone decides
-    # then
+    # a broken line among the first ones must not hide the separator: use the first line alone
     alone = guess_separator(lines[:1])
     return None if alone == " " else alone
 
 
 def has_header(first: Sequence[str], chosen: Mapping[str, Column], where: str) -> bool:
-    """Whether the first row holds names: one is known or asked for, or no number is where
-    numbers should be.
-    """
+    """Check whether the first row holds names: one is known, or there are no numbers."""
     if any(isinstance(wish, str) for wish in chosen.values()):
         return True
     if any(normalize(field) in _KNOWN for field in first):
         if any(_is_number(field) for field in first):
             raise DataError(
-                f"{where}: the first line has both a known name of a column and a number: "
-                "say header=True if it holds names, and header=False if it holds a rating"
+                f"{where}: the first line has both a known column name and a number: "
+                "pass header=True if it holds names, or header=False if it holds a rating"
             )
         return True
     if any(_is_number(field) for field in first[:2]):
-        return False  # nobody names a column 17
+        return False  # a column name is not a number
     return not any(_is_number(field) or _is_date(field) for field in first[2:4])
 
 
@@ -206,12 +210,12 @@ def find_layout(
     header: bool | None,
     where: str,
 ) -> CsvFormat:
-    """Layout of a ratings file from its first lines."""
+    """Detect the format of a ratings file from its first lines."""
     blank = 0
     while not lines[blank].strip():
         blank += 1
     lines = [line for line in lines[blank:] if line.strip()]
-    # as typed on a command line
+    # spellings used on a command line
     separator = {"\\t": "\t", "tab": "\t", "": None}.get(separator or "", separator)
     guessed = separator is None
     separator = find_separator(lines, chosen, where) if separator is None else separator
@@ -238,9 +242,7 @@ def find_layout(
         names = tuple(name.strip() for name in first)
         columns = find_columns(names, chosen, where, no_header_hint=True, sample=values)
         if len(lines) == 1:
-            raise DataError(
-                f"{where} has a header line and no ratings below it: give a file with at least one"
-            )
+            raise DataError(f"{where} has a header line but no ratings: add at least one row")
     else:
         names = tuple(str(at) for at in range(len(first)))
         columns = by_order(len(first), chosen, where)
@@ -250,13 +252,12 @@ def find_layout(
 def read_text(
     stream: Any, layout: CsvFormat, as_text: Collection[str] = (), narrow: Collection[str] = ()
 ) -> Columns:
-    """Read the columns that matter; raises ``pyarrow.ArrowInvalid`` or :class:`RowError` for
-    content that is wrong.
+    """Read the columns with a role; invalid content raises ``pyarrow.ArrowInvalid`` or `RowError`.
 
-    Ids and times are read as integers, if all of them are written so, and as text for the roles in
-    ``as_text``: what comes out is the same. If "line" is among them, quoted fields may run over
-    several lines. Integers of the roles in ``narrow`` are read into 32 bits, which takes half the
-    memory and fails where one does not fit.
+    Ids and times are read as integers, or as text for the roles in ``as_text``, with the same
+    result. If ``as_text`` contains "line", quoted fields may run over several lines. Integers of
+    the roles in ``narrow`` are read into 32 bits, which takes half the memory and fails where one
+    does not fit.
     """
     types: dict[str, pa.DataType] = {}
     for role, position in layout.columns.items():
@@ -266,8 +267,8 @@ def read_text(
         types[str(position)] = text if role in as_text else whole
     delimiter = layout.separator
     if len(delimiter.encode()) > 1:
-        # in arrow's own memory: a Python stream may outlive the interpreter in one of arrow's
-        # threads, which aborts
+        # in arrow's memory: a Python stream in an arrow thread may outlive the interpreter, which
+        # then aborts
         replaced = Replaced(stream, delimiter.encode(), b"\x1f")
         sink = pa.BufferOutputStream()
         while block := replaced.read(_BLOCK):
@@ -298,7 +299,7 @@ def read_text(
     if "timestamp" in columns:
         times = (text_times if "timestamp" in as_text else as_timestamps)(columns.pop("timestamp"))
     ratings = as_ratings(columns.pop("rating")) if "rating" in columns else None
-    pa.default_memory_pool().release_unused()  # arrow keeps freed columns for itself otherwise
+    pa.default_memory_pool().release_unused()  # otherwise arrow keeps the memory of freed columns
     users = _ids(columns.pop("user"), "user", layout)
     pa.default_memory_pool().release_unused()
     items = _ids(columns.pop("item"), "item", layout)
@@ -307,9 +308,7 @@ def read_text(
 
 
 def looks_whole(sample: Sequence[Sequence[str]], position: int) -> bool:
-    """Whether the first ids of a column are integers, so that it is worth reading all of them
-    so.
-    """
+    """Check whether the first ids of a column are integers, so that all can be read as such."""
     present = [
         row[position]
         for row in sample
@@ -319,13 +318,13 @@ def looks_whole(sample: Sequence[Sequence[str]], position: int) -> bool:
 
 
 def looks_narrow(sample: Sequence[Sequence[str]], position: int) -> bool:
-    """Whether the first integers of a column fit into 32 bits."""
+    """Check whether the first integers of a column fit into 32 bits."""
     present = [row[position] for row in sample if position < len(row)]
     return all(abs(int(text)) < 1 << 31 for text in present if _INTEGER.fullmatch(text))
 
 
 def _ids(column: pa.ChunkedArray, role: str, layout: CsvFormat) -> pa.ChunkedArray | Coded:
-    """Ids, each as it is written."""
+    """Return the ids of a column, each parsed by itself."""
     if column.null_count:
         raise RowError(0, f"the {role} id is missing")
     if pa.types.is_integer(column.type):
@@ -337,7 +336,7 @@ def _ids(column: pa.ChunkedArray, role: str, layout: CsvFormat) -> pa.ChunkedArr
         if "\n" in text or "\r" in text:
             raise RowError(0, f"the {role} id runs over several lines")
         if layout.doubtful(text):
-            raise RowError(0, f"the {role} id may be cut at the wrong character")
+            raise RowError(0, f"the {role} id may be split at the wrong character")
     return Coded([parse_id(text) for text in coded.values], coded.codes)
 
 
@@ -358,9 +357,7 @@ def _is_date(text: str) -> bool:
 
 
 class Replaced(io.RawIOBase):
-    """A stream in which one byte string is replaced by another; arrow knows separators of a
-    single byte only.
-    """
+    """Stream that replaces one byte string by another; arrow takes one-byte separators only."""
 
     def __init__(self, stream: Any, old: bytes, new: bytes) -> None:
         super().__init__()
@@ -378,7 +375,7 @@ class Replaced(io.RawIOBase):
         while True:
             fresh = self._stream.read(max(1, size - len(self._held)))
             block = (self._held + fresh).replace(self._old, self._new)
-            # a separator may be cut in two by the end of the block
+            # the end of the block may cut a separator in two: hold its beginning back
             cut = 0
             if fresh:
                 cut = next(

@@ -1,10 +1,9 @@
-"""One quick look through all of a text file, in a small part of the time that reading it takes, by
-comparing bytes.
+"""Scan a whole text file by comparing bytes, in a small part of the time that parsing takes.
 
-Arrow reads ``007`` as the integer 7, ``-0`` as 0 and ``0x1F`` as 31, so that two people would
-become one: columns that hold such ids are read as text. And a quote that is opened and not closed
-would swallow the lines after it, which are other people's: where there are more lines than rows,
-`check_quotes` looks at every quote.
+Arrow reads ``007`` as the integer 7, ``-0`` as 0 and ``0x1F`` as 31, so that two users would become
+one: columns with such ids are read as text. And an unclosed quote would swallow the lines after it,
+which belong to other users: where there are more lines than rows, `check_quotes` checks every
+quote.
 """
 
 from __future__ import annotations
@@ -20,24 +19,33 @@ from numpy.typing import NDArray
 from discreet.data.csv_format import CsvFormat, Replaced, check_line, looks_whole, split
 from discreet.errors import DataError
 
-_BLOCK = 1 << 18  # what is compared stays in the cache
-_BEFORE = b' "-\t'  # what may stand between the beginning of a field and its number
-# a letter with the bit of a space is lower case
+_BLOCK = 1 << 18  # bytes: the arrays compared stay in the processor's cache
+_BEFORE = b' "-\t'  # bytes that may stand between the beginning of a field and its number
+# setting the bit of a space makes a letter lower case
 _ZERO, _MINUS, _QUOTE, _X, _LOWER = np.frombuffer(b'0-"x ', np.uint8)
-_FAR = 8  # steps back to the beginning of a field; what is further away is taken to be one
+_FAR = 8  # steps back to the beginning of a field; with more, the field counts as suspicious
 
 
 class Scan(NamedTuple):
-    """What there is in a file."""
+    """Findings about a file.
 
-    # roles that looked like integers in the first lines, and have an id such as 007 further down
+    Attributes
+    ----------
+    as_text : set of str
+        Roles that began with integers but have an id such as 007 further down.
+    lines : int
+        Number of lines that are not empty.
+    quotes : bool
+        Whether there is any quote.
+    """
+
     as_text: set[str]
-    lines: int  # that are not empty
+    lines: int
     quotes: bool
 
 
 def scan(stream: Any, layout: CsvFormat, where: str) -> Scan:
-    """Look through the text of a file, called `where` in messages."""
+    """Scan the text of a file, which messages call `where`."""
     roles = {at: role for role, at in layout.columns.items() if role in ("user", "item")}
     roles = {at: role for at, role in roles.items() if looks_whole(layout.sample, at)}
     separator = layout.separator.encode()
@@ -68,11 +76,10 @@ def scan(stream: Any, layout: CsvFormat, where: str) -> Scan:
 
 
 def check_quotes(stream: BinaryIO, layout: CsvFormat, where: str) -> None:
-    """Refuse a file in which a quoted field runs over several lines, unless every quote in it is
-    closed properly.
+    """Refuse a file with a quoted field over several lines, unless every quote is closed properly.
 
-    And none of the lines within it may be a row: two stray quotes, of one person, look like a field
-    in quotes.
+    No line within such a field may itself be a row: two stray quotes of one user would otherwise
+    hide the rows of other users between them.
     """
     text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
     held: list[str] = []  # the lines of the row that is being read
@@ -81,15 +88,15 @@ def check_quotes(stream: BinaryIO, layout: CsvFormat, where: str) -> None:
     try:
         for _ in reader:
             if any(_is_row(line, layout) for line in held[1:]):
-                problem = "a quoted field runs on through other rows"
+                problem = "a quoted field runs through other rows"
                 break
             held.clear()
     except csv.Error:
-        problem = "a quote is opened and not closed properly"
+        problem = "a quote is not closed properly"
     if problem:
         raise DataError(
             f"{where}: {problem}, in a row that ends on line {reader.line_num:,}: "
-            "double the quotes inside of a field, and put the field in quotes"
+            "double the quotes inside a field, and put the field in quotes"
         )
 
 
@@ -100,9 +107,7 @@ def _record_lines(lines: Iterable[str], held: list[str]) -> Iterator[str]:
 
 
 def _is_row(line: str, layout: CsvFormat) -> bool:
-    """Whether a line could be a row: it has as many fields, with its quotes or without, and a
-    number for a rating.
-    """
+    """Check whether a line could be a row: the right number of fields, and a numeric rating."""
     plain = line.rstrip("\r\n")
     ways = (plain.split(layout.separator), *split([plain], layout.separator))
     return any(len(fields) == len(layout.names) and _has_rating(fields, layout) for fields in ways)
@@ -123,13 +128,10 @@ def _columns_with(
     quoted: bool,
     wanted: Collection[int],
 ) -> set[int]:
-    """Columns among those wanted in which a number of these whole lines has a leading zero;
-    rather too many.
-    """
+    """Return the wanted columns in which a number may have a leading zero, or more of them."""
     at = np.flatnonzero(text == _ZERO)
     before, after = text[at - 1], text[at + 1]
-    # a byte minus "0" is at most 9 for digits alone, because smaller ones wrap round to large
-    # numbers
+    # a byte minus "0" is at most 9 only for digits: smaller bytes wrap around to large numbers
     at = at[
         (before - _ZERO > 9) & ((after - _ZERO <= 9) | (before == _MINUS) | (after | _LOWER == _X))
     ]
@@ -143,13 +145,12 @@ def _columns_with(
     near = np.isin(text[start], np.frombuffer(_BEFORE, np.uint8)) | fields[start] | ends[start]
     at, start = at[near], start[near]
     if quoted and len(at) and (text == _QUOTE).any():
-        return set(wanted)  # which column it is depends on the quotes, and these may be anybody's
+        # quotes shift columns and may be any user's, so they must not decide: take every column
+        return set(wanted)
     return set(wanted) & set(_column(start, np.flatnonzero(ends), np.flatnonzero(fields)).tolist())
 
 
 def _column(start: NDArray[Any], ends: NDArray[Any], fields: NDArray[Any]) -> NDArray[Any]:
-    """Column of the field that begins after each position; `ends` are line ends and `fields`
-    separators.
-    """
+    """Return the column of the field after each position, from line ends and separators."""
     line = ends[np.searchsorted(ends, start, side="right") - 1]
     return np.searchsorted(fields, start, side="right") - np.searchsorted(fields, line)

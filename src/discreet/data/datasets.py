@@ -1,6 +1,4 @@
-"""Known data sets by name: embedded, generated, or published by others and read from a file of
-yours or the network.
-"""
+"""Known data sets by name: embedded, generated, or published ones from a file or the network."""
 
 from __future__ import annotations
 
@@ -33,14 +31,14 @@ _SWEETRS = "none stated by the author; cite arxiv.org/abs/1709.03496"
 
 @dataclass(frozen=True)
 class Dataset:
-    """What is known of a data set without opening it.
+    """Facts about a data set that are known without opening it.
 
     Attributes
     ----------
     name : str
     about : str
     users, items, ratings : int
-        Published sizes; items that somebody rated.
+        Published sizes; rated items only.
     kind : {"embedded", "generated", "published"}
     license : str
     source : str
@@ -48,13 +46,14 @@ class Dataset:
     url : str or None
         File to download.
     sha256 : str or None
-        Checksum of the file; None where none is known: then the first download is remembered, and a
-        later one must be the same.
+        Checksum of the file. If None, that of the first download is stored, and later downloads
+        must match it.
     md5 : str or None
-        As its publisher gives it; it is checked in addition to the SHA-256, or in its place where
-        none is known.
+        Published checksum, tested in addition to the SHA-256 or, where none is known, instead.
     size : int
-        Bytes that the file has or, where that changes, may have.
+        Size of the file in bytes or, where that changes, its maximum.
+    layout : ArchiveLayout or None
+        Layout of the files; None for data that need no file.
     """
 
     name: str
@@ -73,7 +72,7 @@ class Dataset:
 
     @property
     def place(self) -> Path | None:
-        """Where the file belongs in the cache folder; None for data that need no file."""
+        """Path of the file in the cache folder; None for data that need no file."""
         if self.layout is None:
             return None
         plain = self.layout.archive == self.layout.ratings
@@ -92,7 +91,7 @@ class Dataset:
             return False
 
     def find(self) -> archives.ArchiveSource | None:
-        """Where the data set lies in the cache folder: its archive, or a folder with its name."""
+        """Find the data set in the cache folder: its archive, or a folder with its name."""
         assert self.layout is not None
         folder = cache_folder()
         for path in (self.place, folder / self.name, folder / self.layout.folder):
@@ -101,7 +100,7 @@ class Dataset:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for the command line and JSON."""
+        """Return plain values, for the command line and JSON."""
         return {
             "name": self.name,
             "about": self.about,
@@ -215,7 +214,7 @@ _ALL = (
         "e4a68655d7386b8f95f2f2424b2ff975dfdd15ffd59e0d864a14dca43e99d6ee",
         md5="d472be332d4daa821edc399621853b57",
     ),
-    # rewritten from time to time by its publisher: no checksum to hold it to, and room to grow
+    # rewritten from time to time by its publisher: there is no checksum, and it may grow
     _movielens(
         "ml-latest-small",
         "MovieLens, small and changing (sizes of 2018), half stars",
@@ -241,7 +240,7 @@ _ALL = (
 )
 _BY_NAME = {dataset.name: dataset for dataset in _ALL}
 _GENERATORS: dict[str, Generator] = {}
-#: Data sets that must have the published numbers of users and ratings; the others change.
+#: Data sets that must have the published numbers of users and ratings; the others may change.
 FIXED = {
     dataset.name
     for dataset in _ALL
@@ -250,7 +249,7 @@ FIXED = {
 
 
 def datasets() -> list[Dataset]:
-    """All data sets that :func:`load_dataset` knows."""
+    """Return all data sets that :func:`load_dataset` knows."""
     return list(_BY_NAME.values())
 
 
@@ -261,12 +260,12 @@ def register_generator(dataset: Dataset, generate: Generator) -> None:
 
 
 def describe(name: str) -> Dataset:
-    """What is known of one data set, whatever the case of its name."""
+    """Return the facts about one data set; upper and lower case are the same."""
     if str(name).lower() in _BY_NAME:
         return _BY_NAME[str(name).lower()]
     near = difflib.get_close_matches(str(name), _BY_NAME, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}? Known are" if near else "known are"
-    raise ConfigError(f"there is no data set {name!r}: {hint} {', '.join(_BY_NAME)}")
+    hint = f"did you mean {near[0]}? The known ones are" if near else "the known ones are"
+    raise ConfigError(f"unknown data set {name!r}: {hint} {', '.join(_BY_NAME)}")
 
 
 def load_dataset(
@@ -280,9 +279,9 @@ def load_dataset(
     download: bool = True,
     progress: Progress | None = None,
 ) -> Ratings:
-    """Ratings of a known data set, with titles where there are any.
+    """Load the ratings of a known data set, with titles where there are any.
 
-    Data sets of others are looked for at ``path``, or else in the cache folder (``DISCREET_CACHE``,
+    Published data sets are read from ``path``, or else from the cache folder (``DISCREET_CACHE``,
     by default ``~/.cache/discreet``), or else downloaded into it.
 
     Parameters
@@ -294,12 +293,11 @@ def load_dataset(
     seed, scale : optional
         Of generated data sets: the replica (0) and the fraction of the users (1.0).
     catalog : bool, optional
-        Of published data sets: keep every item of the published list, also those that nobody rated.
-        The items are then public knowledge, and not learned from the ratings. By default the rated
-        items only, as in the literature.
+        Of published data sets: keep every item of the published list, also unrated ones. The items
+        are then public and not derived from the ratings. By default only the rated items are kept,
+        as in the literature.
     drop_zeros : bool, optional
-        Of ``sweetrs``: leave out the rows with rating 0, which mean "never tried". By default they
-        are left out.
+        Of ``sweetrs``: drop the rows with rating 0, which mean "never tried" (the default).
     download : bool
         Whether the network may be used.
     progress : callable, optional
@@ -308,10 +306,10 @@ def load_dataset(
     Raises
     ------
     ConfigError
-        There is no such data set, or it has no such option.
+        The data set is unknown, or has no such option.
     DataError
-        Its file is missing, broken or that of another data set; the message says where to get it
-        and where to put it.
+        Its file is missing, broken or of another data set; the message names its URL and the path
+        where it belongs.
     """
     dataset = describe(name)
     name = dataset.name
@@ -338,9 +336,7 @@ def load_dataset(
 
 
 def _check_sizes(dataset: Dataset, ratings: Ratings, path: str | os.PathLike[str] | None) -> None:
-    """Refuse what is not the data set that was named: scores on it would be taken for scores on
-    that one.
-    """
+    """Refuse other data than the named set, because scores on them would be reported as its own."""
     rows = ratings.n_ratings + (0 if dataset.name == "sweetrs" else ratings.merged)
     if dataset.name not in FIXED or (ratings.n_users, rows) == (dataset.users, dataset.ratings):
         return
@@ -357,7 +353,7 @@ def _check_sizes(dataset: Dataset, ratings: Ratings, path: str | os.PathLike[str
     )
     raise DataError(
         f"{where} is not {dataset.name}: it holds {rows:,} ratings of {ratings.n_users:,} users,"
-        f" and {dataset.name} has {dataset.ratings:,} of {dataset.users:,}; {advice}"
+        f" but {dataset.name} has {dataset.ratings:,} of {dataset.users:,}; {advice}"
     )
 
 
@@ -384,14 +380,14 @@ def _read_published(
         given = Path(path).expanduser()
         source = archives.locate(layout, given)
         if source is None:
-            problem = "does not exist" if not given.exists() else f"holds none of {layout.files}"
+            problem = "does not exist" if not given.exists() else f"has none of {layout.files}"
             raise DataError(
-                f"{given} {problem}: get {dataset.name} from {dataset.url} and give its path"
+                f"{given} {problem}: download {dataset.name} from {dataset.url} and pass its path"
             )
         return archives.read(layout, source, catalog=catalog)
     source = dataset.find()
     if source is None:
-        where = f"get {dataset.url}, put it at {place}, or give its place with path="
+        where = f"download {dataset.url} to {place}, or pass its location with path="
         if not network:
             raise DataError(f"{dataset.name} is not on this machine: {where}")
         try:

@@ -1,6 +1,4 @@
-"""Files from the network: resumed where they were cut, checked, and put in place only when
-whole.
-"""
+"""Download files: resume broken transfers, check them, and put only complete files in place."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ from discreet.errors import DataError
 logger = logging.getLogger("discreet")
 
 Progress = Callable[[int, int, str], None]
-CHUNK = 1 << 18
-MOST_BYTES = 1 << 30  # of one file: four times the largest data set that is known here
+CHUNK = 1 << 18  # bytes between two progress reports
+MOST_BYTES = 1 << 30  # of one file: four times the largest known data set
 _AGENT = {"User-Agent": "discreet (recommender library; downloads once, then keeps the file)"}
 _BROKEN = (
     urllib.error.URLError,
@@ -34,10 +32,9 @@ _BROKEN = (
 
 
 def cache_folder() -> Path:
-    """Where data sets are kept: ``DISCREET_CACHE``, else ``discreet`` in the user's cache folder
-    (XDG).
+    """Return the data set folder: ``DISCREET_CACHE``, else ``discreet`` in the XDG cache folder.
 
-    Somebody without any home, as in some containers, has no such folder: `DataError`.
+    A user without a home folder, as in some containers, has none: `DataError`.
     """
     chosen, base = os.environ.get("DISCREET_CACHE"), os.environ.get("XDG_CACHE_HOME")
     try:
@@ -46,7 +43,7 @@ def cache_folder() -> Path:
         return (Path(base) if base else Path.home() / ".cache") / "discreet"
     except RuntimeError:
         raise DataError(
-            "there is no home folder to keep data sets in: set DISCREET_CACHE to a folder"
+            "there is no home folder to store data sets in: set DISCREET_CACHE to a folder"
         ) from None
 
 
@@ -62,27 +59,26 @@ def download(
     timeout: float = 30.0,
     pause: float = 1.0,
 ) -> Path:
-    """Fetch ``url`` into the file ``target``.
+    """Download ``url`` into the file ``target``.
 
-    What has arrived is kept in ``<target>.part``; a cut connection, now or in an earlier call, is
-    taken up from there.
+    Received bytes are kept in ``<target>.part``; a later attempt or call resumes from there.
 
     Parameters
     ----------
     url : str
     target : Path
-        Its folder is created where needed. Never exists half-written.
+        Its folder is created where needed. It never exists half-written.
     sha256, md5 : str, optional
-        Hexadecimal checksums of the whole file; a file with another one is removed and refused.
+        Hexadecimal checksums of the whole file; on a mismatch the file is deleted and refused.
         Without a SHA-256, that of the first download is written to ``<target>.sha256``, and later
-        downloads are held to it.
+        downloads must match it.
     most : int
-        Bytes that the file may have; a longer one is removed and refused as soon as that is known.
+        Maximum size in bytes; a larger file is deleted and refused as soon as that is known.
     progress : callable, optional
-        Called as ``progress(bytes_done, bytes_total, file_name)``; the total is 0 where the server
-        does not say.
+        Called as ``progress(bytes_done, bytes_total, file_name)``; the total is 0 if the server
+        does not report it.
     attempts : int
-        How often a connection that breaks is opened again before giving up.
+        Number of attempts to connect before giving up.
     timeout, pause : float
         Seconds to wait for the server, and between attempts (doubling).
 
@@ -106,8 +102,7 @@ def download(
         except _TooLarge:
             part.unlink(missing_ok=True)
             raise DataError(
-                f"{url} has more than {most:,} bytes, so it was removed: it is not the file that"
-                " was published"
+                f"{url} has more than {most:,} bytes and was deleted: it is not the published file"
             ) from None
         except urllib.error.HTTPError as problem:
             raise DataError(f"{url} answered {problem.code} {problem.reason}") from None
@@ -116,7 +111,7 @@ def download(
             no_network = attempt == 1 and isinstance(problem, urllib.error.URLError)
             if no_network or attempt == attempts:
                 kept = (
-                    f"; {part.stat().st_size:,} bytes are kept and taken up next time"
+                    f"; {part.stat().st_size:,} bytes are kept, and the next attempt resumes"
                     if part.exists()
                     else ""
                 )
@@ -143,19 +138,17 @@ def file_sha256(path: Path) -> str:
 
 
 def file_md5(path: Path) -> str:
-    """MD5 of a file, in hexadecimal; it guards against accidents, not against attackers."""
+    """Compute the MD5 of a file, in hexadecimal, against accidental (not malicious) changes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 class _TooLarge(Exception):
-    """A file has more bytes than it may have."""
+    """A file has more bytes than allowed."""
 
 
 def _check_sums(url: str, part: Path, target: Path, sha256: str | None, md5: str | None) -> None:
-    """Refuse and remove a file that is not the one known: by its publisher, or from the first
-    download.
-    """
+    """Delete and refuse a file that differs from the published one or the first download."""
     pin = target.with_name(target.name + ".sha256")
     pinned = (
         pin.read_text(encoding="ascii", errors="replace").strip()
@@ -170,10 +163,10 @@ def _check_sums(url: str, part: Path, target: Path, sha256: str | None, md5: str
     for name, digest, wanted in checks:
         if wanted is not None and digest != wanted.lower():
             part.unlink()
-            accept = f", and remove {pin} if you trust the new file" if wanted == pinned else ""
+            accept = f", or delete {pin} if you trust the new file" if wanted == pinned else ""
             raise DataError(
-                f"{url} arrived with the {name} checksum {digest} instead of {wanted}, so it was"
-                " removed: try again, and if it happens twice the file was changed at its"
+                f"{url} arrived with the {name} checksum {digest} instead of {wanted} and was"
+                " deleted: try again; if it happens twice, the file was changed at its"
                 f" source{accept}"
             )
     if sha256 is None and pinned is None:
@@ -183,9 +176,7 @@ def _check_sums(url: str, part: Path, target: Path, sha256: str | None, md5: str
 def _fetch_rest(
     url: str, part: Path, timeout: float, most: int, progress: Progress | None, text: str
 ) -> None:
-    """Append to ``part`` what is still missing; raises ``IncompleteRead`` where the connection
-    ends too early.
-    """
+    """Append the missing bytes to ``part``; raises ``IncompleteRead`` if the transfer breaks."""
     have = part.stat().st_size if part.exists() else 0
     headers = {**_AGENT, "Range": f"bytes={have}-"} if have else _AGENT
     try:
@@ -197,7 +188,7 @@ def _fetch_rest(
             raise
         problem.close()
         if _total(problem.headers.get("Content-Range")) == have:
-            return  # everything had arrived, only the check was missing
+            return  # everything had arrived, only the checksum test was missing
         part.unlink()
         return _fetch_rest(url, part, timeout, most, progress, text)
     with answer:

@@ -1,20 +1,20 @@
-"""Public item features: what is known of items without anybody's ratings, as numbers.
+"""Public item features: numbers about items that do not come from ratings.
 
 A file (csv, tsv, ``::``- or ``|``-separated, parquet, feather) or a frame has one line per item:
 its id, and columns of
 
-    numbers                  each is a feature; an empty field, or one such as ``N/A``, is not known
+    numbers                  each is a feature; an empty field, or one such as ``N/A``, is unknown
     lists of numbers         (parquet, feather, frames) such as embeddings: each number is a feature
-    words such as ``Comedy|War`` each word becomes a feature of 0 and 1, if two items have it; so
-                                 does a column of words with at most 50 different ones
-    titles such as ``Up (2009)`` the year in brackets is a feature, if half of the titles have one
+    words such as ``Comedy|War`` each word that two items have becomes a feature of 0 and 1; a
+                                 column without "|" must have at most 50 different words
+    titles such as ``Up (2009)`` the year in parentheses is a feature, if half of the titles have it
 
-and other text is passed over. A mapping gives numbers, or words, by item id; an array has one row
-per item of the ratings, in their order. Both hold finite numbers: an item of which nothing is known
-is left out of a mapping.
+Other text is ignored. A mapping gives numbers, or words, by item id; an array has one row per item
+of the ratings, in their order. Both hold finite numbers: leave an item without known features out
+of the mapping.
 
 For a user's own profile (`item_categories`) the same columns are categories, also those that are
-passed over above: authors, brands, publishers; series and other editions by titles; numbers by
+ignored above: authors, brands, publishers; series and other editions by titles; numbers by
 tenths of the items, and years by decades.
 """
 
@@ -42,15 +42,23 @@ logger = logging.getLogger("discreet")
 
 MOST_CATEGORIES = 8  # features of a profile: each has a weight that has to be estimated
 SHARED = 0.05  # of the items share a value of a feature that was not asked for, at least
-MOST_WORDS = 50  # of a column without "|", beyond which it is no list of kinds
+MOST_WORDS = 50  # distinct words in a column without "|": more are names, not categories
 _NOT_KNOWN = {"", "-", "?", "na", "n/a", "nan", "null", "none", "unknown"}
 _YEAR = re.compile(r"\((\d{4})\)")
 
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """Features of items: X (n, k) with NaN where not known, the ids of its rows and the names
-    of its columns.
+    """Features of items.
+
+    Attributes
+    ----------
+    ids : (n,) array
+        Item ids of the rows of `X`.
+    names : tuple of str
+        Names of the columns of `X`.
+    X : (n, k) float64
+        NaN where a feature is unknown.
     """
 
     ids: NDArray[Any]
@@ -97,8 +105,9 @@ class ItemFeatures:
 def item_features(
     source: Any, item_ids: NDArray[Any], optional: bool = False
 ) -> NDArray[np.float64] | None:
-    """Features (n_items, k) of these items from any of the forms that the module lists; NaN for
-    what is not known. With `optional`, None where there are no numbers.
+    """Return features (n_items, k) from any form that the module lists; NaN where unknown.
+
+    With `optional`, None where there are no numbers.
     """
     if isinstance(source, np.ndarray):
         X = np.asarray(source, np.float64) if source.dtype.kind in "fiub" else np.zeros(0)
@@ -117,8 +126,8 @@ def item_features(
     at = IdIndex(given.ids).positions(item_ids, "item id")
     if (at < 0).all():
         raise DataError(
-            f"item_features knows none of the {len(item_ids):,} items: it has ids such as "
-            f"{given.ids.tolist()[0]!r}, and the ratings such as {item_ids.tolist()[0]!r}"
+            f"item_features has none of the {len(item_ids):,} items: its ids are such as "
+            f"{given.ids.tolist()[0]!r}, and those of the ratings such as {item_ids.tolist()[0]!r}"
         )
     X = np.where(at[:, None] >= 0, given.X[at], np.nan)
     known = int(np.isfinite(X).any(axis=1).sum())
@@ -130,7 +139,7 @@ def item_features(
 
 
 def read_features(source: Any) -> Features:
-    """Features from a file, a frame or a mapping."""
+    """Read features from a file, a frame or a mapping."""
     if isinstance(source, Mapping):
         return _from_mapping(source)
     ids, columns, where = _read_columns(source)
@@ -160,12 +169,12 @@ def _read_columns(source: Any) -> tuple[Sequence[Any], dict[str, Sequence[Any]],
         columns = [frame[name].to_list() for name in names]
     else:
         raise DataError(
-            "item_features is a file, a frame, an array or a mapping from item id to numbers or"
-            f" words, not a {type(source).__name__}"
+            "item_features must be a file, a frame, an array or a mapping from item id to numbers"
+            f" or words, not a {type(source).__name__}"
         )
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
-        raise DataError(f"{where} has several columns called {twice!r}: rename the others")
+        raise DataError(f"{where} has several columns named {twice!r}: rename the others")
     at = next((i for i, name in enumerate(names) if normalize(name) in ID_NAMES), None)
     if at is None:
         raise DataError(
@@ -297,7 +306,7 @@ def _number_values(name: str, rows: Sequence[tuple[Any, ...]]) -> Categories:
 def _check_features(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> Features:
     repeated = first_repeated(ids)
     if repeated is not None:
-        raise DataError(f"{where} has the item {repeated!r} twice: every item may occur once")
+        raise DataError(f"{where} lists the item {repeated!r} twice: list every item once")
     if not found:
         raise NoNumbers(
             f"{where} holds no features: it needs columns of numbers, or of words such as"
@@ -308,16 +317,14 @@ def _check_features(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> 
 
 
 def _finite(X: NDArray[np.float64], gaps: bool = False) -> NDArray[np.float64]:
-    """The same, if all numbers are finite or, where there may be gaps, not known; nothing can be
-    learned from others.
-    """
+    """Check that all numbers are finite or, with `gaps`, unknown; others cannot be learned from."""
     wrong = np.isinf(X) if gaps else ~np.isfinite(X)
     if wrong.any():
         rows = np.flatnonzero(wrong.any(axis=1))
         raise DataError(
             f"item_features of {len(rows):,} items are NaN or infinite, the first in row"
-            f" {rows[0]:,} (from 0): correct them; an item of which nothing is known is left out,"
-            " or has an empty field in a file or frame"
+            f" {rows[0]:,} (from 0): correct them; leave out an item without known features, or"
+            " leave its field empty in a file or frame"
         )
     return X
 
@@ -330,7 +337,7 @@ def _ids(values: Sequence[Any]) -> NDArray[Any]:
 
 
 def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    """What a column gives: itself, a column for each word, the years of titles, or nothing."""
+    """Return the features of a column: itself, one per word, the years of titles, or none."""
     lists = [value for value in values if value is not None]
     if lists and all(isinstance(value, (list, tuple, np.ndarray)) for value in lists):
         return _lists(name, values)
@@ -350,12 +357,12 @@ def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
 
 
 def _lists(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    """Each number of a column of embeddings, where they are all of one length."""
+    """Return each number of a column of embeddings, which must all have the same length."""
     rows = [None if value is None else np.asarray(value) for value in values]
     shapes = {row.shape for row in rows if row is not None}
     if len(shapes) > 1 or any(row.dtype.kind not in "fiub" for row in rows if row is not None):
         raise DataError(
-            f"the column {name!r} of item_features holds lists that are not all as many numbers"
+            f"the column {name!r} of item_features must hold lists of equally many numbers"
         )
     width = next(iter(shapes))[0]
     X = np.array([np.full(width, np.nan) if row is None else row for row in rows], np.float64)
@@ -374,7 +381,7 @@ def _words(name: str, words: Sequence[set[str]]) -> dict[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """A cell as a number, NaN where it is empty, None where it is something else."""
+    """Return a cell as a number, NaN if it is empty, None if it is something else."""
     if value is None or (isinstance(value, str) and value.strip().lower() in _NOT_KNOWN):
         return np.nan
     try:
@@ -386,7 +393,7 @@ def _number(value: Any) -> float | None:
 def _from_mapping(given: Mapping[Any, Any]) -> Features:
     if not given:
         raise DataError(
-            "item_features is an empty mapping: it should have numbers or words by item id"
+            "item_features is an empty mapping: it must give numbers or words by item id"
         )
     ids = as_ids(list(given), "item id")
     rows = [
@@ -400,8 +407,8 @@ def _from_mapping(given: Mapping[Any, Any]) -> Features:
         )
     if len(set(map(len, rows))) > 1:
         raise DataError(
-            "item_features has not as many numbers for every item: leave out items that are not"
-            " known"
+            "item_features must have equally many numbers for every item: leave out items without"
+            " known features"
         )
     _finite(np.array(rows, np.float64))
     return _check_features(
@@ -412,9 +419,7 @@ def _from_mapping(given: Mapping[Any, Any]) -> Features:
 
 
 def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]]:
-    """Names and columns; without a line of names the first column is the ids and the second the
-    titles.
-    """
+    """Return names and columns; without a line of names these are ids, titles and others."""
     file = os.fspath(path)
     content = read_list(path)
     if not isinstance(content, list):

@@ -1,6 +1,4 @@
-"""Ratings from and to data frames of pandas, polars and pyarrow, none of which is imported to
-read one.
-"""
+"""Ratings from and to data frames of pandas, polars and pyarrow, each imported only if needed."""
 
 from __future__ import annotations
 
@@ -17,13 +15,11 @@ from discreet.data.values import as_ratings, as_timestamps
 from discreet.errors import ConfigError, DataError
 
 BACKENDS = ("pandas", "polars", "pyarrow")
-SAMPLE_ROWS = 1000  # enough to tell five star values from ids
+SAMPLE_ROWS = 1000  # enough to distinguish five star values from ids
 
 
 def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
-    """Columns of any eager or lazy frame that narwhals understands, or that offers the arrow
-    stream interface.
-    """
+    """Return the columns of any frame that narwhals or arrow's stream interface can read."""
     import narwhals.stable.v1 as nw
 
     what = f"the {type(frame).__module__.split('.')[0]} {type(frame).__name__}"
@@ -58,11 +54,9 @@ def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
 
 
 def make_frame(columns: Mapping[str, NDArray[Any]], backend: str) -> Any:
-    """Frame of the library named ``backend`` with these columns."""
+    """Make a frame of the library `backend` with these columns."""
     if backend not in BACKENDS:
-        raise ConfigError(
-            f'backend must be "pandas", "polars" or "pyarrow", and {backend!r} was given'
-        )
+        raise ConfigError(f'backend must be "pandas", "polars" or "pyarrow", not {backend!r}')
     if backend == "pyarrow":
         return pa.table({name: _arrow(name, column) for name, column in columns.items()})
     try:
@@ -79,7 +73,7 @@ def make_frame(columns: Mapping[str, NDArray[Any]], backend: str) -> Any:
 
 
 def _wrap_frame(frame: Any, what: str) -> Any:
-    """Narwhals frame over whatever was given."""
+    """Wrap any frame as a narwhals frame."""
     import narwhals.stable.v1 as nw
 
     try:
@@ -91,13 +85,13 @@ def _wrap_frame(frame: Any, what: str) -> Any:
             with contextlib.suppress(pa.ArrowInvalid):  # a single column
                 return nw.from_native(pa.table(frame))
         raise DataError(
-            f"{what} is not a data frame: give one of pandas, polars or pyarrow, "
+            f"{what} is not a data frame: pass one of pandas, polars or pyarrow, "
             "or use Ratings.from_arrays or Ratings.from_csr"
         ) from None
 
 
 def _first_values(wrapped: Any, at: int, nw: Any) -> list[Any]:
-    """Values of a column in the first rows, from which a message says what they look like."""
+    """Return the values of a column in the first rows, for a description in a message."""
     head = wrapped.head(SAMPLE_ROWS)
     head = head.collect() if isinstance(head, nw.LazyFrame) else head
     values: list[Any] = head[:, at].to_list()
@@ -105,7 +99,7 @@ def _first_values(wrapped: Any, at: int, nw: Any) -> list[Any]:
 
 
 def _index_hint(frame: Any) -> str:
-    """pandas keeps some columns as the index, where they cannot be found by name."""
+    """Return a hint that pandas keeps some columns as the index, which has no column names."""
     named = [
         name
         for name in getattr(getattr(frame, "index", None), "names", None) or []
@@ -120,7 +114,7 @@ def _index_hint(frame: Any) -> str:
 
 def _ids(series: Any, nw: Any) -> Any:
     kind = series.dtype
-    if kind in (nw.Int128, nw.UInt128):  # arrow has none
+    if kind in (nw.Int128, nw.UInt128):  # arrow has no such types
         return series.to_list()
     if kind.is_integer() or kind in (nw.String, nw.Categorical, nw.Enum):
         return series.to_arrow()
@@ -140,7 +134,7 @@ def _numbers(series: Any, nw: Any) -> Any:
 
 def _arrow(name: str, column: NDArray[Any]) -> pa.Array:
     if column.dtype == object and {type(value) for value in column} == {int, str}:
-        # whoever reads it finds the same ids again
+        # text, because reading it back gives the same ids again
         column = np.array([str(value) for value in column], object)
     try:
         return pa.array(column)

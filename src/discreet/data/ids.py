@@ -1,18 +1,18 @@
 """Ids to indices and back.
 
-Ids may be anything hashable: integers, text, tuples, UUIDs, or a mixture. Two storage forms are
+Ids may be any hashable values: integers, text, tuples, UUIDs, or a mixture. Two storage forms are
 enough: ``int64`` when every id is an integer, and an object array of Python values otherwise. Ids
 that compare equal in Python are one id, so ``1``, ``1.0`` and ``numpy.int64(1)`` are the same user.
 
-Every id is read by itself, whatever else its column holds: in text files it is an integer if it is
-`written` as one, and text if not, and a decimal number such as 7.0 is the integer 7. Ids are looked
-up by their written form, so that 7 in one place and "7" in another are the same item. If an id of
-one user could change how another's is read, then so would it change what the other contributes, and
-no sensitivity would hold.
+Every id is read by itself, whatever else its column holds. In text files it is an integer if it is
+written as one (`parse_id`), and text if not; a decimal number such as 7.0 is the integer 7. Ids are
+found by their written form, so that 7 in one place and "7" in another are the same item. If the id
+of one user could change how another's is read, it would change what the other contributes, and no
+sensitivity would hold.
 
 Order of the distinct ids found in data: numbers by size, also those that are text; then text by
-code point; then other types, each by itself, sorted where it has an order and by first appearance
-where it has none.
+code point; then other types, each by itself, sorted if the type has an order and by first
+appearance if not.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ MISSING = (
     "<NA>",
     "NaT",
 )
-"""What programs write where a value is missing."""
+"""Texts that programs write for a missing value."""
 
-_CHUNK = 1 << 20  # temporaries of this many rows stay small beside the columns themselves
+_CHUNK = 1 << 20  # rows: temporary arrays stay small compared with the columns themselves
 _WHOLE = re.compile(r"[ \t]*(0|-?[1-9][0-9]{0,99})(?:\.0)?[ \t]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_EXACT = 2.0**53  # below, every whole number is a float
+_EXACT = 2.0**53  # below, a float represents every whole number exactly
 _ORDERED = (bytes, date, time, timedelta, UUID, Decimal, Fraction, np.datetime64, np.timedelta64)
 _MISSING_WORDS = frozenset(MISSING)
 
 
 class RowError(DataError):
-    """One row cannot be used; ``row`` counts from 0, so that a reader of files can say the line."""
+    """One row cannot be used; ``row`` counts from 0, so that a file reader can name the line."""
 
     def __init__(self, row: int, problem: str) -> None:
         super().__init__(f"row {row} (counting from 0): {problem}")
@@ -74,9 +74,7 @@ class RowError(DataError):
 
 @dataclass(frozen=True)
 class Coded:
-    """A column of ids as values, of which some may be equal, and the position of each row's
-    value among them.
-    """
+    """A column of ids: values (which may repeat), and for each row the position of its value."""
 
     values: Sequence[Any]
     codes: NDArray[np.int32]
@@ -87,7 +85,7 @@ class Coded:
 
 @dataclass(frozen=True)
 class Integers:
-    """A column of whole numbers of 32 bits, which whoever encodes it may overwrite."""
+    """A column of 32-bit integers, which `encode` may overwrite."""
 
     numbers: NDArray[np.int32]
 
@@ -96,25 +94,22 @@ class Integers:
 
 
 def parse_id(text: str) -> int | str:
-    """The id that a text stands for: an integer if it is written as one, such as 7, and else the
-    text itself.
+    """Return the id that a text means: an integer if it is written as one, else the text itself.
 
-    7.0 is the 7 of a program that once had a gap in the column. 007, +7, 7.5, 1e3 and 0x7 are text:
-    nobody is mixed up with anybody who is called differently.
+    7.0 means 7: programs write it for a column that once had a gap. 007, +7, 7.5, 1e3 and 0x7 stay
+    text, so that users with different ids are never merged.
     """
     whole = _WHOLE.fullmatch(text)
     return int(whole[1]) if whole else text
 
 
 def canonical(value: Any) -> Any:
-    """What an id has in common with all others that mean the same."""
+    """Return the form that all spellings of one id share."""
     return parse_id(value) if isinstance(value, str) else value
 
 
 def normalize_id(value: Any) -> Any:
-    """One spelling of an id: without blanks around it, in lower case, composed (NFC), and read
-    as in a text file.
-    """
+    """Return an id in lower case, stripped, composed (NFC), and parsed as in a text file."""
     if not isinstance(value, str):
         return value
     folded = unicodedata.normalize("NFC", value).casefold().strip()
@@ -137,19 +132,18 @@ def normalize_column(ids: Any) -> Any:
 
 
 def as_ids(ids: Any, what: str = "id") -> NDArray[Any]:
-    """One-dimensional array of ids: ``int64`` if all are integers, else an object array of Python
-    values.
+    """Return a one-dimensional array of ids: ``int64`` if all are integers, else objects.
 
     Parameters
     ----------
     ids : array-like
         numpy array, list, pandas or polars series, arrow array or any iterable of hashable values.
     what : str
-        What an id stands for, used in messages ("user id").
+        Kind of id, for messages ("user id").
     """
     if isinstance(ids, (str, bytes)):
         raise DataError(
-            f"a list of {what}s is needed, and the single value {ids!r} was given: write [{ids!r}]"
+            f"a list of {what}s is needed, not the single value {ids!r}: pass [{ids!r}]"
         )
     if _is_arrow(ids):
         return _arrow_ids(ids, what)
@@ -158,16 +152,16 @@ def as_ids(ids: Any, what: str = "id") -> NDArray[Any]:
     if isinstance(ids, np.ndarray) and ids.dtype.kind != "O":
         return _array_ids(ids, what)
     if isinstance(ids, np.ndarray) and ids.ndim != 1:
-        raise DataError(f"{what}s must be one-dimensional, and the shape given is {ids.shape}")
+        raise DataError(f"{what}s must be one-dimensional, but their shape is {ids.shape}")
     if not hasattr(ids, "__iter__"):
         raise DataError(
-            f"a list of {what}s is needed, and the single value {ids!r} was given: write [{ids!r}]"
+            f"a list of {what}s is needed, not the single value {ids!r}: pass [{ids!r}]"
         )
     return _object_ids(ids.tolist() if isinstance(ids, np.ndarray) else list(ids), what)
 
 
 def encode(ids: Any, what: str = "id") -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Distinct ids (ordered as the module says) and, for every row, the index of its id.
+    """Return the distinct ids (in the module's order) and the index of each row's id.
 
     Returns
     -------
@@ -194,7 +188,7 @@ def encode(ids: Any, what: str = "id") -> tuple[NDArray[Any], NDArray[np.int32]]
 
 
 def as_coded(column: pa.ChunkedArray) -> Coded:
-    """Distinct values by arrow's hashing."""
+    """Encode a column as distinct values and codes, by arrow's hashing."""
     import pyarrow as pa
 
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
@@ -208,9 +202,7 @@ def as_coded(column: pa.ChunkedArray) -> Coded:
 
 
 class IdIndex:
-    """Positions of ids within a fixed array of distinct ids; the look-up structure is built on
-    first use.
-    """
+    """Positions of ids within a fixed array of distinct ids; the index is built on first use."""
 
     __slots__ = ("_order", "_sorted", "_table", "ids")
 
@@ -221,16 +213,16 @@ class IdIndex:
         self._table: dict[Any, int] | None = None
 
     def positions(self, wanted: Any, what: str = "id") -> NDArray[np.int64]:
-        """Position of every wanted id, −1 for the unknown ones.
+        """Return the position of every wanted id, −1 for unknown ones.
 
-        An id that is there as it stands is preferred to one of the same written form: where both 7
-        and "7" are.
+        An exact match is preferred to one by written form, for arrays with both 7 and "7".
         """
         wanted = as_ids(wanted, what)
         if self.ids.dtype == np.int64 and wanted.dtype == np.int64:
             return self._integer_positions(wanted)
         if self._table is None:
             ids = self.ids.tolist()
+            # reversed, so that the first of several ids with one written form is found
             self._table = {
                 canonical(value): position for position, value in reversed(list(enumerate(ids)))
             }
@@ -260,9 +252,7 @@ class IdIndex:
 
 
 def choose(users: Any, index: IdIndex, by: str | None) -> NDArray[np.int64]:
-    """Positions of the users chosen by a mask, by positions or by ids; see
-    :meth:`discreet.Ratings.select_users`.
-    """
+    """Return the positions of users chosen by mask, position or id (`Ratings.select_users`)."""
     n = len(index.ids)
     kind = users.dtype.kind if isinstance(users, np.ndarray) else ""
     if kind == "b":
@@ -273,7 +263,7 @@ def choose(users: Any, index: IdIndex, by: str | None) -> NDArray[np.int64]:
         rows = np.asarray(users, np.int64).reshape(-1)
         if len(rows) and not (rows.min() >= 0 and rows.max() < n):
             raise DataError(
-                f"user indices must lie in 0 … {n - 1:,}; if ids are meant, say by='id'"
+                f"user indices must be in 0 … {n - 1:,}; if these are ids, pass by='id'"
             )
     else:
         rows = index.positions(users, "user id")
@@ -282,12 +272,12 @@ def choose(users: Any, index: IdIndex, by: str | None) -> NDArray[np.int64]:
                 f"{int((rows < 0).sum()):,} of {len(rows):,} user ids are not in the ratings"
             )
     if first_repeated(rows) is not None:
-        raise DataError("a user is selected twice: every user may be selected once")
+        raise DataError("a user is selected twice: select every user at most once")
     return rows
 
 
 def first_repeated(ids: NDArray[Any]) -> Any | None:
-    """An id that occurs twice, or None where all are distinct."""
+    """Return an id that occurs twice, or None if all are distinct."""
     if ids.dtype == np.int64:
         ordered = np.sort(ids)
         again = np.flatnonzero(ordered[1:] == ordered[:-1])
@@ -300,18 +290,18 @@ def first_repeated(ids: NDArray[Any]) -> Any | None:
 
 
 def unhashable(what: str) -> DataError:
-    """The error for ids that cannot be looked up."""
+    """Return the error for ids that cannot be hashed."""
     return DataError(f"{what}s must be hashable (numbers, text, tuples ...), not lists or dicts")
 
 
 def _is_arrow(ids: Any) -> bool:
-    """Whether these are arrow's, without importing it: who has such an array has imported it."""
+    """Check for an arrow array without importing arrow: its owner has already imported it."""
     arrow = sys.modules.get("pyarrow")
     return arrow is not None and isinstance(ids, (arrow.Array, arrow.ChunkedArray))
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether an arrow type holds text, plainly or dictionary-encoded."""
+    """Check whether an arrow type holds text, plain or dictionary-encoded."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
@@ -320,16 +310,12 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def object_array(values: Iterable[Any], count: int) -> NDArray[Any]:
-    """Object array with one cell per value; plain ``numpy.array`` would make tuples into a
-    second dimension.
-    """
+    """Make an object array with one cell per value; ``numpy.array`` would unpack tuples."""
     return np.fromiter(values, dtype=object, count=count)
 
 
 def numpy_chunks(column: pa.ChunkedArray) -> list[NDArray[Any]]:
-    """Views of the chunks of a numeric column without nulls; arrow's ``to_numpy`` would import
-    pandas if it can.
-    """
+    """Return views of the chunks of a numeric column; arrow's ``to_numpy`` may import pandas."""
     name = str(column.type)
     dtype = np.dtype(
         {"halffloat": "float16", "float": "float32", "double": "float64"}.get(name, name)
@@ -345,9 +331,7 @@ def numpy_chunks(column: pa.ChunkedArray) -> list[NDArray[Any]]:
 def refuse_nulls(
     column: pa.Array | pa.ChunkedArray, what: str, advice: str = ""
 ) -> pa.ChunkedArray:
-    """The column in chunks, if no value is missing; else a :class:`RowError` with the first row
-    that has none.
-    """
+    """Return the column in chunks; raise a :class:`RowError` if a value is missing."""
     import pyarrow as pa
 
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
@@ -357,14 +341,12 @@ def refuse_nulls(
 
 
 def missing_value_error(row: int, what: str, advice: str = "") -> RowError:
-    """The error for a value that is not there; how many are missing is not said."""
+    """Return the error for a missing value; the number of missing values stays private."""
     return RowError(row, f"the {what} is missing: {advice or 'fill it in or drop the row'}")
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a Python value stands for no value: None, NaN of any kind, and what pandas has
-    for it.
-    """
+    """Check whether a Python value means "missing": None, any NaN, and pandas' NA and NaT."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     try:
@@ -374,9 +356,7 @@ def is_missing(value: Any) -> bool:
 
 
 def stands_for_nothing(value: Any) -> bool:
-    """Whether an id is missing, or a word that programs write for a missing one: "nan" would be
-    a person otherwise.
-    """
+    """Check whether an id is missing or a placeholder, since "nan" would become a user."""
     return value.strip() in _MISSING_WORDS if isinstance(value, str) else is_missing(value)
 
 
@@ -393,7 +373,7 @@ def refuse_surrogates(values: Iterable[Any], what: str) -> None:
 
 
 def replace_surrogates(titles: NDArray[Any]) -> NDArray[Any]:
-    """Titles that can be written to files: halves of surrogate pairs become U+FFFD."""
+    """Replace halves of surrogate pairs by U+FFFD, so that titles can be written to files."""
     try:
         "".join(map(str, titles)).encode()
     except UnicodeEncodeError:
@@ -412,7 +392,7 @@ def _arrow_ids(ids: pa.Array | pa.ChunkedArray, what: str) -> NDArray[Any]:
 
 def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
     if ids.ndim != 1:
-        raise DataError(f"{what}s must be one-dimensional, and the shape given is {ids.shape}")
+        raise DataError(f"{what}s must be one-dimensional, but their shape is {ids.shape}")
     if ids.dtype.kind in "iu":
         if ids.dtype == np.uint64 and len(ids) and int(ids.max()) > np.iinfo(np.int64).max:
             return object_array(ids.tolist(), len(ids))
@@ -421,7 +401,7 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
         gaps = np.flatnonzero(np.isnan(ids))
         if len(gaps):
             raise missing_value_error(int(gaps[0]), what)
-        # a column of integers that once held a gap comes as floats: 7.0 means 7
+        # a column of integers that once had a gap arrives as floats: 7.0 means 7
         if bool((np.abs(ids) < _EXACT).all()) and bool((ids == np.floor(ids)).all()):
             return ids.astype(np.int64)
         return object_array(map(_whole, ids.tolist()), len(ids))
@@ -457,7 +437,7 @@ def _object_ids(values: Sequence[Any], what: str) -> NDArray[Any]:
 
 
 def _whole(value: Any) -> Any:
-    """7 for 7.0, and anything else as it is."""
+    """Return 7 for 7.0, and any other value unchanged."""
     return (
         int(value)
         if type(value) is float and abs(value) < _EXACT and value == int(value)
@@ -472,10 +452,9 @@ def _blocks(array: NDArray[Any]) -> list[NDArray[Any]]:
 def _encode_integers(
     chunks: list[NDArray[Any]], out: NDArray[np.int32] | None = None
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Distinct integers by a table over their range where that is dense enough, by hashing
-    otherwise.
+    """Find distinct integers by a table over their range if it is dense enough, else by hashing.
 
-    The indices may go where the integers came from.
+    `out` may share memory with the chunks: each chunk is read before its indices are written.
     """
     n = sum(map(len, chunks))
     if not n:
@@ -503,11 +482,10 @@ def _encode_integers(
 
 
 def _encode_sparse(chunks: Sequence[NDArray[np.int64]]) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Distinct integers by arrow's hashing, then sorted."""
+    """Find distinct integers by arrow's hashing, then sort them."""
     import pyarrow as pa
 
-    # views of the integers; pa.array would import pandas, where that is installed, to look for its
-    # types
+    # views of the integers; pa.array would import pandas, if installed, to check for its types
     buffers = [pa.py_buffer(np.ascontiguousarray(chunk)) for chunk in chunks]
     parts = [
         pa.Array.from_buffers(pa.int64(), len(c), [None, b])
@@ -527,7 +505,7 @@ def _encode_sparse(chunks: Sequence[NDArray[np.int64]]) -> tuple[NDArray[Any], N
 def _encode_coded(
     values: Sequence[Any], codes: NDArray[Any], what: str
 ) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Distinct values among those that some row has, in order, and the index of each row's."""
+    """Return the distinct values that rows have, in order, and the index of each row's value."""
     used = np.zeros(len(values), dtype=bool)
     used[codes] = True  # a categorical column may list values that no row has
     table: dict[Any, int] = {}
@@ -559,9 +537,7 @@ def _store_ids(values: list[Any]) -> NDArray[Any]:
 
 
 def _natural_order(values: list[Any]) -> list[int]:
-    """Positions in the order that the module describes; any two values stand as they would
-    without the others.
-    """
+    """Return positions in the module's order; the order of two values never depends on others."""
     if set(map(type, values)) == {int}:
         return sorted(range(len(values)), key=values.__getitem__)
     places = [_place(value) for value in values]
@@ -569,7 +545,7 @@ def _natural_order(values: list[Any]) -> list[int]:
 
 
 def _place(value: Any) -> tuple[Any, ...]:
-    """A key to sort by, of which no two raise an error when compared."""
+    """Return a sort key; comparing any two of these keys raises no error."""
     form = canonical(value)
     if isinstance(form, (int, float)):
         return 0, form, isinstance(value, str)
@@ -578,7 +554,7 @@ def _place(value: Any) -> tuple[Any, ...]:
     if isinstance(form, tuple):
         return 2, tuple(map(_place, form))
     if isinstance(form, _ORDERED) and form == form:
-        # times with and without a zone have no common order
+        # times with and without a zone cannot be compared
         zone = getattr(form, "tzinfo", None) is not None
         return 3, type(form).__name__, zone, form
     return 4, type(form).__name__

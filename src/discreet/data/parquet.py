@@ -1,8 +1,8 @@
-"""A Parquet file a row group at a time, on all cores, each made small as soon as it is there.
+"""Read a Parquet file one row group at a time on all cores, and shrink each group immediately.
 
 A table as arrow reads it takes twice the memory of the ratings in it, and reading it whole takes
 half as much again. So ids are kept in 32 bits, text as positions among the distinct values of its
-row group, and all numbers are written where they belong.
+row group, and all numbers are written directly into the final arrays.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ _KINDS = {"user": np.int32, "item": np.int32, "rating": np.float32, "timestamp":
 
 
 def read_row_groups(file: Path, names: Mapping[str, str]) -> Columns | None:
-    """The columns `names` (by role), or None where something is out of the ordinary and is to be
-    looked at whole.
+    """Read the columns `names` (by role), or return None if the file needs the general reader.
 
-    Out of the ordinary are missing values, integers beyond 32 bits, ratings that are not finite,
+    That is the case for missing values, integers beyond 32 bits, ratings that are not finite,
     types that need a conversion, and a file of one row group.
     """
     from pyarrow import parquet
@@ -50,9 +49,7 @@ def read_row_groups(file: Path, names: Mapping[str, str]) -> Columns | None:
     coded = [name for role, name in names.items() if role not in arrays]
 
     def read(at: int) -> dict[str, pa.ChunkedArray] | None:
-        """Numbers to their place, and text as a dictionary; None where it is out of the
-        ordinary.
-        """
+        """Write numbers to their place and return text; None if the group is not plain."""
         source = parquet.ParquetFile(file, metadata=about, read_dictionary=coded)
         table = source.read_row_group(at, list(names.values()), use_threads=False)
         here = slice(ends[at], ends[at + 1])
@@ -85,7 +82,7 @@ def read_row_groups(file: Path, names: Mapping[str, str]) -> Columns | None:
 
 
 def _copy_column(column: pa.ChunkedArray, role: str, out: NDArray[Any]) -> bool:
-    """Whether all numbers of a column could be written as what they should be."""
+    """Copy all numbers of a column, and return whether each could be represented."""
     start = 0
     for chunk in numpy_chunks(column):
         here = out[start : start + len(chunk)]

@@ -1,7 +1,7 @@
-"""Ratings: who rated what, how, and (where known) when.
+"""Ratings: users, items, values and, where known, timestamps.
 
 Inside: compressed sparse rows, one row per user, item indices ascending and distinct within a row.
-Outside: the ids that came in. Every operation returns a new object; nothing changes in place.
+Outside: the caller's ids. Every operation returns a new object; nothing changes in place.
 """
 
 from __future__ import annotations
@@ -46,15 +46,13 @@ _FIELDS = (
 
 
 class Ratings:
-    """Immutable ratings of items by users: make one with `read`, `from_frame`, `from_csr` or
-    `from_arrays`.
+    """Immutable ratings, made with `read`, `from_frame`, `from_csr` or `from_arrays`.
 
     Attributes
     ----------
     user_ids, item_ids : ndarray
-        int64 where all ids are integers, else an object array. Found in data, they are sorted:
-        numbers, text, others (see `discreet.data.ids`); given by the caller, they keep the order
-        given.
+        int64 if all ids are integers, else an object array. Ids found in data are sorted: numbers,
+        text, others (see `discreet.data.ids`); ids given by the caller keep their order.
     indptr : (n_users + 1,) int64
     indices : (n_ratings,) int32
         Positions in ``item_ids``, ascending and distinct within each user's row.
@@ -62,21 +60,20 @@ class Ratings:
     timestamps : (n_ratings,) int64 or None
         Seconds since 1970 where the input had dates; integers are kept as they were.
     titles : (n_items,) object or None
-        What the items are called, for display.
+        Titles of the items, for display.
     catalog : bool
-        Whether the items came from a public catalog given by the caller, and not from the ratings
-        themselves.
+        Whether the items came from a public catalog, and not from the ratings themselves.
     merged : int
-        How many rows were merged into others because they repeated a (user, item) pair.
+        Number of rows merged into others because they repeated a (user, item) pair.
     filtered : str
-        What exact counts over users decided, in words that private models put into their statement;
-        empty if nothing.
+        Decisions by exact counts over users, as text for the statement of private models; empty if
+        there were none.
     rated : bool
-        Whether ratings were given; False where a file or frame has no column of them, so that each
+        Whether ratings were given; False if a file or frame has no rating column, so that each
         counts as 1.
     user_problem : str
         Why the user column of a file or frame may not identify users (`discreet.data.user_column`);
-        empty if nothing speaks against it. Private models refuse such ratings.
+        empty if there is no doubt. Private models refuse such ratings.
     """
 
     __slots__ = (*_FIELDS, "_item_index", "_user_index")
@@ -119,8 +116,7 @@ class Ratings:
         trust_user_column: bool = False,
         normalize_ids: bool = False,
     ) -> Ratings:
-        """Ratings from a file: csv, tsv, ``::``-separated (each plain, gz or zst), parquet, feather
-        or arrow.
+        """Read ratings from csv, tsv, ``::``-separated text (plain, gz, zst), parquet or feather.
 
         Parameters
         ----------
@@ -131,24 +127,22 @@ class Ratings:
             column that is there.
         items : optional
             Public item catalog: a file, a frame, a list of ids or a mapping ``{id: title}``. Its
-            items are the items of the result, also those that nobody rated.
+            items are the items of the result, also unrated ones.
         duplicates : {"last", "mean", "error"}
-            What to do with several ratings of an item by a user: keep the newest (the last row,
-            where there are no timestamps or equal ones), their mean (with the newest timestamp), or
-            refuse.
+            Rule for several ratings of an item by a user: keep the newest (the last row, if there
+            are no timestamps or equal ones), their mean (with the newest timestamp), or refuse.
         separator, header : optional
-            Of text files; found out where not given. Without header the columns are user, item,
-            rating, timestamp.
+            Of text files; detected by default. Without header the columns are user, item, rating,
+            timestamp.
         unknown_items : {"error", "drop"}
-            What to do with ratings of items that are not in the catalog.
+            Rule for ratings of items that are not in the catalog.
         trust_user_column : bool
-            Let private models learn from these ratings although the user column does not look like
-            one: fewer than 100 users, dates for ids, nearly all rows merged, or no ratings left for
-            the rating range.
+            Let private models train on these ratings although the user column looks wrong: fewer
+            than 100 users, dates as ids, nearly all rows merged, or no rating column although
+            `rating_range` is given.
         normalize_ids : bool
-            Take user ids that differ only in case, in blanks around them or in the Unicode form of
-            their letters for one user. Each id is changed by itself: to lower case, without those
-            blanks, composed (NFC).
+            Treat user ids that differ only in case, surrounding blanks or Unicode form as one user.
+            Each id is changed by itself: to lower case, stripped, composed (NFC).
         """
         given = None if items is None else Catalog.from_any(items)
         chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
@@ -174,17 +168,14 @@ class Ratings:
         trust_user_column: bool = False,
         normalize_ids: bool = False,
     ) -> Ratings:
-        """Ratings from a pandas, polars or pyarrow frame with one row per rating; parameters as
-        in :meth:`read`.
-        """
+        """Convert a pandas, polars or pyarrow frame, one row per rating; see :meth:`read`."""
         given = None if items is None else Catalog.from_any(items)
         columns = frame_columns(
             frame, {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
         )
         if len(columns.users) == 0:
             raise DataError(
-                f"the {type(frame).__name__} holds no ratings: its columns are there and have no"
-                " rows"
+                f"the {type(frame).__name__} holds no ratings: it has columns but no rows"
             )
         fields = from_columns(columns, given, duplicates, unknown_items, normalize_ids)
         return cls.from_indices(**fields | _check_users(fields, trust_user_column))
@@ -202,13 +193,13 @@ class Ratings:
         duplicates: Duplicates = "last",
         unknown_items: Unknown = "error",
     ) -> Ratings:
-        """Ratings from one array or list per column, one entry per rating.
+        """Make ratings from one array or list per column, one entry per rating.
 
         ``item_ids`` is the public catalog (``items`` of :meth:`read`), ``titles`` are in its order.
         """
         given = None if item_ids is None else Catalog.from_any(item_ids, titles)
         if given is None and titles is not None:
-            raise ConfigError("titles need item_ids, in the same order")
+            raise ConfigError("titles need item_ids: pass item_ids in the same order")
         values = None if ratings is None else as_ratings(ratings)
         times = None if timestamps is None else as_timestamps(timestamps)
         columns = Columns(users, items, values, times)
@@ -228,8 +219,7 @@ class Ratings:
         duplicates: Duplicates = "last",
         unknown_items: Unknown = "error",
     ) -> Ratings:
-        """Ratings from a scipy sparse matrix or array of any format: one row per user, one column
-        per item.
+        """Convert a scipy sparse matrix of any format: one row per user, one column per item.
 
         Stored entries are ratings, also where the stored value is 0 (but bsr and dia pad with
         zeros, which are not). A canonical float32 CSR matrix is shared, not copied, and no matrix
@@ -260,8 +250,7 @@ class Ratings:
         rated: bool = True,
         user_problem: str = "",
     ) -> Ratings:
-        """Ratings over arrays that are already in the inner form; trusted, so only lengths are
-        checked.
+        """Make ratings from arrays in the inner form; trusted, so only lengths are checked.
 
         Arrays of the right type are shared, not copied: do not write to them afterwards.
         """
@@ -319,18 +308,16 @@ class Ratings:
         return len(self.indices)
 
     def user_index(self, ids: Any) -> NDArray[np.int64]:
-        """Row of each user id, −1 for unknown ones."""
+        """Return the row of each user id, −1 for unknown ones."""
         return self._user_index.positions(ids, "user id")
 
     def item_index(self, ids: Any) -> NDArray[np.int64]:
-        """Column of each item id, −1 for unknown ones."""
+        """Return the column of each item id, −1 for unknown ones."""
         return self._item_index.positions(ids, "item id")
 
     def to_csr(self) -> sparse.csr_array:
-        """Matrix (users × items) of float32 that shares memory with the ratings: copy it before
-        writing to it.
-        """
-        # scipy wants one type for both index arrays and would widen the long one
+        """Return a float32 matrix (users × items) that shares memory: copy it before writing."""
+        # scipy wants one type for both index arrays, and would widen the long one
         narrow = self.n_ratings <= np.iinfo(np.int32).max
         indptr = self.indptr.astype(np.int32) if narrow else self.indptr
         return sparse.csr_array(
@@ -338,9 +325,7 @@ class Ratings:
         )
 
     def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
-        """Frame with the columns user_id, item_id, rating and, where known, timestamp; one row
-        per rating.
-        """
+        """Return a frame with columns user_id, item_id, rating and, where known, timestamp."""
         columns: dict[str, NDArray[Any]] = {
             "user_id": np.repeat(self.user_ids, np.diff(self.indptr)),
             "item_id": self.item_ids[self.indices],
@@ -350,23 +335,21 @@ class Ratings:
             columns["timestamp"] = self.timestamps.copy()
         return make_frame(columns, backend)
 
-    # ---------------------------------------------------------------- choosing
+    # ---------------------------------------------------------------- selection
 
     def keep(self, mask: ArrayLike) -> Ratings:
-        """The same users and items with only the ratings where ``mask`` (aligned with
-        ``values``) is true.
-        """
+        """Keep all users and items, but only the ratings where ``mask`` is true."""
         mask = np.asarray(mask)
         if mask.dtype != bool or mask.shape != self.values.shape:
             raise DataError(
                 f"keep needs one boolean for each of the {self.n_ratings:,} ratings, "
-                f"and an array of {mask.dtype} with shape {mask.shape} was given"
+                f"not an array of {mask.dtype} with shape {mask.shape}"
             )
         kept_before = np.concatenate(([0], np.cumsum(mask, dtype=np.int64)))
         return self._replace(indptr=kept_before[self.indptr], **self._entries(mask))
 
     def select_users(self, users: Any, *, by: Literal["id", "index"] | None = None) -> Ratings:
-        """Only these users, in the order given.
+        """Select these users, in the given order.
 
         Parameters
         ----------
@@ -374,7 +357,7 @@ class Ratings:
             A numpy array of booleans is a mask over the users, a numpy array of integers holds row
             indices, and anything else (a list, say) holds user ids.
         by : {"id", "index"}, optional
-            Says which of the last two is meant.
+            Which of the last two is meant.
         """
         rows = choose(users, self._user_index, by)
         counts = np.diff(self.indptr)[rows]
@@ -385,16 +368,15 @@ class Ratings:
     def with_items(
         self, item_ids: Any, unknown: Unknown = "error", *, public: bool | None = None
     ) -> Ratings:
-        """The same users over other items: a :class:`Catalog`, file, frame or mapping, or just a
-        list of ids.
+        """Change the items: a :class:`Catalog`, file, frame, mapping or list of ids.
 
-        Ratings of items that are not among them are refused or, with ``unknown="drop"``, left out.
+        Ratings of other items are refused or, with ``unknown="drop"``, dropped.
 
         Parameters
         ----------
         public : bool, optional
             Whether these items are a public catalog. By default a file, a mapping or a `Catalog` is
-            one, and a bare list is not, because it may come from the ratings themselves: say
+            one, and a plain list is not, because it may come from the ratings themselves: pass
             ``public=True`` if it does not.
         """
         given = Catalog.from_any(item_ids)
@@ -429,16 +411,14 @@ class Ratings:
         items: Any = None,
         public: bool = False,
     ) -> Ratings:
-        """Only the users and items with enough ratings among each other, and only the ``items``
-        listed.
+        """Keep only the ``items`` listed, and the users and items with enough ratings.
 
-        The minima hold in the result: users and items are dropped in turn until nobody has too few.
-        With both at 0 nobody is dropped for want of ratings.
+        The minima hold in the result: users and items are dropped in turn until all have enough.
 
-        Privacy: ``min_user_ratings`` alone is each user's own affair. With ``min_item_ratings``
-        exact counts over all users decide whose ratings are left; `filtered` says so, and so does
-        the statement of a private model. Neither what is left then nor a list of ``items`` is a
-        public catalog, unless the list is said to be ``public``.
+        Privacy: ``min_user_ratings`` alone depends only on each user's own ratings. With
+        ``min_item_ratings`` exact counts over all users decide which ratings remain; `filtered` and
+        the statement of a private model report this. The remaining items, or a list of ``items``,
+        are then no public catalog, unless the list is declared ``public``.
         """
         keep_items = np.ones(self.n_items, dtype=bool)
         if items is not None:
@@ -450,7 +430,7 @@ class Ratings:
                     if where < 0
                 ]
                 raise DataError(
-                    f"{len(missing):,} of the items to keep are not there, such as"
+                    f"{len(missing):,} of the items to keep are not in the ratings, such as"
                     f" {examples(missing)}"
                 )
             keep_items = np.isin(np.arange(self.n_items), at)
@@ -472,13 +452,11 @@ class Ratings:
         )
 
     def rating_range(self) -> tuple[float, float] | None:
-        """The lowest and the highest rating; None where there is none."""
+        """Return the lowest and the highest rating; None if there are no ratings."""
         return (float(self.values.min()), float(self.values.max())) if self.n_ratings else None
 
     def binarize(self, threshold: float) -> Ratings:
-        """Only the ratings of at least ``threshold``, each as 1; users and items stay, also
-        those left without any.
-        """
+        """Keep the ratings of at least ``threshold``, each as 1; all users and items stay."""
         if isinstance(threshold, bool) or not isinstance(threshold, Real) or math.isnan(threshold):
             raise ConfigError(
                 f"threshold is {threshold!r}, but must be a number, the lowest rating to keep"
@@ -493,7 +471,7 @@ class Ratings:
     def _replace(self, **changes: Any) -> Ratings:
         return Ratings.from_indices(**({name: getattr(self, name) for name in _FIELDS} | changes))
 
-    # ---------------------------------------------------------------- being a value
+    # ---------------------------------------------------------------- value semantics
 
     def __repr__(self) -> str:
         when = "" if self.timestamps is None else ", with timestamps"
@@ -503,7 +481,7 @@ class Ratings:
         )
 
     def __eq__(self, other: object) -> bool:
-        """Same ids in the same order, same ratings, same timestamps."""
+        """Compare ids and their order, ratings and timestamps."""
         if not isinstance(other, Ratings):
             return NotImplemented
         return all(_same(getattr(self, name), getattr(other, name)) for name in _FIELDS[:6])
@@ -527,7 +505,7 @@ def _check_ids(ids: Any, what: str) -> NDArray[Any]:
 
 
 def _check_users(fields: Mapping[str, Any], trusted: bool) -> dict[str, Any]:
-    """Fields that say what speaks against the user column; none does where it is trusted."""
+    """Return the fields with the doubt about the user column; none if it is trusted."""
     if trusted:
         return {"rated": True, "user_problem": ""}
     merged = fields["merged"]
@@ -539,7 +517,7 @@ def _check_users(fields: Mapping[str, Any], trusted: bool) -> dict[str, Any]:
 
 
 def _with_filter(before: str, min_user_ratings: int, min_item_ratings: int) -> str:
-    """What exact counts decided, with this filter as well."""
+    """Return the decisions by exact counts, with this filter added."""
     if min_item_ratings <= 0:
         return before
     users = f", among users with at least {min_user_ratings:,}" if min_user_ratings > 0 else ""

@@ -1,7 +1,6 @@
-"""Files of ratings: csv, tsv, ``::``-separated, plain or compressed (gz, zst, bz2), parquet,
-feather and arrow.
+"""Read files of ratings: text (plain, gz, zst, bz2), parquet, feather and arrow.
 
-What a file is, is judged by its first bytes; the name only matters where it contradicts them.
+The first bytes of a file determine its kind; the name matters only where it contradicts them.
 """
 
 from __future__ import annotations
@@ -59,35 +58,35 @@ _OTHER = {
     b"\x80": "a pickle, which is never loaded: save the table as csv or parquet",
     b"%PDF": "a PDF document",
 }
-# bytes of a list of items with titles or features, unpacked: some millions of items
+# bytes of an unpacked list of items with titles or features: enough for some millions of items
 MOST_LIST = 1 << 28
 
 
 def check_file(path: str | os.PathLike[str]) -> Path:
-    """The path of an existing, readable file that is not a folder."""
+    """Return the path of an existing, readable file that is not a folder."""
     try:
         file = Path(os.fspath(path)).expanduser()
     except TypeError:
-        raise DataError(f"a file path is needed, and {type(path).__name__} was given") from None
+        raise DataError(f"a file path is needed, not {type(path).__name__}") from None
     name = str(file)
     if "://" in name or name.startswith(("http:/", "https:/")):
-        raise DataError(f"{path} is an address on the network: download the file and give its path")
+        raise DataError(f"{path} is a network address: download the file and pass its path")
     try:
         if file.exists() and not (file.is_dir() or file.is_file()):
             raise DataError(
-                f"{file} is a pipe or a device, which is read only once: write it to a file and"
-                " give that"
+                f"{file} is a pipe or a device, which can be read only once: write it to a file and"
+                " pass that"
             )
         if file.is_dir():
             inside = sorted(entry.name for entry in file.iterdir() if entry.is_file())[:5]
             hint = (
-                f"give one of the files inside, such as {', '.join(inside)}"
+                f"pass one of the files inside, such as {', '.join(inside)}"
                 if inside
                 else "it holds no files"
             )
             raise DataError(f"{file} is a folder: {hint}")
         if file.is_symlink() and not file.exists():
-            raise DataError(f"{file} is a link that leads nowhere: check where it points")
+            raise DataError(f"{file} is a broken link: check where it points")
         if not file.exists():
             raise DataError(f"{file} does not exist{_similar(file)}")
         with file.open("rb"):
@@ -98,7 +97,7 @@ def check_file(path: str | os.PathLike[str]) -> Path:
 
 
 def kind_of(file: Path) -> str:
-    """``parquet``, ``feather``, ``stream`` (arrow IPC) or ``text``."""
+    """Return ``parquet``, ``feather``, ``stream`` (arrow IPC) or ``text``."""
     with file.open("rb") as stream:
         head = stream.read(8)
     if not head:
@@ -121,7 +120,7 @@ def kind_of(file: Path) -> str:
 
 
 def open_text(file: Path) -> Any:
-    """Binary stream of the text in a file, decompressed on the way."""
+    """Open the text of a file as a binary stream, decompressed on the way."""
     with file.open("rb") as stream:
         head = stream.read(8)
     named = _SUFFIX.get(file.suffix.lower())
@@ -136,9 +135,7 @@ def open_text(file: Path) -> Any:
 
 
 def read_lines(file: Path) -> list[str]:
-    """Lines of a small text file, such as a list of items; UTF-8, or else Latin-1 as in older
-    MovieLens archives.
-    """
+    """Read the lines of a list of items in UTF-8, or Latin-1 as in older MovieLens archives."""
     with open_text(file) as stream:
         data = stream.read(MOST_LIST + 1)
     if len(data) > MOST_LIST:
@@ -168,14 +165,14 @@ def read_columns(
     separator: str | None = None,
     header: bool | None = None,
 ) -> Columns:
-    """Columns of a ratings file.
+    """Read the columns of a ratings file.
 
     Parameters
     ----------
     path : path of the file
     chosen : mapping role -> name or position of the column
     separator, header
-        For text files; found out where None.
+        For text files; detected if None.
     """
     file = check_file(path)
     kind = kind_of(file)
@@ -199,7 +196,7 @@ def read_columns(
 
 
 def read_table(file: Path, kind: str, columns: list[str] | None = None) -> pa.Table:
-    """Arrow table of a parquet, feather or arrow file."""
+    """Read an arrow table from a parquet, feather or arrow file."""
     if kind == "parquet":
         from pyarrow import parquet
 
@@ -213,7 +210,7 @@ def read_table(file: Path, kind: str, columns: list[str] | None = None) -> pa.Ta
 
 
 def table_names(file: Path, kind: str) -> list[str]:
-    """Column names of a parquet, feather or arrow file."""
+    """Return the column names of a parquet, feather or arrow file."""
     if kind == "parquet":
         from pyarrow import parquet
 
@@ -264,10 +261,10 @@ def _read_text_file(
 
 
 def _doubt(message: str, layout: CsvFormat) -> str | None:
-    """What to take differently at the next attempt.
+    """Return what to read differently in the next attempt: a role as text, or "line".
 
-    What looked like integers in the first lines may be text further down, and what looks like a row
-    cut short may be a quoted text (a review, say) with a line break in it.
+    Integers in the first lines may be text further down, and a row that seems too short may be a
+    quoted text (a review, for example) with a line break.
     """
     if layout.has_quotes and message.startswith(
         ("CSV parse error: Expected", "CSV parser got out of sync")
@@ -280,7 +277,7 @@ def _doubt(message: str, layout: CsvFormat) -> str | None:
 
 
 def _explain_error(error: Exception, file: Path, layout: CsvFormat) -> DataError:
-    """The same error with the line and what is wrong with it."""
+    """Return the error with the line number and what is wrong in the line."""
     with open_text(file) as stream:
         buffered: BinaryIO = io.BufferedReader(stream)
         problem = first_problem(buffered, layout)
@@ -294,7 +291,7 @@ def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Col
     positions = find_columns(
         names, chosen, str(file), sample=lambda at: _first_values(file, kind, names[at])
     )
-    # arrow takes columns by name, whatever position is asked for
+    # arrow selects columns by name, so a name that occurs twice is ambiguous
     for role, at in positions.items():
         only(
             [other for other, name in enumerate(names) if name == names[at]], names, role, str(file)
@@ -307,7 +304,7 @@ def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Col
     columns = {role: table.column(names[at]) for role, at in positions.items()}
     del table
     if not len(columns["user"]):
-        raise DataError(f"{file} holds no ratings: its columns are there and have no rows")
+        raise DataError(f"{file} holds no ratings: it has columns but no rows")
     try:
         for role in ("user", "item"):
             refuse_nulls(columns[role], f"{role} id")
@@ -322,16 +319,16 @@ def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Col
 
 
 def _first_values(file: Path, kind: str, name: str) -> list[Any]:
-    """Values of a column in the first rows, from which a message says what they look like."""
+    """Return the values of a column in the first rows, for a description in a message."""
     values: list[Any] = read_table(file, kind, [name]).column(0).slice(0, SAMPLE_ROWS).to_pylist()
     return values
 
 
 def damage(file: Path, error: Exception) -> str:
-    """What happened to a file that cannot be read, and what to do."""
+    """Describe what is wrong with an unreadable file, and what to do."""
     text = _first_line(error)
     if "runcated" in text:
-        return f"{file} ends in the middle: it was cut off, so download or copy it again"
+        return f"{file} is incomplete: it was cut off, so download or copy it again"
     if "inflate" in text or "ompress" in text or "zstd" in text.lower() or "ZSTD" in text:
         return f"{file} is damaged ({text}): download or copy it again"
     return f"{file} cannot be read: {getattr(error, 'strerror', None) or text}"

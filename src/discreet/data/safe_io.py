@@ -1,10 +1,9 @@
-"""Reading files that a stranger may have written: nothing but regular files, of sizes and shapes
-that can be meant.
+"""Read untrusted files: regular files only, with bounded sizes and shapes.
 
-Folders of models are exchanged between strangers. What is read here is checked before anything is
-built from it, so that no file, however it was made, can hang or end the process: no pipes and
-devices, no file without end, and no JSON that is nested without end or grows to many times its
-size. What is in the files, `models.storage.contents` judges.
+Model folders are exchanged between strangers. Files are checked before anything is built from them,
+so that no file can hang or end the process: no pipes and devices, no endless files, and no JSON
+that is nested too deeply or grows to many times its size. `models.storage.read_folder` checks the
+content.
 """
 
 from __future__ import annotations
@@ -24,17 +23,15 @@ from discreet.errors import DataError, DiscreetError
 _Made = TypeVar("_Made")
 
 MOST_JSON = 1 << 28  # bytes: some millions of items with their titles
-# lists and objects of a document, each of which takes twenty times its two brackets
+# lists and objects of a document: each takes about twenty times the memory of its two brackets
 MOST_CONTAINERS = 1 << 23
-MOST_DEPTH = 32
-_ATTEMPTS = 1000  # every one of them means that another process has saved a whole model meanwhile
+MOST_DEPTH = 32  # levels of nesting: a saved model needs only a few
+_ATTEMPTS = 1000  # each failed attempt means that another process saved a whole model meanwhile
 _CAN_HOLD = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 
 
 class OpenFolder:
-    """A folder that stays the same one while it is read, though another may take its place
-    meanwhile.
-    """
+    """A folder handle that keeps reading the same folder if another one replaces it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -56,19 +53,19 @@ class OpenFolder:
             os.close(self._handle)
 
     def is_replaced(self) -> bool:
-        """Whether something else is in its place by now."""
+        """Check whether another folder has taken its place."""
         try:
             return _identity(os.stat(self._path)) != self._identity
         except OSError:
             return True
 
     def names(self) -> list[str]:
-        """What is in it."""
+        """Return the names of the entries."""
         return os.listdir(self._path if self._handle is None else self._handle)
 
     def open(self, name: str, most: int = MOST_JSON) -> BinaryIO:
-        """A regular file of at most so many bytes, opened for reading."""
-        # a pipe would wait for a writer for ever, without the flag
+        """Open a regular file of at most `most` bytes for reading."""
+        # without O_NONBLOCK, opening a pipe would wait forever for a writer
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         if self._handle is None:
             handle = os.open(self._path / name, flags)
@@ -79,16 +76,16 @@ class OpenFolder:
         if stat.S_ISREG(about.st_mode):
             if about.st_size <= most:
                 return open(handle, "rb")
-            problem = f"has {about.st_size:,} bytes, more than such a file can have"
+            problem = f"has {about.st_size:,} bytes, but at most {most:,} are allowed"
         os.close(handle)
         raise DataError(f"{self._path / name} {problem}")
 
     def read(self, name: str, most: int = MOST_JSON) -> bytes:
-        """The content of a regular file of at most so many bytes."""
+        """Read a regular file of at most `most` bytes."""
         with self.open(name, most) as file:
             content = file.read(most + 1)
-        if len(content) > most:  # it grew
-            raise DataError(f"{self._path / name} is larger than any such file can be")
+        if len(content) > most:  # it grew after it was opened
+            raise DataError(f"{self._path / name} has more than {most:,} bytes")
         return content
 
 
@@ -101,9 +98,7 @@ def consistently(
     read: Callable[[OpenFolder], _Made],
     opened: Callable[[Path], OpenFolder] = OpenFolder,
 ) -> _Made:
-    """What `read` makes of a folder; once more, if it failed because another folder took the
-    place of that one.
-    """
+    """Return what `read` makes of a folder; try again if the folder was replaced meanwhile."""
     for last in (*[False] * _ATTEMPTS, True):
         with opened(path) as folder:
             try:
@@ -115,20 +110,18 @@ def consistently(
 
 
 def read_regular(path: Path) -> bytes:
-    """The content of one regular file."""
+    """Read one regular file."""
     with OpenFolder(path.parent) as folder:
         return folder.read(path.name)
 
 
 def read_document(path: Path) -> Any:
-    """The JSON document in one regular file."""
+    """Read the JSON document in one regular file."""
     return parse_json(read_regular(path))
 
 
 def parse_json(content: bytes) -> Any:
-    """A JSON document; a `ValueError` for one that is nested too deeply, or holds too many
-    parts.
-    """
+    """Parse a JSON document; raise a `ValueError` if it is nested too deeply or too large."""
     if len(content) > MOST_JSON or content.count(b"[") + content.count(b"{") > MOST_CONTAINERS:
         raise ValueError("the JSON document is too large")
     try:
@@ -146,7 +139,7 @@ def parse_json(content: bytes) -> Any:
 
 
 def _parts(container: Any) -> list[Any]:
-    """The lists and objects in a list or object."""
+    """Return the lists and objects in a list or object."""
     values = container.values() if isinstance(container, dict) else container
     return (
         [value for value in values if type(value) in (list, dict)]

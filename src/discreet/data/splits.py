@@ -1,17 +1,16 @@
-"""Splits as values: what a model may learn from, what it is told about a user afterwards, and what
-it must then guess.
+"""Splits: training ratings, known ratings of test users, and held-out ratings to predict.
 
 Every function below is deterministic: the same ratings, arguments and seed give the same split on
 every machine.
 
 =========================  ==========================================  =============================
-split                      held out                                    what is known of a test user
+split                      held out                                    known of a test user
 =========================  ==========================================  =============================
 ``random_ratings``         ratings, uniformly at random                the training ratings
 ``k_fold``                 each rating once in k splits                the training ratings
 ``leave_one_out``          one rating of every user                    the training ratings
 ``by_time``                everything from a moment on                 the training ratings
-``by_person``              ratings, by coins of their own              the training ratings
+``by_person``              ratings, each by an independent draw        the training ratings
 ``strong_generalization``  whole users, never seen in training   a fold-in part of their own ratings
 =========================  ==========================================  =============================
 """
@@ -34,8 +33,14 @@ from discreet.errors import ConfigError, DataError
 
 @dataclass(frozen=True)
 class Holdout:
-    """What is known of some users, and what must be guessed: same users, same items, disjoint
-    ratings.
+    """Known and held-out ratings: same users, same items, disjoint ratings.
+
+    Attributes
+    ----------
+    known : Ratings
+        Ratings given to the model.
+    target : Ratings
+        Held-out ratings to predict.
     """
 
     known: Ratings
@@ -66,8 +71,8 @@ class Split:
     valid : Holdout or None
         For choosing parameters.
     apart : bool
-        Whether what is held out of one person's ratings depends on nobody else's, as priced scores
-        assume.
+        Whether the held-out part of one user's ratings is independent of all other users, as
+        private scores assume.
     """
 
     name: str
@@ -78,11 +83,9 @@ class Split:
     apart: bool = False
 
     def part(self, name: str) -> Holdout:
-        """The held-out part called ``"test"`` or ``"valid"``."""
+        """Return the held-out part ``"test"`` or ``"valid"``."""
         if name not in ("test", "valid"):
-            raise ConfigError(
-                f'a split has the parts "test" and "valid", and {name!r} was asked for'
-            )
+            raise ConfigError(f'a split has the parts "test" and "valid", not {name!r}')
         if name == "valid" and self.valid is None:
             raise ConfigError(f"the split {self.name!r} was made without a validation part")
         return self.test if name == "test" or self.valid is None else self.valid
@@ -98,7 +101,7 @@ class Split:
 def random_ratings(
     ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1), seed: int = 0
 ) -> Split:
-    """Hold out ratings uniformly at random, whoever gave them.
+    """Hold out ratings uniformly at random over all users.
 
     Parameters
     ----------
@@ -112,8 +115,8 @@ def random_ratings(
     held_out = [round(f * n) for f in fractions[1:]]
     if min(held_out) == 0 or n <= sum(held_out):
         raise DataError(
-            f"{n:,} ratings are too few to split {_percent(fractions)}: every part must have one at"
-            " least"
+            f"{n:,} ratings are too few to split {_percent(fractions)}: every part needs at least"
+            " one"
         )
     label = np.zeros(n, np.uint8)
     _rng(seed).shuffle(_assign_labels(label, held_out))
@@ -125,11 +128,10 @@ def random_ratings(
 def by_person(
     ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1), seed: int = 0
 ) -> Split:
-    """Hold out every rating by a coin of its own, drawn from the seed and the ids of user and item
-    alone.
+    """Hold out each rating by an independent draw from the seed and its user and item id.
 
-    Nobody's ratings decide what is held out of anybody else's, and so shares are met on average
-    only. That is what priced scores and priced tuning ask for.
+    No user's ratings influence which ratings of another are held out, so the fractions hold only on
+    average. Private scores and private tuning require such a split.
 
     Parameters
     ----------
@@ -186,16 +188,16 @@ def _write_id(one: Any) -> str:
 
 
 def _mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finalizer of splitmix64: every bit depends on all."""
+    """Apply the finalizer of splitmix64: every output bit depends on every input bit."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
 def k_fold(ratings: Ratings, k: int = 5, seed: int = 0) -> list[Split]:
-    """k splits in which every rating is held out exactly once."""
+    """Make k splits in which every rating is held out exactly once."""
     if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 2:
-        raise ConfigError(f"k must be an integer ≥ 2, and {k!r} was given")
+        raise ConfigError(f"k must be an integer ≥ 2, not {k!r}")
     n = ratings.n_ratings
     if n < k:
         raise DataError(f"{n:,} ratings cannot make {k} folds")
@@ -214,14 +216,14 @@ def leave_one_out(
 ) -> Split:
     """Hold out one rating of every user who has at least two.
 
-    What is held out of a user follows from the seed and from that user's own ratings alone. Where
-    no user has two ratings nothing is held out.
+    The held-out rating depends on the seed and on that user's own ratings alone. If no user has two
+    ratings, nothing is held out.
 
     Parameters
     ----------
     ratings : Ratings
     seed : int
-        Which rating where ``by_time`` is false; which of equally new ones where it is true.
+        Chooses the rating if ``by_time`` is false, and among equally new ones if it is true.
     by_time : bool
         Hold out the newest rating of each user instead of a random one.
     valid : bool
@@ -246,17 +248,17 @@ def by_time(
     valid: float = 0.0,
     seed: int = 0,
 ) -> Split:
-    """Learn from the past, test on what came after; ratings of one moment stay on one side.
+    """Train on the past and test on later ratings; ratings of one moment stay together.
 
     Parameters
     ----------
     ratings : Ratings
     fraction : float, optional
-        The share of all ratings, the newest, to test on; 0.1 where ``at`` is not given either.
+        Share of all ratings, the newest, to test on; 0.1 if ``at`` is not given either.
     at : int, optional
         Test on everything from this timestamp on.
     valid : float
-        The share of all ratings, just before those, to validate on; 0 for none.
+        Share of all ratings, just before those, to validate on; 0 for none.
     seed : int
         Kept in the split; nothing here is random.
     """
@@ -295,8 +297,7 @@ def strong_generalization(
     fold_in: float = 0.8,
     seed: int = 0,
 ) -> Split:
-    """Hold out whole users; of each, a random part is shown afterwards (fold-in) and the rest must
-    be guessed.
+    """Hold out whole users: a random part of each is known (fold-in), the rest is to be predicted.
 
     This is the protocol of the DPALS supplement, D.1: training never sees the held-out users.
 
@@ -306,21 +307,20 @@ def strong_generalization(
     n_valid, n_test : int
         Held-out users; ``n_valid`` may be 0.
     fold_in : float
-        Share of a held-out user's ratings that is shown. At least one rating is shown and, where
-        the user has two or more, at least one is not.
+        Share of a held-out user's ratings that is known. At least one rating is known and, if the
+        user has two or more, at least one is not.
     seed : int
     """
     if not 0 < fold_in < 1:
-        raise ConfigError(f"fold_in must lie in (0, 1), and {fold_in:g} was given")
+        raise ConfigError(f"fold_in must be in (0, 1), not {fold_in:g}")
     if n_valid < 0 or n_test < 1:
         raise ConfigError(
-            f"n_test must be at least 1 and n_valid at least 0, and {n_test} and {n_valid} were"
-            " given"
+            f"n_test must be at least 1 and n_valid at least 0, not {n_test} and {n_valid}"
         )
     n = ratings.n_users
     if n_valid + n_test >= n:
         raise DataError(
-            f"{n_valid + n_test:,} held-out users of {n:,} leave nobody to train on: choose smaller"
+            f"{n_valid + n_test:,} held-out users of {n:,} leave none to train on: choose smaller"
             " n_valid and n_test"
         )
     rng = _rng(seed)
@@ -362,8 +362,8 @@ def _check_fractions(fractions: Sequence[float]) -> None:
         or abs(sum(fractions) - 1) > 1e-6
     ):
         raise ConfigError(
-            "fractions must be (train, valid, test) or (train, test), each above 0 and all"
-            f" together 1, and {tuple(fractions)} was given"
+            "fractions must be (train, valid, test) or (train, test), each above 0 and with sum 1,"
+            f" not {tuple(fractions)}"
         )
 
 
@@ -390,7 +390,7 @@ def _rank_in_row(
 def _timestamps(ratings: Ratings, what: str) -> NDArray[np.int64]:
     if ratings.timestamps is None:
         raise DataError(
-            f"{what} needs timestamps, and these ratings have none: read them with"
+            f"{what} needs timestamps, but these ratings have none: read them with"
             " timestamp=<column name>"
         )
     return ratings.timestamps
@@ -398,7 +398,7 @@ def _timestamps(ratings: Ratings, what: str) -> NDArray[np.int64]:
 
 def _rng(seed: int) -> np.random.Generator:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ConfigError(f"seed must be an integer ≥ 0, and {seed!r} was given")
+        raise ConfigError(f"seed must be an integer ≥ 0, not {seed!r}")
     return np.random.Generator(np.random.PCG64(int(seed)))
 
 

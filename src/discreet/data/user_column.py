@@ -1,12 +1,10 @@
-"""Does the user column identify users? The guarantee of a private model is about the values of that
-column.
+"""Check that the user column identifies users: the privacy guarantee protects its values.
 
 With a column of stars in its place, a statement would protect five star values. So `Ratings` from
-files and frames remember what speaks against their user column, and a private training refuses
-them: where nearly all rows repeat a (user, item) pair, where there are fewer users than a public
-minimum, where the ids of users are dates, and where a rating range is given and no rating column is
-left. These refusals depend on the data and are not covered by ε: they come before anything is
-released, and name no number but public ones.
+files and frames record doubts about their user column, and private training refuses them: if nearly
+all rows repeat a (user, item) pair, if there are fewer users than a public minimum, if user ids are
+dates, or if a rating range is given without a rating column. These refusals depend on the data and
+are not covered by ε: they come before any release, and contain only public numbers.
 """
 
 from __future__ import annotations
@@ -22,14 +20,14 @@ from discreet.data.columns import describe_values
 from discreet.data.ids import Coded, Integers
 from discreet.errors import DataError
 
-# at ε ≤ 10 the noise hides what fewer users have in common; scales of ratings have up to 101 steps
+# at ε ≤ 10 noise hides the signal of fewer users; rating scales have up to 101 values
 MIN_USERS = 100
 MAX_MERGED = 0.9  # share of rows; a log of plays repeats pairs, but rarely nine times in ten
 CHECKED_IDS = 1000  # enough to tell dates from ids
 
 
 def find_user_problem(user_ids: NDArray[Any], n_rows: int, merged: int) -> str:
-    """Say in a clause why a column may not identify users; empty where nothing speaks against it.
+    """Describe in a clause why a column may not identify users; empty if there is no doubt.
 
     Parameters
     ----------
@@ -44,7 +42,7 @@ def find_user_problem(user_ids: NDArray[Any], n_rows: int, merged: int) -> str:
 
 
 def describe_problem(dates: bool, n_users: int, n_rows: int, merged: int) -> str:
-    """Say the same of counts alone, for data that are read piece by piece."""
+    """Describe the same from counts alone, for data that are read in parts."""
     if dates:
         return "the user column holds dates"
     if n_users < MIN_USERS:
@@ -61,18 +59,18 @@ def check_user_column(ratings: Any, rating_range: tuple[float, float] | None) ->
     """Raise a `DataError` for ratings whose user column may not identify users."""
     if rating_range is not None and not ratings.rated:
         raise DataError(
-            "rating_range is given, and no column is left for the ratings: name it with rating=...,"
-            " leave rating_range out, or say trust_user_column=True"
+            "rating_range is given, but there is no rating column: name it with rating=...,"
+            " omit rating_range, or pass trust_user_column=True"
         )
     if problem := ratings.user_problem:
         raise DataError(
             f"{problem}: name the one that identifies users with user=... when reading, or, if this"
-            " one does, say trust_user_column=True"
+            " one does, pass trust_user_column=True"
         )
 
 
 def hold_dates(ids: Sequence[Any]) -> bool:
-    """Tell whether the first ids are all dates."""
+    """Check whether the first ids are all dates."""
     first = ids[:CHECKED_IDS]
     if not len(first) or isinstance(first[0], int):
         return False

@@ -1,4 +1,4 @@
-"""Rating and timestamp columns, of whatever type they come in, to float32 and int64."""
+"""Convert rating and timestamp columns of any type to float32 and int64."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from discreet.data.ids import (
 from discreet.errors import DataError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_WHOLE = "^(0|-?[1-9][0-9]{0,17})$"  # what 64 bits can hold, and most times are
+_WHOLE = "^(0|-?[1-9][0-9]{0,17})$"  # integers that fit into 64 bits, the most common form
 _NUMBERS = (
     "float",
     "double",
@@ -42,9 +42,7 @@ _ADVICE = "fill it in, drop the row, or ignore the column with {}=False"
 
 
 def as_ratings(column: Any) -> NDArray[np.float32]:
-    """Finite float32 ratings; a :class:`RowError` names the first that is missing, infinite or
-    no number.
-    """
+    """Return finite float32 ratings; a :class:`RowError` names the first invalid one."""
     values = plain_ratings(column)
     if values is not None:
         return values
@@ -65,9 +63,7 @@ def as_ratings(column: Any) -> NDArray[np.float32]:
 
 
 def plain_ratings(column: Any) -> NDArray[np.float32] | None:
-    """Ratings of an arrow column of numbers, a chunk at a time; None where there are none, or
-    one is not finite.
-    """
+    """Convert an arrow column of numbers chunk by chunk; None if it is not plain and finite."""
     if (
         not isinstance(column, pa.ChunkedArray)
         or column.null_count
@@ -87,9 +83,7 @@ def plain_ratings(column: Any) -> NDArray[np.float32] | None:
 
 
 def as_timestamps(column: Any) -> NDArray[np.int64]:
-    """Integers as they are; dates, datetimes and ISO text as seconds since 1970 (UTC where no
-    zone is given).
-    """
+    """Keep integers; convert dates and ISO text to seconds since 1970 (UTC if without zone)."""
     array = _as_array(column, "timestamp")
     if array.dtype.kind == "i" or (array.dtype.kind == "u" and array.max(initial=0) < 2**63):
         return array.astype(np.int64, copy=False)
@@ -109,9 +103,7 @@ def as_timestamps(column: Any) -> NDArray[np.int64]:
 
 
 def text_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """What `seconds` says of every text: whole numbers at the speed of arrow, and the rest too
-    where it is alike.
-    """
+    """Apply `seconds` to every text, by arrow's casts where all texts have one form."""
     parts = [_chunk_times(chunk) for chunk in refuse_nulls(column, "timestamp").chunks]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
@@ -132,7 +124,7 @@ def _other_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.float64()):
         with contextlib.suppress(pa.ArrowInvalid):
             array = _as_array(column.cast(kind), "timestamp")
-            # larger ones are no floats
+            # beyond 2⁵³ floats skip integers
             if array.dtype.kind == "M" or bool((np.abs(array) < 2.0**53).all()):
                 return as_timestamps(array)
     coded = as_coded(column)
@@ -141,7 +133,7 @@ def _other_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
 
 
 def seconds(value: Any, row: int = 0) -> int:
-    """Seconds since 1970 of one timestamp in any form."""
+    """Return the seconds since 1970 of one timestamp in any form."""
     if is_missing(value):
         raise _missing_value_error(row, "timestamp")
     if isinstance(value, str):
@@ -168,7 +160,7 @@ def seconds(value: Any, row: int = 0) -> int:
 
 def _from_text(text: str, row: int) -> int | float | datetime:
     plain = text.strip()
-    form = parse_id(plain)  # large integers are no floats
+    form = parse_id(plain)  # first, because floats cannot represent large integers
     if isinstance(form, int):
         return form
     try:
@@ -204,9 +196,7 @@ def _missing_value_error(row: int, what: str) -> RowError:
 
 
 def _as_array(column: Any, what: str) -> NDArray[Any]:
-    """One-dimensional numpy array of a column: numbers and dates as such, anything else as
-    Python values.
-    """
+    """Return a one-dimensional array: numbers and dates as such, else Python values."""
     if isinstance(column, (pa.Array, pa.ChunkedArray)):
         column = refuse_nulls(column, what, _ADVICE.format(what))
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
@@ -221,18 +211,15 @@ def _as_array(column: Any, what: str) -> NDArray[Any]:
         column = column.to_numpy()
     array = column if isinstance(column, np.ndarray) else _from_list(column, what)
     if array.ndim != 1:
-        raise DataError(f"{what}s must be one-dimensional, and the shape given is {array.shape}")
+        raise DataError(f"{what}s must be one-dimensional, but their shape is {array.shape}")
     return array
 
 
 def _from_list(column: Any, what: str) -> NDArray[Any]:
-    """Numbers as numbers where all are of one type; numpy would make large integers floats
-    beside a float.
-    """
+    """Convert values of one type; in a mixed list numpy would turn large integers into floats."""
     if isinstance(column, (str, bytes)) or not hasattr(column, "__iter__"):
         raise DataError(
-            f"a list of {what}s is needed, and the single value {column!r} was given: write"
-            f" [{column!r}]"
+            f"a list of {what}s is needed, not the single value {column!r}: pass [{column!r}]"
         )
     values = list(column)
     kinds = set(map(type, values))

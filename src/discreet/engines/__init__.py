@@ -1,9 +1,8 @@
-"""Where people live: an engine holds ratings in blocks, lets every user take a step, and adds up
-exact integers.
+"""Engines hold ratings in blocks, run every user's steps, and add up exact integers.
 
-`People` is what `fit` of a private model accepts. `local` is one machine's memory, and what plain
-`Ratings` use; `blocks` is block files on one machine; `spark` is a Spark cluster. Sums are int64,
-so that every engine gives the same bits for any number of blocks, in any order.
+`fit` of a private model accepts any `RatingsSource`. `local` uses one machine's memory, as plain
+`Ratings` do; `blocks` uses block files on one machine; `spark` uses a Spark cluster. Sums are
+int64, so that every engine gives the same bits for any number of blocks, in any order.
 """
 
 from __future__ import annotations

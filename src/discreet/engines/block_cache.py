@@ -1,8 +1,7 @@
-"""Blocks that stay in memory between passes, with what their users have computed so far, up to a
-number of bytes.
+"""Cache of blocks and their users' intermediate results between passes, of bounded size.
 
-It saves reading a block again, and taking the steps again that two passes have in common. A block
-that is not here is read and led through all its steps, to the same bits.
+It saves reading a block again and repeating the steps that two passes share. A block that is not
+cached is read and run through all its steps, to the same bits.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ _NOTHING: States = {}
 
 
 class BlockCache:
-    """Blocks by name, each at some points of its way.
+    """Blocks by name, each in the states after some steps.
 
-    Every pass comes by all blocks, so that the one which was used longest ago is needed next: where
-    there is no room for all, those that are there stay, and others are not taken in.
+    Every pass visits all blocks in order, so the least recently used block is needed next. If
+    memory is short, cached blocks therefore stay and no others are added.
 
     Parameters
     ----------
     room : int
-        Bytes.
+        Capacity in bytes.
     """
 
     def __init__(self, room: int) -> None:
@@ -43,11 +42,11 @@ class BlockCache:
         return len(self._states)
 
     def lookup(self, name: Hashable) -> States:
-        """What is known of a block."""
+        """Return the cached states of a block."""
         return self._states.get(name, _NOTHING)
 
     def keep(self, name: Hashable, states: States) -> None:
-        """Keep this of a block instead of what was known, if there is room."""
+        """Replace the cached states of a block, if there is enough memory."""
         size = memory_of(states.values())
         with self._lock:
             self._states.pop(name, None)
@@ -58,7 +57,7 @@ class BlockCache:
 
 
 def memory_of(blocks: Collection[Block]) -> int:
-    """The memory that blocks take together, which share most of their arrays."""
+    """Return the memory that blocks take together; shared arrays count once."""
     owners = {
         id(owner): memoryview(owner).nbytes
         for block in blocks
@@ -68,7 +67,7 @@ def memory_of(blocks: Collection[Block]) -> int:
 
 
 def _owner(array: np.ndarray) -> Any:
-    """Whatever holds the memory of an array: all of it stays as long as the array does."""
+    """Return the object that owns the memory of an array, all of which stays allocated."""
     owner: Any = array
     while isinstance(owner, np.ndarray) and owner.base is not None:
         owner = owner.base
@@ -76,7 +75,7 @@ def _owner(array: np.ndarray) -> Any:
 
 
 def room_for(megabytes: object) -> int:
-    """Bytes for the parameter `cache_megabytes`."""
+    """Convert the parameter `cache_megabytes` to bytes."""
     if isinstance(megabytes, bool) or not isinstance(megabytes, int) or megabytes < 0:
         raise ConfigError(
             f"cache_megabytes is {megabytes!r}, but must be a whole number of at least 0"

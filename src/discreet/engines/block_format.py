@@ -1,16 +1,15 @@
-"""Some people's ratings as they lie in a file or travel between machines: six arrays, one after the
-other.
+"""Binary format of a block of users in a file or between machines: six consecutive arrays.
 
     number of users, number of ratings      int64 each
     indptr                                  int64, one more than users
     hashes of the users  uint64: the first half of the keyed hash of the id (`user_hash`), ascending
-    numbers of the users   uint64: what their random choices are drawn from, encrypted (`user_hash`)
+    numbers of the users   uint64: seeds of their random choices, encrypted (`user_hash`)
     items                                   int32, ascending and distinct within a user
     ratings                                 float32
 
-There is neither an id in it nor a hash that can be computed without the secret of the folder. With
-the secret, the number of a user is decrypted, and for an id that is a whole number it is the id: so
-the secret is in no portion.
+A block contains no id, and no hash that can be computed without the secret of the folder. With the
+secret the number of a user can be decrypted, and for an integer id it is the id: so no block
+contains the secret.
 """
 
 from __future__ import annotations
@@ -30,9 +29,18 @@ from discreet.privacy.users.item_sampling import keys_of
 from discreet.privacy.users.sealed_users import sealed_block
 
 
-@dataclass(frozen=True, repr=False)  # whose repr would print ratings
+@dataclass(frozen=True, repr=False)  # a generated repr would print ratings
 class PackedBlock:
-    """Some users with their ratings, as compressed sparse rows."""
+    """Some users with their ratings, as compressed sparse rows.
+
+    Attributes
+    ----------
+    indptr : (n_users + 1,) int64
+    hashes, numbers : (n_users,) uint64
+        First half of the keyed hash, and the encrypted seed of random choices.
+    items : (n_ratings,) int32
+    ratings : (n_ratings,) float32
+    """
 
     indptr: NDArray[np.int64]
     hashes: NDArray[np.uint64]
@@ -48,12 +56,12 @@ class PackedBlock:
         )
 
     def sealed(self, bounds: Bounds, seed: int, secret: Secret) -> Block:
-        """The block that users' steps begin with."""
+        """Return the sealed block on which users' steps run."""
         keys = keys_of(secret.decrypt(self.hashes, self.numbers), seed)
         return sealed_block(self.indptr, self.items, self.ratings, keys, bounds)
 
     def chunks(self) -> list[NDArray[Any]]:
-        """What is written, one array after the other."""
+        """Return the arrays in the order in which they are written."""
         head = np.array([len(self.numbers), len(self.items)], np.int64)
         return [head, self.indptr, self.hashes, self.numbers, self.items, self.ratings]
 
@@ -62,12 +70,10 @@ class PackedBlock:
 
     @classmethod
     def from_bytes(cls, data: Any) -> PackedBlock:
-        """From a buffer, which is shared and not copied; raises a ValueError where it is cut or
-        grown.
-        """
+        """Share a buffer without copying; raise a ValueError if its length is wrong."""
         n, nnz = (int(x) for x in np.frombuffer(data, np.int64, 2))
         if n < 0 or nnz < 0 or len(data) != 16 + 8 * (n + 1) + 16 * n + 8 * nnz:
-            raise ValueError("not a portion")
+            raise ValueError("not a packed block")
         at = 16
         arrays: list[Any] = []
         kinds = (np.int64, np.uint64, np.uint64, np.int32, np.float32)
@@ -85,13 +91,13 @@ def portion_of(
     n_items: int,
     duplicates: str,
 ) -> PackedBlock:
-    """The people of these rows, which are all the rows that they have.
+    """Pack the users of these rows, which must be all the rows that they have.
 
     Parameters
     ----------
     who : (n, 3) uint64
     items : (n,) int32
-        −1 for an item that is not in the catalog: its user is there all the same, as in memory.
+        −1 for an item that is not in the catalog; its user is kept, as in memory.
     ratings, times : (n,)
     n_items : int
     duplicates : {"last", "mean", "error"}
@@ -113,7 +119,7 @@ def portion_of(
         repeated = True
     else:
         repeated = False
-    if repeated:  # out here, so that no row number is chained to it
+    if repeated:  # raised outside the handler, so that no row number is chained to it
         raise DataError(
             "a user rated an item twice: remove the repetitions, or merge them with"
             ' duplicates="last" or "mean"'
@@ -122,13 +128,11 @@ def portion_of(
 
 
 def _group(who: Identity) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return an order in which the rows of each user are together, as they came, and where in
-    it a user begins.
-    """
+    """Return a stable order that groups the rows by user, and where in it each user begins."""
     order = np.argsort(who[:, 0], kind="stable")
     first, second = who[order, 0], who[order, 1]
     same = first[1:] == first[:-1]
-    if (same & (second[1:] != second[:-1])).any():  # two users share a first half
+    if (same & (second[1:] != second[:-1])).any():  # two users share the first half of the hash
         order = np.lexsort((who[:, 1], who[:, 0]))
         first, second = who[order, 0], who[order, 1]
         same = (first[1:] == first[:-1]) & (second[1:] == second[:-1])

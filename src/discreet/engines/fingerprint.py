@@ -1,12 +1,10 @@
-"""Do two machines compute the same bits? They say what they are, and compute small sums that both
-can be judged by.
+"""Check that machines compute the same bits, by a fingerprint of their software and a small sum.
 
 Vector and plain kernels round differently in the last bits, and so may two versions of a library or
-two processors. A person whose contribution came out differently on another machine would be counted
-as two half-truths, and a retried task would change a released number. So all machines of a training
-have to give the same `fingerprint`. It holds a digest of what public, made-up users come to: the
-steps that users take and the sums that are released in DPMF, for ranking and for ratings, and in
-DPALS, so that every kernel that these use is compared.
+two processors. If a user's contribution differed between machines, a retried task would change a
+released number. So all machines of a training must have the same `fingerprint`. It contains a
+digest of the steps and sums of DPMF (ranking and rating) and DPALS on fixed, invented users, so
+that every kernel used there is compared.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ from discreet.privacy.users.steps import (
 )
 from discreet.version import __version__
 
-#: Fine enough that a difference in the last bits of a float32 shows in the sums.
+#: Fine enough that the sums show a difference in the last bits of a float32.
 GRID = 4.0**-14
 
 
@@ -69,14 +67,12 @@ def _fingerprint(vector: bool) -> str:
 
 
 def fingerprint() -> str:
-    """Library, kernels, processor, and the digest of a small computation: nothing of it is
-    about anybody's data.
-    """
+    """Return library, kernels, processor and the digest of a fixed computation, all public."""
     return _fingerprint(enabled())
 
 
 def canary() -> str:
-    """Digest of the bits that fixed, public users come to, in steps and sums of DPMF and DPALS."""
+    """Return a digest of the results of fixed, public users in steps and sums of DPMF and DPALS."""
     digest = hashlib.sha256()
     with one_thread(), np.errstate(all="ignore"):
         for array in (*_ranking(), *_rating(), *_least_squares()):
@@ -85,7 +81,7 @@ def canary() -> str:
 
 
 def _ranking() -> Iterator[NDArray[Any]]:
-    """DPMF for ranking: counts of likes, and pairs of liked items."""
+    """Compute DPMF for ranking: counts of likes, and pairs of liked items."""
     block, public = _after(*_users(Bounds(items=1, rating=4.0)), GradeRatings(1.0, 5.0))
     yield from _sums(block, public, LikeCounts(), UserCount(active=True))
     core = Restrict(np.arange(0, public.n_items, 2))
@@ -94,7 +90,7 @@ def _ranking() -> Iterator[NDArray[Any]]:
 
 
 def _rating() -> Iterator[NDArray[Any]]:
-    """DPMF for ratings: users' own solutions, their residuals, and what is released of both."""
+    """Compute DPMF for ratings: users' solutions, their residuals, and the sums released."""
     block, public = _users(Bounds(items=1, rating=4.0))
     m = public.n_items
     V = np.random.default_rng(21).standard_normal((m, 6)).astype(np.float32)
@@ -135,9 +131,7 @@ def _rating() -> Iterator[NDArray[Any]]:
 
 
 def _least_squares() -> Iterator[NDArray[Any]]:
-    """DPALS and descents from a solution: users' vectors, and sums over the items that they
-    contribute.
-    """
+    """Compute DPALS: users' vectors, and sums over the items that they contribute."""
     block, public = _users(Bounds(items=6, rating=2.0))
     V = np.random.default_rng(22).standard_normal((public.n_items, 8)).astype(np.float32)
     block, public = _after(block, public, Choose(), Solve(V, 2.0, unobserved=0.1))
@@ -146,7 +140,7 @@ def _least_squares() -> Iterator[NDArray[Any]]:
 
 
 def _users(bounds: Bounds) -> tuple[Block, Public]:
-    """Made-up users, the same everywhere."""
+    """Make invented users, the same on every machine."""
     rng = np.random.default_rng(20)
     n = 64
     m = 50

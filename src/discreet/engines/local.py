@@ -1,4 +1,4 @@
-"""People in the memory of one machine, in one block or in several."""
+"""Ratings in the memory of one machine, in one block or in several."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from discreet.privacy.users.sealed_users import Users, sealed_block
 
 
 class RatingsSourceMixin:
-    """What everybody knows of people whose ratings are in memory: the catalog, and the range if
-    it is asked for.
-    """
+    """Public facts about ratings in memory: the catalog, and the rating range on request."""
 
     _ratings: Ratings
 
@@ -57,14 +55,14 @@ class RatingsSourceMixin:
 
 
 class LocalRatings(RatingsSourceMixin):
-    """`Ratings` divided into blocks of users. Plain `Ratings` are one block, and need no engine.
+    """`Ratings` divided into blocks of users; plain `Ratings` are one block and need no engine.
 
     Parameters
     ----------
     ratings : Ratings
     parts : int
-        How many blocks: a public number, which must not follow from the data. What is released does
-        not depend on it.
+        Number of blocks: a public number, which must not depend on the data. Releases do not
+        depend on it.
     """
 
     def __init__(self, ratings: Ratings, parts: int = 1) -> None:
@@ -75,8 +73,8 @@ class LocalRatings(RatingsSourceMixin):
 
     @property
     def engine(self) -> str:
-        """What the ledger says of where people were."""
-        return f"memory: people are in {self.parts:,} blocks in the memory of one machine"
+        """Where the ratings were, for the ledger."""
+        return f"memory: users are in {self.parts:,} blocks in the memory of one machine"
 
     @guard("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
@@ -90,7 +88,7 @@ class LocalRatings(RatingsSourceMixin):
         return Users(blocks, Public(bounds, ratings.n_items))
 
     def _cuts(self, n: int) -> list[int]:
-        """Give the places at which n users are divided into blocks, from 0 to n."""
+        """Return the boundaries, from 0 to n, that divide n users into blocks."""
         return [n * part // self.parts for part in range(self.parts + 1)]
 
     def _block(self, begin: int, end: int, keys: NDArray[np.uint64], bounds: Bounds) -> Block:
@@ -102,4 +100,4 @@ class LocalRatings(RatingsSourceMixin):
         )
 
     def __repr__(self) -> str:
-        return f"<people with ratings of {self.n_items:,} items in {self.parts} blocks>"
+        return f"<LocalRatings: {self.n_items:,} items, {self.parts} blocks>"

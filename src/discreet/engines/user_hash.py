@@ -1,25 +1,24 @@
-"""Keyed 128-bit hashes of user ids, for data that are read piece by piece.
+"""Keyed 128-bit hashes of user ids, for data that are read in parts.
 
-A user's rows may come in any piece of the data, so that users cannot be numbered in the order in
-which they appear. Instead every id becomes one keyed 128-bit hash. The key is a random secret of
-the folder that the ratings are written to (`Secret`), so that neither the hash nor the place of a
-user in the folder says anything about the id to a reader without the secret, and so that two ids
-with the same hash cannot be searched for.
+A user's rows may be in any part of the data, so users cannot be numbered in the order of
+appearance. Instead every id becomes a keyed 128-bit hash. The key is a random secret of the folder
+that the ratings are written to (`Secret`). Without it, neither the hash nor the position of a user
+in the folder reveals anything about the id, and ids with equal hashes cannot be searched for.
 
-- An id that is a whole number of 64 bits: SipHash-2-4 with 128 bits of output, compiled.
+- An id that is a 64-bit integer: SipHash-2-4 with 128 bits of output, compiled.
 - Any other id: BLAKE2b of its canonical form, with 128 bits of output.
 
-Among n users, two have the same hash with a probability of about n²/2¹²⁹: 2⁻⁶⁹ for a thousand
-million users. They would be taken for one person.
+Among n users, two have the same hash with a probability of about n²/2¹²⁹: 2⁻⁶⁹ for a billion
+users. They would be treated as one user.
 
-Text that is written as a whole number is that number ("7" and "7.0" are 7), whatever the type of
-its column: a person whose rows came as numbers in one file and as text in another must not count as
-two. "007" is text, and another person.
+Text that is written as an integer is that number ("7" and "7.0" are 7), whatever the type of its
+column: a user whose rows are numbers in one file and text in another must not count as two. "007"
+is text, and another user.
 
-With the hash goes the number from which a user's random choices are drawn
-(`item_sampling.user_numbers`). It has to be the same as for ratings in memory, and for a whole
-number it is the id itself. So it is encrypted, by exclusive or with a keyed hash of the user's own
-hash (the construction of SIV), and decrypted when a block is sealed.
+The hash comes with the number that seeds a user's random choices (`item_sampling.user_numbers`).
+It must be the same as for ratings in memory, and for an integer it is the id itself. So it is
+encrypted by exclusive or with a keyed hash of the user's own hash (the SIV construction), and
+decrypted when a block is sealed.
 """
 
 from __future__ import annotations
@@ -54,19 +53,19 @@ from discreet.errors import DataError
 from discreet.privacy.users.item_sampling import user_numbers
 
 WHOLE = "^(0|-?[1-9][0-9]{0,17})$"
-SECRET_BYTES = 32
+SECRET_BYTES = 32  # 256 bits: beyond any search
 
-#: (n, 3) of a user: two halves of the keyed hash, and the number of its random choices, encrypted
+#: (n, 3) per user: two halves of the keyed hash, and the encrypted seed of random choices
 Identity = NDArray[np.uint64]
 
 
 class Secret:
-    """The random secret of one folder of ratings, and the keys that are derived from it.
+    """Random secret of one folder of ratings, and the keys derived from it.
 
     Parameters
     ----------
     data : bytes, optional
-        32 bytes, as they were saved; without them, fresh ones from the operating system.
+        32 saved bytes; by default, fresh ones from the operating system.
     """
 
     __slots__ = ("_encryption_key", "_text_key", "_whole_key", "data")
@@ -89,19 +88,15 @@ class Secret:
         return "<secret of a folder>"
 
     def check_value(self) -> str:
-        """Return text by which a folder recognizes its own secret, and which says nothing about
-        it.
-        """
+        """Return text by which a folder recognizes its secret, and which does not reveal it."""
         return self._derive(b"check", 16).hex()
 
     def hash_whole(self, ids: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Return the (n, 2) hashes of whole numbers."""
+        """Return the (n, 2) hashes of 64-bit integers."""
         return siphash(ids.astype(np.uint64, copy=False), *self._whole_key)
 
     def hash_forms(self, forms: list[Any]) -> NDArray[np.uint64]:
-        """Return the (n, 2) hashes of ids in their canonical form, none of them a whole number
-        of 64 bits.
-        """
+        """Return the (n, 2) hashes of ids in canonical form that are not 64-bit integers."""
         found = (
             hashlib.blake2b(repr(form).encode(), key=self._text_key, digest_size=16).digest()
             for form in forms
@@ -115,7 +110,7 @@ class Secret:
         encrypted: NDArray[np.uint64] = numbers ^ siphash(hashes, *self._encryption_key)[:, 0]
         return encrypted
 
-    decrypt = encrypt  # adding the same bits again takes them away
+    decrypt = encrypt  # exclusive or with the same bits is its own inverse
 
 
 def identities(column: Any, secret: Secret) -> Identity:
@@ -146,7 +141,7 @@ def identities(column: Any, secret: Secret) -> Identity:
 
 
 def block_of(who: Identity, blocks: int) -> NDArray[np.int64]:
-    """Return in which of so many blocks each user is, by the keyed hash."""
+    """Return the block of each user among `blocks`, by the keyed hash."""
     return (who[:, 1] % np.uint64(blocks)).astype(np.int64)
 
 
@@ -161,7 +156,7 @@ def _with_numbers(
 
 
 def _of_values(texts: pa.Array, secret: Secret) -> Identity:
-    """Return those of distinct texts: whole numbers at the speed of arrow."""
+    """Return the identities of distinct texts; arrow converts those that are integers."""
     plain = np.asarray(pc.match_substring_regex(texts, WHOLE).to_pylist(), bool)
     who = np.zeros((len(texts), 3), np.uint64)
     if plain.any():
@@ -176,8 +171,8 @@ def _others(values: list[Any], secret: Secret) -> Identity:
     forms = [canonical(value) for value in values]
     if any(map(stands_for_nothing, forms)):
         raise DataError(
-            "a user id is missing, or is a word that stands for a missing one: fill it in or drop"
-            " the row"
+            "a user id is missing or is a placeholder for a missing value: fill it in or drop the"
+            " row"
         )
     forms = [form if isinstance(form, str) else _equal_form(form) for form in forms]
     whole = [isinstance(form, int) and -(2**63) <= form < 2**63 for form in forms]
@@ -191,9 +186,7 @@ def _others(values: list[Any], secret: Secret) -> Identity:
 
 
 def _equal_form(form: Any) -> Any:
-    """Return one form for whole numbers of any type, which are one id for `Ratings`: 2.0**60
-    and 2**60.
-    """
+    """Return one form for equal integers of any type, as `Ratings` does: 2.0**60 and 2**60."""
     if isinstance(form, tuple):
         return tuple(map(_equal_form, form))
     number: Any = (
@@ -205,9 +198,7 @@ def _equal_form(form: Any) -> Any:
 
 
 def _one_form(form: Any) -> Any:
-    """Return one form for ids that are equal, as they are one id for `Ratings`: 1.5 and
-    Decimal("1.50").
-    """
+    """Return one form for equal ids, as `Ratings` treats them: 1.5 and Decimal("1.50")."""
     if isinstance(form, tuple):
         return tuple(map(_one_form, form))
     if isinstance(form, (float, Decimal)) and math.isfinite(form):

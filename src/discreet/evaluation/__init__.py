@@ -1,8 +1,7 @@
-"""How good a model is: metrics are pure functions, protocols ask a model about ratings it has not
-seen.
+"""Evaluation on held-out ratings, and private tuning.
 
-`metrics` has one function per metric, `protocols` has `evaluate`, `results` the tables that it
-returns, `priced` the same as a release, and `tuning` has `tune`. The names below are public, and
+`metrics` has one function per metric, `evaluator` has `evaluate`, `results` its result,
+`private_scores` the same as a release, and `tuning` has `tune`. The names below are public and
 imported on first use.
 """
 

@@ -1,12 +1,10 @@
-"""Models beside each other: the same splits, the same metrics, the same idea of what is relevant.
+"""Compare models on the same splits, with the same metrics and the same relevance threshold.
 
-    score of a model = mean over the runs, one run = one split, with the seed of the split as the
-    model's seed.
+The score of a model is its mean over runs. One run is one split, whose seed is the model's seed.
 
-Two kinds of uncertainty are kept apart. *Standard error*: what other people in the test part could
-have changed, from the evaluation of each run and averaged over the runs; it is not divided by their
-number, because the runs look at the same people. *Spread*: the standard deviation between the runs,
-what another seed could have changed.
+Two kinds of uncertainty are reported. *Standard error* is the uncertainty from the sample of test
+users, averaged over runs; it is not divided by their number, because all runs have the same users.
+*Spread* is the standard deviation between runs, the uncertainty from the seed.
 """
 
 from __future__ import annotations
@@ -26,12 +24,18 @@ from discreet.evaluation.results import Evaluation
 
 Progress = Callable[[int, int, str], None]
 Maker = Callable[[int], Any]
-"""Makes a model that is not trained yet, from a seed."""
+"""Makes an unfitted model from a seed."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """One metric of one model over the runs; NaN where it was not or could not be measured."""
+    """One metric of one model over the runs; NaN if undefined.
+
+    Attributes
+    ----------
+    mean, stderr, spread : over the runs; see the top of the module
+    runs : the score of each run
+    """
 
     mean: float
     stderr: float
@@ -46,8 +50,14 @@ class Score:
 
 @dataclass(frozen=True)
 class Row:
-    """One model: its scores, the same by popularity quintile (head first), and the mean seconds
-    of training.
+    """The results of one model.
+
+    Attributes
+    ----------
+    name, parameters, goal : of the model
+    scores : by metric
+    quintiles : scores by popularity quintile, head first
+    seconds : mean training time
     """
 
     name: str
@@ -60,15 +70,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found.
+    """The result of `compare`.
 
     Attributes
     ----------
-    rows : one per model, in the order given; a model to which no metric applies is left out
-    metrics : names, in the order asked for
+    rows : one per model, in the given order, without models to which no metric applies
+    metrics : names, in the given order
     splits : name of each run's split
     seeds : seed of each run
-    relevant : lowest held-out rating that the ranking metrics count as relevant, None for all
+    relevant : lowest relevant held-out rating for ranking metrics, None for all
     """
 
     rows: tuple[Row, ...]
@@ -78,7 +88,7 @@ class Comparison:
     relevant: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return a dictionary for JSON."""
         return {
             "metrics": list(self.metrics),
             "splits": list(self.splits),
@@ -116,11 +126,11 @@ def compare(
     ----------
     models : name to maker
     splits, n_splits
-        The splits may come one by one, so that only one is held at a time.
+        `splits` may be a generator, so that only one split is in memory at a time.
     metrics : names
-        Rating metrics are left out for models of implicit feedback, whose scores are no ratings.
+        Rating metrics are left out for models with goal "ranking", whose scores are no ratings.
     relevant : float, optional
-        Lowest held-out rating that is relevant, the same for all models; None for all of them.
+        Lowest relevant held-out rating, the same for all models; None for all ratings.
     part, slices : as in `discreet.evaluate`
     progress : callable(done, total, text), optional
     """
@@ -130,9 +140,7 @@ def compare(
     }
     wanted = {name: some for name, some in wanted.items() if some}
     if not wanted:
-        raise ConfigError(
-            f"none of the metrics {', '.join(metrics)} can be measured with these models"
-        )
+        raise ConfigError(f"None of the metrics {', '.join(metrics)} applies to these models.")
     found: dict[str, list[tuple[Evaluation, float]]] = {name: [] for name in wanted}
     names = []
     seeds = []
@@ -141,12 +149,12 @@ def compare(
         names.append(split.name)
         seeds.append(split.seed)
         for at, (name, some) in enumerate(wanted.items()):
-            tell = _tell(
+            report = _make_report(
                 progress, run * len(wanted) + at, total, f"{name}, run {run + 1} of {n_splits}"
             )
             model = models[name](split.seed)
             start = time.perf_counter()
-            model.fit(split.train, progress=tell)
+            model.fit(split.train, progress=report)
             seconds = time.perf_counter() - start
             lowest = _lowest(split, part) if relevant is None else relevant
             result = evaluate(model, split, some, part=part, relevant=lowest, slices=slices)
@@ -157,7 +165,7 @@ def compare(
 
 def _row(name: str, model: Any, runs: Sequence[tuple[Evaluation, float]]) -> Row:
     results = [result for result, _ in runs]
-    # that is the run's seed
+    # random_state is the seed of the run, not a hyperparameter.
     parameters = {k: v for k, v in model.get_params().items() if k != "random_state"}
     scores = {
         m: Score.from_values([r.values[m] for r in results], [r.stderr[m] for r in results])
@@ -182,20 +190,21 @@ def _applies(metric: str, goal: str) -> bool:
 
 
 def _lowest(split: Split, part: str) -> float:
-    """A threshold under which nothing lies: evaluation would take the top quarter for models of
-    explicit feedback.
+    """Return the lowest held-out rating, so that all are relevant.
+
+    The default of `evaluate` differs between goals, and would make the models incomparable.
     """
     values = split.part(part).target.values
     return float(values.min()) if len(values) else 0.0
 
 
-def _tell(progress: Progress | None, before: int, total: int, text: str) -> Progress | None:
+def _make_report(progress: Progress | None, before: int, total: int, text: str) -> Progress | None:
     if progress is None:
         return None
     steps = 100
 
-    def tell(done: int, of: int, _: str) -> None:
+    def report(done: int, of: int, _: str) -> None:
         progress(before * steps + steps * done // max(of, 1), total * steps, text)
 
-    tell(0, 1, text)
-    return tell
+    report(0, 1, text)
+    return report

@@ -1,27 +1,25 @@
-"""How it is measured: `evaluate` scores a fitted model on the held-out part of a split.
+"""`evaluate`: score a fitted model on the held-out part of a split.
 
-1. Rating metrics: predict every held-out rating from the same user's known ones; errors are pooled
-   over all rows.
-2. Ranking metrics: rank the whole catalog without the user's known items; relevant are the held-out
-   items (with explicit feedback: those rated at least ``relevant``); one value per user, averaged
-   over users with a relevant item.
-3. Slices: the items are split into five groups by popularity in training. Rating metrics take the
-   rows whose item is in the group; ranking metrics keep the lists and call only the group's items
-   relevant.
+1. Rating metrics: predict every held-out rating from the same user's known ratings; errors are
+   pooled over all rows.
+2. Ranking metrics: rank the whole catalog without the user's known items. The held-out items are
+   relevant (for goal "rating": those rated at least ``relevant``). Each user has one value; the
+   score is the mean over users with a relevant item.
+3. Slices: items are divided into five groups by popularity in training. Rating metrics use the rows
+   of the group's items; ranking metrics keep the lists, but only the group's items are relevant.
 
-Why the groups have a fifth of the *ratings* each, not of the items: with a long tail the least
-popular fifth of the items has next to none of the ratings (ML-1M: 0.6 %), so its scores would rest
-on few rows, and the top fifth would hide two thirds of all there is. With equal shares every group
-has about as many held-out ratings, hence comparable standard errors, and stands for the same share
-of what people do. ``slices="items"`` gives the other reading.
+Each group has a fifth of the *ratings*, not of the items. With a long tail, the least popular fifth
+of the items has almost no ratings (ML-1M: 0.6 %), and the most popular fifth has two thirds of
+them. With equal shares of ratings, all groups have comparable standard errors and the same share of
+activity. ``slices="items"`` uses equal numbers of items instead.
 
-Memory: users are ranked in blocks, so it never grows with users × items.
+Memory: users are ranked in blocks, so memory does not grow with users × items.
 
-Privacy: without `epsilon` nothing here is noised. A score on people's held-out ratings is then a
-look at data that no model's ε pays for; standard errors and slices are more looks, and per-user
-values are statements about persons. Choosing a model or its parameters by such scores leaks some of
-the held-out data into the choice. Publish them where the data may be looked at (a public benchmark,
-with consent), or give an `epsilon`: then they are released with noise.
+Privacy: without `epsilon`, scores are exact statistics of held-out users, not covered by the
+model's ε. So are standard errors and slices, and per-user values describe individual users.
+Choosing a model or its hyperparameters by such scores leaks held-out data into the choice. Publish
+them only for data that may be disclosed (public benchmarks, consent), or pass `epsilon` to release
+them with noise.
 """
 
 from __future__ import annotations
@@ -64,17 +62,16 @@ DEFAULTS = {
     "rating": ("rmse", "mae"),
     "ranking": ("recall@20", "recall@50", "ndcg@100", "coverage@20"),
 }
+#: Relevant ratings are in the top quarter of the scale: 4 and 5 of five stars.
 RELEVANT_SHARE = 0.75
+#: Users ranked in one call: enough to use all cores, few enough to hold all their scores.
 BLOCK = 2048
-"""Users ranked in one call: enough to keep all cores busy, few enough for a model that holds
-all their scores.
-"""
 
 Part = Literal["test", "valid"]
 
 
 class Model(Protocol):
-    """What a model needs for being evaluated."""
+    """The part of a model's interface that `evaluate` uses."""
 
     goal: str
 
@@ -139,62 +136,56 @@ def evaluate(
         Fitted on ``split.train``.
     split : Split
     metrics : names, optional
-        Of ``rmse``, ``mae``, ``recall@k``, ``recall_all@k``, ``ndcg@k``, ``precision@k``,
-        ``map@k``, ``mrr``, ``mrr@k``, ``coverage@k``. By default ``rmse, mae`` for explicit and
-        ``recall@20, recall@50, ndcg@100, coverage@20`` for implicit feedback.
+        Any of ``rmse``, ``mae``, ``recall@k``, ``recall_all@k``, ``ndcg@k``, ``precision@k``,
+        ``map@k``, ``mrr``, ``mrr@k``, ``coverage@k``. Default: ``rmse, mae`` for goal "rating",
+        ``recall@20, recall@50, ndcg@100, coverage@20`` for goal "ranking".
     part : {"test", "valid"}
     relevant : float, optional
-        For ranking metrics a held-out item counts as relevant if rated at least this. By default
-        every one does with implicit feedback, and with explicit feedback those in the top quarter
-        of the scale, low + ¾ (high − low) of the training ratings: 4 stars on 1–5, and the same
-        idea on any scale. A model that ranks from ratings says itself from which on an item is
-        liked. The number used is in ``conditions``. With epsilon it must be given, unless the
-        model's range of ratings (or what it counts as liked) is public and was not read from the
-        data.
+        Lowest held-out rating that is relevant for ranking metrics. Default for goal "ranking":
+        the model's own threshold if it has one, else all ratings. Default for goal "rating": the
+        top quarter of the scale, low + ¾ (high − low) of the training ratings, such as 4 of five
+        stars. The value used is in ``conditions``. With `epsilon` it is required, unless the
+        model's range of ratings (or its own threshold) is public and was not read from the data.
     slices : {"ratings", "items", None}
-        What each popularity quintile has a fifth of; None leaves slices out. Priced scores have
-        none.
+        What each popularity quintile has a fifth of; None for no slices. Private scores have none.
     epsilon, delta, neighboring
-        Release the scores with noise at this price, with a ledger of their own, instead of looking
-        at the data.
+        Release the scores with noise at this cost, with their own ledger.
     account : Account, optional
-        With epsilon: the account of these people in a `discreet.BudgetStore`, which pays.
+        With `epsilon`: the account of these users in a `discreet.BudgetStore`, to be charged.
     most_ratings : int
-        With epsilon: in rmse and mae, a person with more held-out ratings counts as so many.
+        With `epsilon`: largest weight, in ratings, of a user in rmse and mae.
     confidence : float
-        With epsilon: of the intervals.
+        With `epsilon`: confidence level of the intervals.
     progress : function, bool or None
-        As for `fit` of a model. With epsilon it is never called: how many users are ranked is an
-        exact number.
+        As for `fit`. Not called with `epsilon`: the number of ranked users is an exact statistic.
 
     Returns
     -------
     Evaluation, or with epsilon a PrivateEvaluation
-        Standard errors are over users: for ranking metrics of the mean over users; for ``mae`` and
-        ``rmse`` clustered by user (see `metrics.mean_over_rows`), with the delta method for the
-        root.
+        Standard errors are over users: of the mean for ranking metrics, clustered by user for
+        ``mae`` and ``rmse`` (see `metrics.mean_over_rows`), with the delta method for the root.
 
     Notes
     -----
-    Privacy: without `epsilon`, these are exact statistics of held-out people, not covered by
-    the model's ε; see the top of this module. With it, releases sums over people
-    (`discreet.evaluation.private_scores` has them, and their sensitivity).
+    Privacy: without `epsilon`, these are exact statistics of held-out users, not covered by the
+    model's ε; see the top of this module. With it, releases sums over users;
+    `discreet.evaluation.private_scores` has their sensitivity.
     """
     if not (hasattr(split, "train") and hasattr(split, "test")):
         raise DataError(
-            f"evaluate needs a split, and {type(split).__name__} were given: hold ratings out, such"
-            " as with discreet.data.splits.random_ratings(ratings), and fit on split.train"
+            f"evaluate needs a split, not {type(split).__name__}. Hold ratings out, for example"
+            " with discreet.data.splits.random_ratings(ratings), and fit on split.train."
         )
     if epsilon is not None:
         price = ScorePrice(Budget(epsilon, delta, neighboring), account, most_ratings, confidence)
         return _evaluate_privately(model, split, metrics, part, relevant, price)
     if account is not None:
-        raise ConfigError("an account pays for priced scores: give epsilon= as well, such as 0.1")
+        raise ConfigError("account is given without epsilon. Pass epsilon= as well, such as 0.1.")
     wanted = _parse_all(metrics, model.goal)
     holdout = _part(split, part)
     if getattr(model, "item_ids_", None) is None:
         raise NotFittedError(
-            f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it"
+            f"This {type(model).__name__} is not fitted. Call fit(split.train) first."
         )
     target = holdout.target
     counts = np.bincount(split.train.indices, minlength=target.n_items)
@@ -213,8 +204,8 @@ def evaluate(
     found = _rate(model, holdout, rating, groups) if rating else {}
     n_ranked: list[int] | None = None
     if ranking:
-        with progress_bar(progress, "Evaluating") as told:
-            ranked, n_ranked = _rank(model, holdout, keep, ranking, groups, told)
+        with progress_bar(progress, "Evaluating") as report:
+            ranked, n_ranked = _rank(model, holdout, keep, ranking, groups, report)
         found |= ranked
 
     n_users = _users_by_group(target, groups)
@@ -250,10 +241,10 @@ def _evaluate_privately(
     relevant: float | None,
     price: ScorePrice,
 ) -> PrivateEvaluation:
-    """The same scores as a release; everything decided here is public."""
+    """Release the scores with noise; every decision in this function is public."""
     if getattr(model, "item_ids_", None) is None:
         raise NotFittedError(
-            f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it"
+            f"This {type(model).__name__} is not fitted. Call fit(split.train) first."
         )
     usual = [name for name in DEFAULTS[model.goal] if parse(name).kind != "coverage"]
     wanted = _parse_all(usual if metrics is None else metrics, model.goal)
@@ -281,12 +272,12 @@ def _evaluate_privately(
 
 
 def _list_cautions(model: Model, metrics: Iterable[Metric], split: Split) -> dict[str, str]:
-    """List by name what scores depend on and was read from data without noise."""
+    """List by name the values that scores depend on and that were read from data without noise."""
     cautions = {a.name: a.text for a in _list_inferred_range(model)}
     scale = getattr(model, "rating_range_", None)
     statement = getattr(model, "privacy_", None)
     if statement is None or not statement.finite:
-        cautions["model"] = "the model that is measured, which was trained without privacy"
+        cautions["model"] = "the evaluated model, which was trained without privacy"
     if statement is None and scale is not None and any(m.kind == "rating" for m in metrics):
         cautions["ratings"] = f"the range of ratings, {scale[0]:g} to {scale[1]:g}"
     if split.train.filtered:
@@ -306,11 +297,11 @@ def public_threshold(
     metrics: Iterable[Metric],
     relevant: float | None,
 ) -> float | None:
-    """Give the lowest rating that counts as relevant in a release; None where every item does.
+    """Return the lowest rating that is relevant in a release, or None if all are.
 
-    Privacy: the threshold must not follow from users' ratings, or one user could change what counts
-    for all others. Where it would, this refuses, by the model's parameters and its ledger alone; it
-    takes a model before and after training.
+    Privacy: the threshold must not depend on users' ratings, or one user could change the relevant
+    items of all others. This function raises an error if it would, judging by the model's
+    parameters and ledger alone. It accepts a model before or after training.
     """
     if relevant is not None:
         return _check_relevant(relevant)
@@ -319,8 +310,8 @@ def public_threshold(
         return None
     if not _has_public_range(model):
         raise ConfigError(
-            "the relevance threshold of ranking scores would be read from the ratings: "
-            "pass relevant=, the lowest rating that counts, or train with a public rating_range="
+            "The relevance threshold of ranking scores would be read from the ratings. "
+            "Pass relevant=, the lowest relevant rating, or train with a public rating_range=."
         )
     scale = getattr(model, "rating_range_", None)
     if model.goal == "rating" and scale is not None:
@@ -330,7 +321,7 @@ def public_threshold(
 
 
 def _has_public_range(model: Any) -> bool:
-    """Tell whether the range of ratings, or what counts as liked, was given and not inferred."""
+    """Return whether the range of ratings, or the like threshold, was given and not inferred."""
     if getattr(model, "privacy_", None) is not None:
         return not _list_inferred_range(model)
     if getattr(model, "rating_range", None) is not None:
@@ -344,11 +335,11 @@ def measure_users(
     metrics: Sequence[Metric],
     relevant: float | None,
 ) -> dict[str, Array]:
-    """Measure every user apart for a release: a value per user and metric, NaN where there is none.
+    """Return one value per user and metric for a release, NaN where there is none.
 
     Privacy: a user's value depends on the model, on public arguments and on that user's own
     ratings. No data are refused: without any held-out rating all values are NaN. Held-out items
-    that the model does not know are left out of rating metrics and are misses in rankings.
+    unknown to the model are left out of rating metrics, and are misses in rankings.
     """
     groups = _Groups.empty(holdout.target.n_items)
     rating = [m for m in metrics if m.kind == "rating"]
@@ -356,16 +347,16 @@ def measure_users(
     found = _rate(model, keep_known_items(model, holdout), rating, groups) if rating else {}
     if ranking:
         keep = _find_relevant(holdout.target, relevant)
-        # progress would be exact
+        # No progress: the number of ranked users is an exact statistic.
         found |= _rank(model, holdout, keep, ranking, groups, no_progress)[0]
     return {name: one.per_user for name, one in found.items() if one.per_user is not None}
 
 
 def align_items(model: Model, holdout: Holdout) -> Holdout:
-    """Name items as the model does, and put those that it does not know after its own.
+    """Index items as the model does, with unknown ones after its own.
 
-    Privacy: every id is looked up by itself. Were the model's ids looked up among those of the
-    data, one user who writes 7 for 7.0 would decide which ratings of all others count.
+    Privacy: each id of the data is matched on its own. If the model's ids were matched to those of
+    the data instead, one user with 7.0 for 7 could change which ratings of all others count.
     """
     ids = np.asarray(model.item_ids_)
     found = holdout.target.item_ids
@@ -377,7 +368,7 @@ def align_items(model: Model, holdout: Holdout) -> Holdout:
 
 
 def keep_known_items(model: Model, holdout: Holdout) -> Holdout:
-    """Keep the ratings of items that the model knows."""
+    """Keep only the ratings of items that the model knows."""
     relabel = _relabel(model, holdout.target)
     if relabel is None:
         return holdout
@@ -391,8 +382,12 @@ def keep_known_items(model: Model, holdout: Holdout) -> Holdout:
 
 @dataclass(frozen=True)
 class _Groups:
-    """Popularity group of each item, and how many groups there are; without slices all items
-    are in group 0 of none.
+    """Popularity groups of the items; without slices n is 0, and all items are in group 0.
+
+    Attributes
+    ----------
+    of_item : the group of each item
+    n : number of groups
     """
 
     of_item: Array
@@ -405,8 +400,12 @@ class _Groups:
 
 @dataclass(frozen=True)
 class _UserScores:
-    """(value, standard error) of the whole and then of each group; values by user, or None
-    where there are none.
+    """Scores of one metric.
+
+    Attributes
+    ----------
+    scores : (value, standard error) over all items, then of each group
+    per_user : one value per user, or None for coverage
     """
 
     scores: list[tuple[float, float]]
@@ -416,7 +415,7 @@ class _UserScores:
 def _rate(
     model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups
 ) -> dict[str, _UserScores]:
-    """Rating metrics: sums by (group, user), from which everything follows."""
+    """Compute rating metrics from sums by (group, user)."""
     target = holdout.target
     known = clip_histories(holdout.known, getattr(model, "history_range", None))
     predicted = np.zeros(0)
@@ -424,7 +423,7 @@ def _rate(
         predicted = np.asarray(model.predict(known, target), np.float64)
     if predicted.shape != target.values.shape:
         raise DataError(
-            f"predict gave {predicted.shape} scores for {target.n_ratings:,} held-out ratings"
+            f"predict gave {predicted.shape} scores for {target.n_ratings:,} held-out ratings."
         )
     error = np.abs(predicted - target.values)
     cell = groups.of_item[target.indices].astype(np.int64) * target.n_users + _row_users(target)
@@ -440,7 +439,7 @@ def _rate(
             *((sums[g], counts[g]) for g in range(groups.n)),
         ]
         scores = [mean_over_rows(s, c) for s, c in pairs]
-        # 0 / 0 for users without rows is the NaN they should get
+        # 0 / 0 gives users without rows the intended NaN.
         with np.errstate(invalid="ignore"):
             per_user = pairs[0][0] / pairs[0][1]
         found[metric.name] = _UserScores(
@@ -458,9 +457,7 @@ def _rank(
     groups: _Groups,
     progress: Progress,
 ) -> tuple[dict[str, _UserScores], list[int]]:
-    """Ranking metrics and coverage, block by block; also the number of users counted, as a
-    whole and in each group.
-    """
+    """Compute ranking metrics and coverage in blocks, and the number of ranked users by group."""
     target = holdout.target
     indices = target.indices[keep]
     n_relevant = np.diff(np.concatenate([[0], np.cumsum(keep)])[target.indptr])
@@ -479,7 +476,7 @@ def _rank(
     for start in range(0, len(users), BLOCK):
         stop = min(start + BLOCK, len(users))
         known = holdout.known.select_users(users[start:stop], by="index")
-        # a model of some of the items knows nothing of the others in a history
+        # Histories may hold items that the model does not know.
         if relabel is not None:
             known = known.keep(np.isin(known.indices, relabel))
         lists = np.asarray(model.recommend_indices(known, n=depth)[0])
@@ -542,30 +539,30 @@ def _parse_all(metrics: str | Iterable[str] | None, goal: str) -> list[Metric]:
     if metrics is None:
         if goal not in DEFAULTS:
             raise ConfigError(
-                f"goal of the model is {goal!r}, not 'rating' or 'ranking': name the metrics"
+                f"The goal of the model is {goal!r}, not 'rating' or 'ranking': name the metrics."
             )
         metrics = DEFAULTS[goal]
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     if not names:
         raise ConfigError(
-            "metrics is empty: name at least one, such as 'ndcg@100', or leave it out for the usual"
-            " ones"
+            "metrics is empty. Name at least one, such as 'ndcg@100', or leave it out for the"
+            " defaults."
         )
     return [parse(name) for name in dict.fromkeys(names)]
 
 
 def _part(split: Split, part: str) -> Holdout:
     if part not in ("test", "valid"):
-        raise ConfigError(f"part is 'test' or 'valid', not {part!r}")
+        raise ConfigError(f"part must be 'test' or 'valid', not {part!r}.")
     holdout = split.test if part == "test" else split.valid
     if holdout is None:
         raise ConfigError(
-            f"the split {split.name!r} has no validation part: use part='test' or split with one"
+            f"The split {split.name!r} has no validation part. Use part='test', or make one."
         )
     if holdout.target.n_ratings == 0:
         raise DataError(
-            f"the {part} part of the split {split.name!r} has no ratings: hold out a larger"
-            " fraction"
+            f"The {part} part of the split {split.name!r} has no ratings. Hold out a larger"
+            " fraction."
         )
     return holdout
 
@@ -581,21 +578,22 @@ def _threshold(relevant: float | None, goal: str, train: Ratings, target: Rating
 def _check_relevant(relevant: Any) -> float:
     if isinstance(relevant, bool) or not isinstance(relevant, Real) or not math.isfinite(relevant):
         raise ConfigError(
-            f"relevant is the lowest rating that counts as relevant, a number, not {relevant!r}"
+            f"relevant must be a number, the lowest rating that is relevant, not {relevant!r}."
         )
     return float(relevant)
 
 
 def _find_relevant(target: Ratings, threshold: float | None) -> Array:
-    """Mark the held-out ratings that count as relevant; all of them without a threshold."""
+    """Mark the relevant held-out ratings; all of them without a threshold."""
     if threshold is None:
         return np.ones(target.n_ratings, np.bool_)
     return np.asarray(target.values >= np.float32(threshold))
 
 
 def lowest_relevant(scale: tuple[float, float], *ratings: Ratings) -> float:
-    """The lowest of these ratings that counts as relevant on that scale: 4 of half stars, where
-    the bound is 3.875.
+    """Return the lowest of these ratings that is relevant on the scale.
+
+    On a scale of half stars from 0.5 to 5, the bound is 3.875 and the result is 4.
     """
     least = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
     enough = [some.values[some.values >= np.float32(least)] for some in ratings]
@@ -603,9 +601,7 @@ def lowest_relevant(scale: tuple[float, float], *ratings: Ratings) -> float:
 
 
 def _relabel(model: Model, target: Ratings) -> Array | None:
-    """Model's item index to the split's (−1 for an item the split does not have), or None where
-    they are the same.
-    """
+    """Map the model's item indices to the split's (−1 if missing); None if they are the same."""
     ids = np.asarray(model.item_ids_)
     if len(ids) == target.n_items and np.array_equal(ids, target.item_ids):
         return None
@@ -617,7 +613,7 @@ def _row_users(ratings: Ratings) -> Array:
 
 
 def _users_by_group(target: Ratings, groups: _Groups) -> list[int]:
-    """Users with a held-out rating: of any item, then of an item of each group."""
+    """Count users with a held-out rating: of any item, then of an item of each group."""
     user = _row_users(target)
     group = groups.of_item[target.indices]
     chosen = [user if g < 0 else user[group == g] for g in range(-1, groups.n)]
@@ -653,7 +649,6 @@ def _notes(
     if rating and model.goal == "ranking":
         names = " and ".join(m.name for m in rating)
         notes.append(
-            f"{names}: this model was trained on implicit feedback, its scores are not predicted"
-            " ratings"
+            f"{names}: this model has goal 'ranking', its scores are not predicted ratings"
         )
     return tuple(notes)

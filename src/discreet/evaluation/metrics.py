@@ -1,6 +1,6 @@
-"""What is measured: pure functions on arrays that know neither models nor data sets.
+"""Metrics: pure functions on arrays, independent of models and data sets.
 
-A ranking is judged through its *hits*: h_j says whether the item in place j (from 0) of a user's
+Ranking metrics are functions of *hits*: h_j is 1 if the item at position j (from 0) of a user's
 list is one of the R items that are relevant to that user. With m = min(k, R):
 
 1. recall@k      = Σ_{j<k} h_j / m                      recall_all@k = Σ_{j<k} h_j / R
@@ -11,10 +11,10 @@ list is one of the R items that are relevant to that user. With m = min(k, R):
 6. coverage@k    = share of the catalog that is in at least one user's first k
 7. rmse, mae     = root mean square, mean absolute value of (predicted − actual) over all rows
 
-Each of 1–5 gives one number per user, NaN for a user to whom nothing is relevant; the score is the
-mean over the others. A list shorter than k, or padded with −1, has no hits in the missing places,
-and the denominators stay as they are: a model does not gain by recommending less. A list names no
-item twice. Ties are the model's business: the order given is the order judged.
+Each of 1–5 gives one number per user, NaN for a user without relevant items; the score is the mean
+over the others. A list shorter than k, or padded with −1, has no hits in the missing positions, and
+the denominators do not change: a model gains nothing by recommending less. A list has no repeated
+items. The model breaks ties: lists are evaluated in the given order.
 """
 
 from __future__ import annotations
@@ -34,10 +34,8 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 N_QUINTILES = 5
+#: Cut-off of ``mrr`` without one: a first hit further down would add less than 1/100.
 MRR_DEPTH = 100
-"""Places that ``mrr`` without a cut-off looks at; a first hit further down would add less than
-1/100.
-"""
 
 
 # --- Ratings
@@ -45,13 +43,13 @@ MRR_DEPTH = 100
 
 
 def rmse(predicted: Array, actual: Array) -> float:
-    """Root mean squared error over rows; NaN without rows."""
+    """Return the root mean squared error over rows; NaN without rows."""
     error = _errors(predicted, actual)
     return float(np.sqrt(np.mean(error**2))) if error.size else float("nan")
 
 
 def mae(predicted: Array, actual: Array) -> float:
-    """Mean absolute error over rows; NaN without rows."""
+    """Return the mean absolute error over rows; NaN without rows."""
     error = _errors(predicted, actual)
     return float(np.mean(np.abs(error))) if error.size else float("nan")
 
@@ -69,7 +67,7 @@ def _errors(predicted: Array, actual: Array) -> Floats:
 
 
 def find_hits(ranked: Array, indptr: Array, indices: Array) -> npt.NDArray[np.bool_]:
-    """Which places of the lists hold a relevant item.
+    """Mark the positions of the lists that hold a relevant item.
 
     Parameters
     ----------
@@ -102,8 +100,7 @@ def find_hits(ranked: Array, indptr: Array, indices: Array) -> npt.NDArray[np.bo
 
 
 def recall(hits: Array, n_relevant: Array, k: int) -> Floats:
-    """Share of what could be found in k places that was found: hits in the first k over min(k,
-    n_relevant).
+    """Return the hits in the first k over min(k, n_relevant).
 
     Parameters
     ----------
@@ -116,60 +113,52 @@ def recall(hits: Array, n_relevant: Array, k: int) -> Floats:
     Returns
     -------
     (n_users,) float64
-        NaN where nothing is relevant. The other ranking metrics take and give the same.
+        NaN if nothing is relevant. The other ranking metrics have the same signature.
     """
     return _ratio(hits[:, :k].sum(axis=1), np.minimum(n_relevant, k))
 
 
 def recall_all(hits: Array, n_relevant: Array, k: int) -> Floats:
-    """Share of all relevant items that is in the first k; cannot reach 1 for a user with more
-    than k of them.
-    """
+    """Return the share of all relevant items in the first k, below 1 for users with more than k."""
     return _ratio(hits[:, :k].sum(axis=1), n_relevant)
 
 
 def precision(hits: Array, n_relevant: Array, k: int) -> Floats:
-    """Share of the first k places that hold a relevant item; an empty place is a miss."""
+    """Return the share of the first k positions with a relevant item; empty ones are misses."""
     return _ratio(hits[:, :k].sum(axis=1), np.where(np.asarray(n_relevant) > 0, k, 0))
 
 
 def ndcg(hits: Array, n_relevant: Array, k: int) -> Floats:
-    """Discounted cumulative gain of the first k, binary gains, over that of the best possible
-    list.
-    """
+    """Return the binary discounted cumulative gain of the first k over that of the ideal list."""
     discount = 1 / np.log2(np.arange(k) + 2.0)
     best = np.concatenate([[0.0], np.cumsum(discount)])
     top = hits[:, :k]
-    gains = (top * discount[: top.shape[1]]).sum(axis=1)  # BLAS would round by who shares the block
+    gains = (top * discount[: top.shape[1]]).sum(axis=1)  # BLAS rounds by block
     return _ratio(gains, best[np.minimum(n_relevant, k)])
 
 
 def average_precision(hits: Array, n_relevant: Array, k: int) -> Floats:
-    """Precision at the place of each hit in the first k, summed, over min(k, n_relevant); its
-    mean is ``map@k``.
-    """
+    """Return the sum of the precisions at the hits in the first k, over min(k, n_relevant)."""
     top = hits[:, :k]
     precisions = np.cumsum(top, axis=1) / np.arange(1, top.shape[1] + 1)
     return _ratio((top * precisions).sum(axis=1), np.minimum(n_relevant, k))
 
 
 def reciprocal_rank(hits: Array, n_relevant: Array, k: int = MRR_DEPTH) -> Floats:
-    """One over the place (from 1) of the first hit in the first k, 0 without one; its mean is
-    ``mrr``.
-    """
+    """Return one over the position (from 1) of the first hit in the first k, 0 without one."""
     top = hits[:, :k]
     found: Array = np.any(top, axis=1)
     return _ratio(found, np.where(np.asarray(n_relevant) > 0, top.argmax(axis=1) + 1, 0))
 
 
 def _ratio(numerator: Array, denominator: Array) -> Floats:
-    """numerator / denominator, NaN where the denominator is 0."""
+    """Divide, with NaN where the denominator is 0."""
     out = np.full(np.shape(numerator), np.nan)
     return np.divide(numerator, denominator, out=out, where=np.asarray(denominator) > 0)
 
 
 def find_covered(ranked: Array, n_items: int, k: int) -> npt.NDArray[np.bool_]:
-    """Which items are in the first k of at least one list: (n_items,) bool. Padding is skipped."""
+    """Mark the items in the first k of at least one list, (n_items,) bool; padding is skipped."""
     top = np.asarray(ranked)[:, :k]
     covered = np.zeros(n_items, np.bool_)
     covered[top[top >= 0]] = True
@@ -177,9 +166,7 @@ def find_covered(ranked: Array, n_items: int, k: int) -> npt.NDArray[np.bool_]:
 
 
 def coverage(ranked: Array, n_items: int, k: int) -> float:
-    """Share of the catalog that is in the first k of at least one list. Grows with the number
-    of lists.
-    """
+    """Return the share of the catalog in the first k of at least one list; grows with the lists."""
     return float(find_covered(ranked, n_items, k).mean()) if n_items else float("nan")
 
 
@@ -188,9 +175,7 @@ def coverage(ranked: Array, n_items: int, k: int) -> float:
 
 
 def mean_over_users(values: Array) -> tuple[float, float]:
-    """Mean of the values that are not NaN, and its standard error (sample deviation over √n;
-    NaN below two users).
-    """
+    """Return the mean of the values that are not NaN, and its standard error (NaN if n < 2)."""
     known = values[~np.isnan(values)]
     n = len(known)
     mean = float(known.mean()) if n else float("nan")
@@ -198,12 +183,12 @@ def mean_over_users(values: Array) -> tuple[float, float]:
 
 
 def mean_over_rows(sums: Array, counts: Array) -> tuple[float, float]:
-    """Mean over all rows, and its standard error clustered by user.
+    """Return the mean over all rows, and its standard error clustered by user.
 
-    Rows of one person are not independent (a harsh critic is off on all of them), and an error bar
-    that treats them as such is too short. So users are the sampling unit: with s_u the sum and c_u
-    the count of user u's rows, the mean is the ratio θ = Σ s_u / Σ c_u, and linearizing the ratio
-    gives var θ ≈ n/(n−1) · Σ (s_u − θ c_u)² / (Σ c_u)².
+    Rows of one user are not independent (a harsh critic deviates in all of them), and treating them
+    as such underestimates the error. So users are the sampling unit: with s_u the sum and c_u the
+    count of user u's rows, the mean is the ratio θ = Σ s_u / Σ c_u, and linearizing the ratio gives
+    var θ ≈ n/(n−1) · Σ (s_u − θ c_u)² / (Σ c_u)².
 
     Parameters
     ----------
@@ -223,9 +208,7 @@ def mean_over_rows(sums: Array, counts: Array) -> tuple[float, float]:
 
 
 def root(mean: float, stderr: float) -> tuple[float, float]:
-    """Square root of an estimate and, by the delta method (d√x = dx / 2√x), the standard error
-    of the root.
-    """
+    """Return the square root of an estimate and its standard error (delta method, dx / 2√x)."""
     value = float(np.sqrt(mean))
     return value, stderr / (2 * value) if value > 0 else stderr
 
@@ -233,25 +216,24 @@ def root(mean: float, stderr: float) -> tuple[float, float]:
 def popularity_quintiles(
     counts: Array, by: Literal["ratings", "items"] = "ratings"
 ) -> npt.NDArray[np.int8]:
-    """Sort items into five groups by how often they were rated in training: 0 the head, 4 the tail.
+    """Divide items into five groups by popularity in training, from 0 (head) to 4 (tail).
 
     Parameters
     ----------
     counts : (n_items,)
         Training ratings of each item.
     by : {"ratings", "items"}
-        What each group has a fifth of. With ``"ratings"`` an item belongs where the middle of its
-        ratings falls when all ratings are laid out by item, most popular first; an item with more
-        than a fifth of them can leave a group empty.
+        What each group has a fifth of. With ``"ratings"``, ratings are ordered by item, most
+        popular first, and an item's group is that of its middle rating. An item with more than a
+        fifth of all ratings can leave a group empty.
 
     Returns
     -------
     (n_items,) int8
-        Equally popular items are kept in index order. An item never rated in training is in the
-        tail.
+        Equally popular items are in index order. Items without training ratings are in the tail.
     """
     if by not in ("ratings", "items"):
-        raise ConfigError(f"slices are by 'ratings' or by 'items', not {by!r}")
+        raise ConfigError(f"slices must be by 'ratings' or by 'items', not {by!r}.")
     counts = np.asarray(counts, np.float64)
     order = np.argsort(-counts, kind="stable")
     weights = counts[order] if by == "ratings" and counts.sum() > 0 else np.ones(len(counts))
@@ -280,8 +262,13 @@ SPELLINGS = [*RATING, *(f"{name}@k" for name in RANKING), "mrr", "coverage@k"]
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric as asked for: ``parse("ndcg@100")`` is ``Metric("ndcg@100", "ndcg", 100)``; k is
-    0 for rmse and mae.
+    """A parsed metric: ``parse("ndcg@100")`` is ``Metric("ndcg@100", "ndcg", 100)``.
+
+    Attributes
+    ----------
+    name : as given
+    base : without the cut-off
+    k : the cut-off, 0 for rmse and mae
     """
 
     name: str
@@ -295,33 +282,33 @@ class Metric:
         return "ranking" if self.base in RANKING else "coverage"
 
     def per_user(self, hits: Array, n_relevant: Array) -> Floats:
-        """One value per user of a ranking metric."""
+        """Compute a ranking metric, one value per user."""
         return RANKING[self.base](hits, n_relevant, self.k)
 
 
 def parse(name: str) -> Metric:
-    """Read a metric's name, such as ``rmse``, ``mrr`` or ``ndcg@100``.
+    """Parse the name of a metric, such as ``rmse``, ``mrr`` or ``ndcg@100``.
 
     Raises
     ------
     ConfigError
-        Naming what was probably meant, or else all metrics there are.
+        With the closest names, or else with all metrics.
     """
     if not isinstance(name, str):
-        raise ConfigError(f"a metric is named by a string such as 'ndcg@100', not {name!r}")
+        raise ConfigError(f"A metric must be a string such as 'ndcg@100', not {name!r}.")
     base, at, cut = name.partition("@")
     bases = [*RATING, *RANKING, "coverage"]
     if base not in bases:
-        raise ConfigError(f"there is no metric {name!r}: {_suggest_name(base, at + cut, bases)}")
+        raise ConfigError(f"Unknown metric {name!r}: {_suggest_name(base, at + cut, bases)}")
     if base in RATING:
         if at:
-            raise ConfigError(f"{name!r}: {base} has no cut-off; write {base!r}")
+            raise ConfigError(f"{name!r}: {base} has no cut-off. Write {base!r}.")
         return Metric(name, base, 0)
     if base == "mrr" and not at:
         return Metric(name, base, MRR_DEPTH)
     if not re.fullmatch(r"[1-9][0-9]{0,8}", cut):
         given = "has no cut-off" if not at else f"has the cut-off {cut!r}"
-        raise ConfigError(f"{name!r} {given}: write a whole number from 1, for example '{base}@20'")
+        raise ConfigError(f"{name!r} {given}. Write a positive integer, for example '{base}@20'.")
     return Metric(name, base, int(cut))
 
 
@@ -332,4 +319,4 @@ def _suggest_name(base: str, cut: str, bases: list[str]) -> str:
     if close:
         names = [b if b in RATING else b + (cut.strip() or "@20") for b in close]
         return f"did you mean {' or '.join(map(repr, names))}?"
-    return "there are " + ", ".join(SPELLINGS)
+    return f"choose from {', '.join(SPELLINGS)}."

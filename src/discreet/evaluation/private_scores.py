@@ -1,27 +1,25 @@
-r"""Scores of held-out people as a release: noise, a ledger entry, and intervals that count the
-noise.
+r"""Release scores of held-out users with noise, a ledger and confidence intervals.
 
-Each person i adds to every metric a sum s_i and a weight c_i, and the score is θ = Σ s_i / Σ c_i:
+User i contributes a sum s_i and a weight c_i to every metric, and the score is θ = Σ s_i / Σ c_i:
 
-1. rankings (recall, ndcg, …): s_i the person's own value, in [0, 1]; c_i = 1, or both 0 for who has
-   nothing relevant;
-2. rmse, mae: s_i = c_i · min(1, e_i / D^p), with e_i the person's mean squared (p = 2) or absolute
-   (p = 1) error and D = (high − low) / 2, which is as far off as the middle of the scale can be;
-   larger errors are cut to it; c_i = min(n_i, M) / M for a person with n_i held-out ratings, so
-   that nobody counts as more than M; then rmse = D √θ and mae = D θ.
+1. rankings (recall, ndcg, …): s_i is the user's value in [0, 1] and c_i = 1; both are 0 for a user
+   without relevant items;
+2. rmse, mae: s_i = c_i · min(1, e_i / D^p), with e_i the user's mean squared (p = 2) or absolute
+   (p = 1) error and D = (high − low) / 2, the largest error of a constant prediction in the middle
+   of the scale. c_i = min(n_i, M) / M for a user with n_i held-out ratings, so the weight of a user
+   is at most M ratings. Then rmse = D √θ and mae = D θ.
 
-All of them lie in [0, 1]. Released once, as one vector (`UserValues`), are Σ s and Σ c and, for the
-spread over people, Σ s², Σ s c and Σ c², the latter with a fourth of the weight, because they need
-fewer digits. With noise of deviation τ on each,
+All of them are in [0, 1]. One vector is released (`UserValues`): Σ s, Σ c and, for the variance
+over users, Σ s², Σ s c and Σ c². The second moments have a fourth of the weight, because they need
+less precision. With noise of standard deviation τ on each,
 
-3. V(θ) = τ² (1 + θ²) + max(0, Σs² − 2θ Σsc + θ² Σc²) (the noise, and the people as a sample of a
-   crowd)
-4. the interval is { θ : (Σs − θ Σc)² ≤ q² V(θ) } ∩ [0, 1], q the normal quantile (Fieller's, which
-   stays honest where Σc is small beside its noise).
+3. V(θ) = τ² (1 + θ²) + max(0, Σs² − 2θ Σsc + θ² Σc²) (the noise, and the sampling of users);
+4. the interval is { θ : (Σs − θ Σc)² ≤ q² V(θ) } ∩ [0, 1], with q the normal quantile. This is
+   Fieller's interval, which is valid even where Σc is small compared to its noise.
 
-Privacy: releases (Σ s, Σ c, …); sensitivity ‖m‖₂ of the box, because a person's numbers depend on
-the model and on that person's ratings alone. The model is taken as given: what it cost is in its
-own ledger, and the two add up.
+Privacy: releases (Σ s, Σ c, …); sensitivity ‖m‖₂, m the bounds of the entries, because a user's
+numbers depend on the model and on that user's ratings alone. The cost of the model is in its own
+ledger, and the two costs add up.
 """
 
 from __future__ import annotations
@@ -54,27 +52,28 @@ if TYPE_CHECKING:
     from discreet.data.splits import Holdout
 
 RELEASE = "scores"
-#: The weight of second moments in the release: less noise on the scores for a rougher spread.
+#: The weight of second moments in the release: less noise on the scores, more on their variance.
 MOMENTS = 0.25
-_POINTS = 4097
+_POINTS = 4097  # grid of θ: an interval narrower than 1/4096 is found by `_around`
 
 Measure = Callable[[Sequence[str]], Mapping[str, NDArray[np.float64]]]
 
 
 @dataclass(frozen=True)
 class ScorePrice:
-    """What scores may cost, and how they are bounded.
+    """The budget and the bounds of private scores.
 
     Parameters
     ----------
     budget : Budget
     account : Account, optional
-        In a `discreet.BudgetStore`.
+        Account in a `discreet.BudgetStore`, to be charged.
     most_ratings : int
-        M: a person with more held-out ratings counts as so many in rmse and mae.
+        M, the largest weight of a user in rmse and mae.
     confidence : float
+        Confidence level of the intervals.
     noise, random_state
-        As of a `Session`.
+        As for a `Session`.
     """
 
     budget: Budget
@@ -91,12 +90,12 @@ class ScorePrice:
             or self.most_ratings < 1
         ):
             raise ConfigError(
-                f"most_ratings is {self.most_ratings!r}, but must be a whole number of at least 1"
+                f"most_ratings is {self.most_ratings!r}, but must be an integer of at least 1."
             )
         if not 0.5 <= self.confidence < 1:
             raise ConfigError(
                 f"confidence is {self.confidence!r}, but must be at least 0.5 and below 1, such as"
-                " 0.95"
+                " 0.95."
             )
 
 
@@ -107,15 +106,15 @@ class PrivateEvaluation:
     Attributes
     ----------
     values : dict
-        Metric name to score; NaN where the noise leaves nothing.
+        Metric name to score; NaN if the noise exceeds the signal.
     intervals : dict
-        Metric name to (low, high): the score of the crowd that these people are a sample of, with
-        the `confidence` given; it counts the noise and the sampling of people.
+        Metric name to (low, high), the confidence interval for the population that the users are a
+        sample of; it includes the noise and the sampling of users.
     people : dict
-        Metric name to about how many people it rests on (in rmse and mae a person counts in full
-        from M ratings on).
+        Metric name to the approximate number of users (in rmse and mae, a user with fewer than M
+        ratings counts in part).
     noise : float
-        Standard deviation on every sum.
+        Standard deviation of the noise on every sum.
     confidence : float
     privacy : PrivacyStatement
     conditions : dict
@@ -149,7 +148,7 @@ class PrivateEvaluation:
         return "\n".join([*lines, *(f"- {note}" for note in self._notes())])
 
     def _repr_html_(self) -> str:
-        """For notebooks: the same as in print."""
+        """Return the printed result as HTML for notebooks."""
         rows = [(name, _format_score(self, name)) for name in self.values]
         table = html_table(("metric", "score"), rows)
         return f"<div><p>{escape(self._head())}</p>{table}{html_notes(self._notes())}</div>"
@@ -163,12 +162,12 @@ class PrivateEvaluation:
 
     def _notes(self) -> list[str]:
         return [
-            f"intervals of {self.confidence:.0%}, which count the noise and the people as a sample",
-            f"the model has a price of its own; {self.conditions['bounded']}",
+            f"{self.confidence:.0%} confidence intervals, for the noise and the sampling of users",
+            f"the privacy cost of the model is separate; {self.conditions['bounded']}",
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return a dictionary for JSON."""
         return {
             "values": {
                 name: value if math.isfinite(value) else None for name, value in self.values.items()
@@ -186,7 +185,7 @@ def _format_score(found: PrivateEvaluation, name: str) -> str:
     low, high = found.intervals[name]
     value = found.values[name]
     score = "–" if math.isnan(value) else f"{value:.4f}"
-    return f"{score}  ({low:.4f} to {high:.4f}), about {max(found.people[name], 0):,.0f} people"
+    return f"{score}  ({low:.4f} to {high:.4f}), about {max(found.people[name], 0):,.0f} users"
 
 
 def release_scores(
@@ -199,51 +198,51 @@ def release_scores(
     cautions: Mapping[str, str] | None = None,
     head: Head | None = None,
 ) -> PrivateEvaluation:
-    """Measure behind glass, and release.
+    """Compute sealed exact scores, and release them with noise.
 
     Parameters
     ----------
-    metrics : of ratings or of rankings
+    metrics : rating or ranking metrics
     measure : function of metric names
-        Gives one number for each person and metric, NaN for who is left out: the exact scores, of
-        which nothing is seen. Called after the account was charged.
+        Returns one number per user and metric, NaN for users who are left out. Its exact values
+        stay sealed. Called after the account was charged.
     holdout : Holdout
     half : float or None
-        D, half the public width of the scale of ratings; only rating metrics need it.
+        D, half the public width of the rating scale; only rating metrics need it.
     price : ScorePrice
     conditions : what the scores depend on
-    cautions : what else they depend on that was read from data, by name
-    head : of an account, as the model carries it: the account that pays must still have it
+    cautions : values read from data that the scores depend on, by name
+    head : the account's last hash as the model stores it; the charged account must still contain it
     """
     _check(metrics, half)
-    check_user_column(holdout.target, None)  # what is released is about the values of that column
+    check_user_column(holdout.target, None)  # the protected unit is a value of that column
     layout = ScoreLayout.from_metrics(metrics)
     plan = Plan.calibrate([Release(RELEASE, shape=(len(layout.most),))], price.budget)
     session = Session(plan, price.noise, price.random_state)
     with charge_account(price.account, session, "scores", head):
         if "model" not in (cautions or {}):
             session.record_assumption(
-                "model", "the model that is measured, which has a price of its own"
+                "model", "the evaluated model, whose privacy cost is separate"
             )
         if conditions["apart"]:
             session.record_assumption(
-                "held out", "what was held out, decided for each person apart from all others"
+                "held out", "the held-out ratings, chosen for each user independently of others"
             )
         else:
             session.record_assumption(
-                "held out", "what was held out, decided over all people together", inferred=True
+                "held out", "the held-out ratings, chosen over all users together", inferred=True
             )
         for name, text in (cautions or {}).items():
             session.record_assumption(name, text, inferred=True)
         bounded = (
-            f"nobody counts as more than {price.most_ratings} ratings"
+            f"each user counts as at most {price.most_ratings} ratings"
             if layout.rated
-            else "everybody counts once"
+            else "each user counts once"
         )
         if layout.rated:
             session.record_assumption(
                 "errors",
-                f"errors of more than {half:g} count as that, and {bounded} in rmse and mae",
+                f"errors are clipped to {half:g}, and {bounded} in rmse and mae",
             )
 
         def columns() -> NDArray[np.float64]:
@@ -274,16 +273,16 @@ def _check(metrics: Sequence[Metric], half: float | None) -> None:
     for metric in metrics:
         if metric.kind == "coverage":
             raise ConfigError(
-                f"{metric.name} belongs to no single person, so it has no priced form: leave it out"
+                f"{metric.name} is no sum over users, so it cannot be released. Leave it out."
             )
         if metric.kind == "rating" and half is None:
             raise ConfigError(
-                f"{metric.name} needs the public range of ratings, and this model has none"
+                f"{metric.name} needs a public range of ratings, but this model has none."
             )
 
 
 def _scale(metric: Metric, half: float) -> Callable[[float], float]:
-    """From θ to the score."""
+    """Return the function from θ to the score."""
     if metric.base == "rmse":
         return lambda theta: half * math.sqrt(theta)
     if metric.base == "mae":
@@ -293,7 +292,13 @@ def _scale(metric: Metric, half: float) -> Callable[[float], float]:
 
 @dataclass(frozen=True)
 class ScoreSums:
-    """θ with its interval, and Σ c."""
+    """θ, its interval, and Σ c.
+
+    Attributes
+    ----------
+    value, low, high : θ and its interval
+    people : Σ c
+    """
 
     value: float
     low: float
@@ -303,7 +308,7 @@ class ScoreSums:
 
 @dataclass(frozen=True)
 class ScoreLayout:
-    """Which column of the released vector is what: see the equations at the top of the module."""
+    """The layout of the released vector; see the equations at the top of the module."""
 
     rated: tuple[Metric, ...]
     ranked: tuple[Metric, ...]
@@ -317,7 +322,7 @@ class ScoreLayout:
 
     @property
     def most(self) -> tuple[float, ...]:
-        """The largest that each column can be."""
+        """The bound on each column."""
         rated = [1.0, MOMENTS] + [1.0, MOMENTS, MOMENTS] * len(self.rated) if self.rated else []
         ranked = [1.0] + [1.0, MOMENTS] * len(self.ranked) if self.ranked else []
         return (*rated, *ranked)
@@ -329,8 +334,10 @@ class ScoreLayout:
         half: float,
         most_ratings: int,
     ) -> NDArray[np.float64]:
-        """What each person adds: c, c², then s, s², s c of each rating metric; c, then s, s² of
-        each ranking metric.
+        """Return each user's contribution.
+
+        The columns are c, c², then s, s², s c of each rating metric; c, then s, s² of each ranking
+        metric.
         """
         found = []
         if self.rated:
@@ -351,7 +358,7 @@ class ScoreLayout:
     def read(
         self, noisy: NDArray[Any], deviation: float, confidence: float
     ) -> dict[str, ScoreSums]:
-        """Every score, from the released vector alone."""
+        """Compute every score from the released vector alone."""
         left = [float(x) for x in noisy]
         found = {}
         if self.rated:
@@ -374,9 +381,7 @@ class ScoreLayout:
 def ratio(
     s: float, c: float, moments: tuple[float, float, float], deviation: float, confidence: float
 ) -> ScoreSums:
-    """θ = Σs / Σc with its interval (equations 3 and 4), from noisy sums; `moments` are Σs²,
-    Σsc, Σc².
-    """
+    """Return θ = Σs / Σc and its interval (3, 4) from noisy sums; `moments` are Σs², Σsc, Σc²."""
     q = float(ndtri(0.5 + confidence / 2))
     s2, sc, c2 = moments
 
@@ -387,7 +392,7 @@ def ratio(
     grid = np.linspace(0.0, 1.0, _POINTS)
     inside = np.flatnonzero(excess(grid) <= 0)
     value = min(max(s / c, 0.0), 1.0) if c > 0 else math.nan
-    if not len(inside):  # between two points of the grid, or, by bad luck, beyond an end
+    if not len(inside):  # the interval is between two grid points, or noise moved it beyond [0, 1]
         return (
             ScoreSums(value, *_around(excess, value), c) if c > 0 else ScoreSums(value, 0.0, 1.0, c)
         )

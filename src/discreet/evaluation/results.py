@@ -1,4 +1,4 @@
-"""What an evaluation found, as values: frozen, printable as a table, writable as JSON."""
+"""Results of an evaluation: frozen values that print as a table and convert to JSON."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from discreet.evaluation.metrics import Array
 from discreet.progress import html_notes, html_table
 
-LOOK = (
-    "exact scores of held-out people: a look at their data that no ε pays for; evaluate(...,"
-    " epsilon=…) releases them"
+EXACT = (
+    "these scores are computed exactly from users' ratings and are not covered by the model's ε;"
+    " evaluate(..., epsilon=…) releases them with noise"
 )
 
 
@@ -26,13 +26,12 @@ class Slice:
     quintile : int
         1 (the most popular items) to 5 (the tail).
     n_items, train_share
-        How many items it has, and their share of the training ratings (NaN for an empty training
-        set).
+        Number of items, and their share of the training ratings (NaN for an empty training set).
     n_targets, n_users, n_ranked
-        Held-out ratings of its items, users who have one, and users who have a relevant one (as in
-        `Evaluation`).
+        Numbers of held-out ratings of its items, of users with one, and of users with a relevant
+        one (as in `Evaluation`).
     values, stderr : dict
-        As in `Evaluation`; NaN where there was nothing to measure.
+        As in `Evaluation`; NaN without held-out ratings.
     """
 
     quintile: int
@@ -45,7 +44,7 @@ class Slice:
     stderr: Mapping[str, float]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same, for JSON: None stands for NaN and for infinity."""
+        """Return a dictionary for JSON, with None for NaN and infinity."""
         return {
             "quintile": self.quintile,
             "n_items": self.n_items,
@@ -65,21 +64,20 @@ class Evaluation:
     Attributes
     ----------
     values, stderr : dict
-        Metric name to score, and to the standard error over users (NaN for coverage, which belongs
-        to no user).
+        Metric name to score, and to its standard error over users (NaN for coverage).
     slices : tuple of Slice
-        The same by popularity quintile, head first; empty when slices were not asked for.
+        Scores by popularity quintile, head first; empty without slices.
     n_users, n_ranked, n_targets : int
-        Users with a held-out rating, users with a *relevant* one (the ranking metrics are means
-        over these; None when no ranking metric was asked for), and held-out ratings.
+        Numbers of users with a held-out rating, of users with a *relevant* one (ranking metrics are
+        means over these; None without ranking metrics), and of held-out ratings.
     conditions : dict
-        What the scores depend on: model class, feedback, split, seed, part, relevance threshold,
-        kind of slices.
+        What the scores depend on: model class, goal, split, seed, part, relevance threshold, kind
+        of slices.
     notes : tuple of str
-        What a reader should know before comparing, such as how many users were left out.
+        Remarks for comparisons, such as the number of users left out.
     user_ids, per_user
-        Users of the part, and metric name to one value for each of them, NaN for who was left out.
-        They say something about named people: neither printed nor in `to_dict` unless asked for.
+        Users of the part, and metric name to one value per user, NaN for users left out. They
+        describe individual users: neither printed nor in `to_dict` by default.
     """
 
     values: Mapping[str, float]
@@ -105,7 +103,7 @@ class Evaluation:
         return "\n".join([head, "", *_table(rows), "", *(f"- {note}" for note in notes)])
 
     def _table_to_show(self) -> tuple[str, list[list[str]], list[str]]:
-        """What people see: a line, a table whose first row is its head, and notes."""
+        """Return the headline, the table with its header row, and the notes."""
         c = self.conditions
         head = (
             f"{c['model']} on {c['split']} (seed {c['seed']}), {c['part']}: "
@@ -120,7 +118,7 @@ class Evaluation:
                     *map(_cell, [value, self.stderr[name], *(s.values[name] for s in self.slices)]),
                 ]
             )
-        notes = [*self.notes, LOOK]
+        notes = [*self.notes, EXACT]
         if self.slices:
             items = ", ".join(f"{s.n_items:,}" for s in self.slices)
             fifth = (
@@ -130,14 +128,12 @@ class Evaluation:
         return head, rows, notes
 
     def _repr_html_(self) -> str:
-        """For notebooks: the same as in print."""
+        """Return the printed result as HTML for notebooks."""
         head, rows, notes = self._table_to_show()
         return f"<div><p>{escape(head)}</p>{html_table(rows[0], rows[1:])}{html_notes(notes)}</div>"
 
     def to_dict(self, per_user: bool = False) -> dict[str, Any]:
-        """Everything that is about the crowd, for JSON; ``per_user=True`` adds ``user_ids`` and
-        ``per_user``.
-        """
+        """Return a dictionary for JSON; ``per_user=True`` adds ``user_ids`` and ``per_user``."""
         out: dict[str, Any] = {
             "values": _numbers(self.values),
             "stderr": _numbers(self.stderr),
@@ -157,7 +153,7 @@ class Evaluation:
 
 
 def _table(rows: list[list[str]]) -> list[str]:
-    """Lines with the first column flush left and the others flush right."""
+    """Format lines with the first column flush left and the others flush right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     padded = [[cell.rjust(w) for cell, w in zip(row, widths, strict=True)] for row in rows]
     return [

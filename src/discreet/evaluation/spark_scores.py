@@ -1,8 +1,7 @@
-"""Scores on people whose ratings are in Spark DataFrames: the same metrics as `evaluate`, added up
-over partitions.
+"""Score a model on ratings in Spark DataFrames, with the metrics of `evaluate`.
 
-Privacy: as for `evaluate`, these are exact statistics of held-out people, which no model's ε pays
-for.
+Privacy: as for `evaluate`, these are exact statistics of held-out users, not covered by the model's
+ε.
 """
 
 from __future__ import annotations
@@ -33,19 +32,17 @@ def evaluate_frame(
     relevant: float | None = None,
     partitions: int | None = None,
 ) -> dict[str, tuple[float, float]]:
-    """Scores of a model on the held-out ratings of users, by name: (value, standard error over
-    users).
+    """Return the scores of a model by metric name: (value, standard error over users).
 
     Parameters
     ----------
     model : a fitted recommender
     known, held_out : pyspark.sql.DataFrame
-        Of the same columns: the histories that are folded in, and what is to be predicted.
+        With the same columns: the histories for fold-in, and the ratings to predict.
     metrics : names
         As for `evaluate`, without coverage. For rmse, the standard error is NaN.
     relevant : float, optional
-        For ranking metrics, from which rating on a held-out item counts; by default as the model
-        says, or all.
+        Lowest relevant held-out rating for ranking metrics. Default: the model's threshold, or all.
     partitions : int, optional
     """
     from pyspark.sql import functions as F
@@ -53,13 +50,11 @@ def evaluate_frame(
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     for name in names:
         if parse(name).kind == "coverage":
-            raise ConfigError(
-                f"{name} is about all lists together: use evaluate on Ratings in memory for it"
-            )
+            raise ConfigError(f"{name} is no mean over users. Use evaluate on in-memory Ratings.")
     found = list(known.columns)
     if sorted(found) != sorted(held_out.columns):
         raise DataError(
-            "the two frames need the same columns: histories, and what was held out of them"
+            "known and held_out have different columns. Pass DataFrames with the same columns."
         )
     columns = {
         role: found[at] for role, at in find_columns(found, {}, "the Spark DataFrame").items()
@@ -90,7 +85,7 @@ def _score(name: str, weight: float, total: float, squares: float) -> tuple[floa
 def scorer(
     files: Files, names: Sequence[str], columns: dict[str, str], relevant: float | None
 ) -> Any:
-    """A task from the rows of whole users to sums over them."""
+    """Make the task of a partition, which sums scores over its users."""
 
     def score(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = [batch for batch in batches if batch.num_rows]
@@ -127,7 +122,7 @@ def scorer(
 
 
 def _same_users(table: pa.Table, columns: dict[str, str], model: Any, target: Any) -> Any:
-    """The histories of the users of `target`, in their order; empty for those who have none."""
+    """Return the histories of the users of `target`, in their order; empty if there is none."""
     from discreet.data.ratings import Ratings
 
     if not table.num_rows:

@@ -1,24 +1,22 @@
-"""Trying settings at a price: `tune` trains with several, and lets the best one out.
+"""Private hyperparameter tuning: `tune` trains with several settings and releases the best model.
 
-1. A share of everybody's ratings is held out by coins of their own; what is held out is the same in
-   all runs.
-2. K, the number of runs, is drawn at random and never told
+1. A share of each user's ratings is held out, at random for each user; it is the same in all runs.
+2. K, the number of runs, is drawn at random and stays secret
    (``discreet.privacy.accounting.private_selection``).
-3. A run draws a setting from the declared space, trains on what is left, and measures itself: a sum
-   over people of a number in [0, 1] each, released with noise through a session. Training and score
+3. A run draws a setting from the declared space, trains on the remaining ratings and scores itself:
+   a sum over users of numbers in [0, 1], released with noise through a session. Training and score
    together are μ-GDP.
-4. The model of the run with the best score leaves, with its setting and score, and one ledger entry
-   for all of it. K, the other scores, settings, warnings and progress do not. Ties are decided by
-   lot.
+4. The model with the best score is released with its setting, its score and one ledger entry for
+   all runs. K and the other scores, settings, warnings and progress stay secret. Ties are broken at
+   random.
 
-With ``law="composed"`` nothing is secret: the number of runs is fixed, every score is shown, and
-settings may be chosen after looking at those before, by a function or by a library such as Optuna.
-Then all runs add up at their full price.
+With ``law="composed"`` nothing is secret: the number of runs is fixed, every score is reported, and
+a function or a library such as Optuna may choose settings by earlier scores. The costs of all runs
+then add up.
 
-Privacy: everything released in one run is in its μ, which is the largest for which the best of K
-runs costs the model's (ε, δ). A run that gives up, because what it released left nothing to learn
-from, is the worst there is. How long all of it takes depends on K, and whoever can watch the clock
-learns something about that: docs/tuning.md.
+Privacy: μ of one run covers all of its releases, and is the largest for which the best of K runs
+costs the model's (ε, δ). A run that gives up because of too much noise gets the worst score. The
+total time depends on K, so an observer of the time learns about K: docs/tuning.md.
 """
 
 from __future__ import annotations
@@ -63,9 +61,7 @@ Setting = dict[str, Any]
 
 @dataclass(frozen=True)
 class Between:
-    """A parameter that is drawn log-uniformly from low to high, as a whole number where both
-    ends are.
-    """
+    """A hyperparameter drawn log-uniformly from low to high, as an integer if both ends are."""
 
     low: float
     high: float
@@ -73,8 +69,8 @@ class Between:
     def __post_init__(self) -> None:
         if not 0 < self.low < self.high < math.inf:
             raise ConfigError(
-                f"a range goes from a positive number to a larger one, and not {self.low} to"
-                f" {self.high}"
+                f"Between({self.low}, {self.high}): a range goes from a positive number to a larger"
+                " one."
             )
 
     def draw(self, rng: random.Random) -> float:
@@ -88,7 +84,7 @@ Space = Mapping[str, Sequence[Any] | Between]
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting that was tried, and its noisy score; None where the training gave up."""
+    """A setting and its noisy score, None if the training gave up."""
 
     setting: Mapping[str, Any]
     score: float | None
@@ -96,17 +92,16 @@ class Trial:
 
 @dataclass(frozen=True)
 class TuningResult:
-    """What leaves.
+    """The released result of tuning.
 
     Attributes
     ----------
-    model : the trained winner; its ``privacy_`` covers all that was tried
+    model : the best trained model; its ``privacy_`` covers all runs
     setting : dict
     score : float
-        About how well it did, on the scale of the metric where that has one: the noisy sum over
-        people. It is the best of several, so it flatters.
+        The noisy sum over users of numbers in [0, 1]. As the best of several, it is biased upward.
     trials : tuple of Trial
-        With ``law="composed"`` only; else what else was tried is secret.
+        With ``law="composed"`` only; otherwise the other runs are secret.
     privacy : PrivacyStatement
     """
 
@@ -130,34 +125,33 @@ def tune(
     score_share: float = 0.1,
     account: Account | None = None,
 ) -> TuningResult:
-    """Train with settings from a declared space, and return the best.
+    """Train with settings from a declared space, and return the best model.
 
     Parameters
     ----------
     model : a private model, not fitted
-        Its ε and δ are the total price of tuning; its other parameters hold where a setting does
-        not say otherwise.
+        Its ε and δ are the total cost of tuning; its other parameters are the defaults of settings.
     ratings : Ratings
     space : mapping, or a function with ``law="composed"``
-        Parameter (of the model or of its algorithm) to a list of values or a `Between`. All of it
-        is public. A function is given the trials so far and returns the next setting.
+        Parameter (of the model or of its algorithm) to a list of values or a `Between`. The space
+        is public. A function takes the trials so far and returns the next setting.
     runs : float
-        How many runs on average; with ``law="composed"`` exactly so many.
+        Mean number of runs; with ``law="composed"`` the exact number.
     law : {"geometric", "logarithmic", "poisson", "negative-binomial:η", "composed"}
-        Of the secret number of runs; "composed" keeps nothing secret, at the full price of every
-        run.
+        Distribution of the secret number of runs. "composed" keeps nothing secret, at the full cost
+        of every run.
     metric : str, optional
-        ``recall@20`` or another ranking metric, ``rmse`` or ``mae``; by default recall@20 or rmse,
-        as the model learns.
+        A ranking metric such as ``recall@20``, or ``rmse`` or ``mae``. Default: recall@20 for goal
+        "ranking", rmse for goal "rating".
     relevant : float, optional
-        For ranking metrics, the lowest held-out rating that counts as relevant. It must be given
-        unless the model has a public threshold, such as one from its ``rating_range``.
+        Lowest relevant held-out rating for ranking metrics. Required unless the model has a public
+        threshold, such as one from its ``rating_range``.
     held_out : float
-        Share of everybody's ratings that scores are measured on.
+        Share of each user's ratings to hold out for scores.
     score_share : float
-        Part of each run's μ² that its score gets.
+        Share of each run's μ² for its score.
     account : Account, optional
-        With ``law="composed"``: the account of these people, which pays.
+        The account of these users, to be charged.
     """
     return Tuning(
         model,
@@ -172,16 +166,16 @@ def tune(
 
 
 class Tuning:
-    """Tuning that is prepared and priced, but has seen no data; `tune` has the parameters.
+    """Tuning with its cost calibrated before any data are read; `tune` has the parameters.
 
     Attributes
     ----------
     mu : float
-        Of one run, its score included.
+        μ of one run, including its score.
     base_epsilon : float
-        ε of one training by itself, at the model's δ.
+        ε of one training alone, at the model's δ.
     privacy_ : PrivacyStatement
-        Of what was released so far; there once `run` has begun, also if it is interrupted.
+        Statement of all releases so far; set once `run` has begun, even if it is interrupted.
     """
 
     privacy_: PrivacyStatement
@@ -200,11 +194,11 @@ class Tuning:
     ):
         if not isinstance(model, PrivateRecommender):
             raise ConfigError(
-                f"tuning is priced for private models, and {type(model).__name__} is not"
+                f"{type(model).__name__} is not private. Tuning is for private models."
             )
         if model.noise != "secure":
             raise ConfigError(
-                f"noise={model.noise!r}: tuning hides what it tried, which takes secure noise"
+                f"noise={model.noise!r}: private tuning needs secure noise. Use noise='secure'."
             )
         _check_share("held_out", held_out)
         _check_share("score_share", score_share)
@@ -220,8 +214,7 @@ class Tuning:
         self._number = _fix_runs(runs) if law == COMPOSED else Runs(runs, law)
         if callable(space) and law != COMPOSED:
             raise ConfigError(
-                "settings that are chosen after looking at scores need law='composed', which pays"
-                " for them"
+                "space is a function, which chooses settings by earlier scores. Use law='composed'."
             )
         delta = model.budget.delta - 2 * RESERVE * max(2.0, runs)
         if isinstance(self._number, Runs):
@@ -231,7 +224,7 @@ class Tuning:
         training = self.mu * math.sqrt(1 - score_share)
         self.base_epsilon = gdp.epsilon(training, model.budget.delta - RESERVE) * (1 - 1e-9)
         self._draw = random.SystemRandom()
-        if not callable(self.space):  # settings that do not fit are refused before data are read
+        if not callable(self.space):  # refuse invalid settings before reading data
             self.candidate(self._setting(()) | _list_open(self.space)).check()
             for _ in range(3):
                 self.candidate(self._setting(())).check()
@@ -239,9 +232,7 @@ class Tuning:
     # ------------------------------------------------------------ before any data
 
     def plan(self) -> Plan:
-        """All of it, as one priced release, or as many as there are runs where they are
-        composed.
-        """
+        """Return the plan: one release for all runs, or one per run with ``law="composed"``."""
         budget = self.model.budget
         if isinstance(self._number, Runs):
             release = Release(RELEASE, weight=1 / self.mu, shape=(), law=self.law, runs=self.runs)
@@ -252,7 +243,7 @@ class Tuning:
         return made
 
     def candidate(self, setting: Mapping[str, Any]) -> PrivateRecommender:
-        """The model with that setting and the budget of one run."""
+        """Return the model with this setting and the budget of one run."""
         model = self.model
         kind = type(model)
         params = model.get_params() | {"epsilon": self.base_epsilon, "random_state": None}
@@ -260,20 +251,22 @@ class Tuning:
         inner = {name: value for name, value in setting.items() if name not in params}
         for name in ("epsilon", "delta", "neighboring", "accountant", "noise", "allow_large_delta"):
             if name in own:
-                raise ConfigError(f"{name} is part of the promise, and not to be tried out")
+                raise ConfigError(
+                    f"{name} is part of the guarantee and cannot be tuned. Remove it from space."
+                )
         if not inner:
             made = kind(**(params | own))
         elif model.algorithm is None:
             made = kind.configure(**(params | own | inner))
         else:
             made = kind(**(params | own | {"algorithm": replace(model.algorithm, **inner)}))
-        public_threshold(made, [self.metric], self.relevant)  # refuse one that data would decide
+        public_threshold(made, [self.metric], self.relevant)  # raises if it depended on data
         return made
 
     # ------------------------------------------------------------ with data
 
     def run(self, ratings: Ratings, account: Account | None = None) -> TuningResult:
-        """Try, and return the best."""
+        """Run the tuning, and return the best model."""
         ratings = to_learn_from(ratings)
         check_user_column(ratings, self.model.rating_range)  # before anything is charged
         plan = self.plan()
@@ -303,7 +296,7 @@ class Tuning:
         split = by_person(ratings, (1 - self.held_out, self.held_out), seed=secrets.randbits(62))
         if hidden:
             self._record(ledger)
-            # training and score, as often as there are runs on average
+            # Training and score, times the mean number of runs.
             ledger.noise_delta = 2 * RESERVE * self.runs
         number = self._number.draw() if isinstance(self._number, Runs) else self._number
         best: tuple[float, int, Setting, Any] | None = None
@@ -313,19 +306,19 @@ class Tuning:
             if not hidden:
                 self._record(ledger)
                 ledger.noise_delta += 2 * RESERVE
-            with _unheard(hidden):
+            with _without_logs(hidden):
                 model, score = self._try(setting, split)
             if not hidden:
                 trials = (*trials, Trial(setting, None if model is None else score))
-            lot = secrets.randbits(64)
-            if best is None or (score, lot) > best[:2]:
-                best = (score, lot, setting, model)
+            tie_breaker = secrets.randbits(64)
+            if best is None or (score, tie_breaker) > best[:2]:
+                best = (score, tie_breaker, setting, model)
         assert best is not None
         score, _, setting, model = best
         if model is None:
             raise ConfigError(
-                "no training that was tried learned anything: give a larger epsilon, fewer runs, or"
-                " another space (what was spent is spent)"
+                "All trainings gave up because of too much noise. Use a larger epsilon, fewer runs,"
+                " or another space. The budget of this tuning is spent."
             )
         return self._winner(model, setting, score, trials, ledger)
 
@@ -334,12 +327,10 @@ class Tuning:
     ) -> TuningResult:
         for a in model.privacy_.assumptions:
             ledger.assume(a.name, a.text, a.inferred)
-        ledger.assume(
-            "settings", f"the space of settings that were tried: {self._space_in_words()}"
-        )
+        ledger.assume("settings", f"the space of hyperparameters: {self._describe_space()}")
         ledger.assume(
             "held out",
-            "what scores were measured on, decided for each person apart from all others",
+            "the ratings held out for scores, chosen for each user independently of others",
         )
         model.privacy_ = replace(model.algorithm_.statement(ledger), learned=model.privacy_.learned)
         return TuningResult(model, setting, score, trials, model.privacy_)
@@ -359,11 +350,11 @@ class Tuning:
         )
 
     def _try(self, setting: Setting, split: Split) -> tuple[Any, float]:
-        """One run: a trained model and its score, or nothing and the worst of scores."""
+        """Run once: return a trained model and its score, or None and −inf."""
         candidate = self.candidate(setting)
         self._check_price(candidate, split.train.n_items)
         try:
-            model = candidate.fit(split.train, progress=False)  # how many runs there are is secret
+            model = candidate.fit(split.train, progress=False)  # the number of runs is secret
             return model, self._score(model, split)
         except DiscreetError:
             return None, -math.inf
@@ -391,17 +382,17 @@ class Tuning:
         return {name: _draw_value(values, self._draw) for name, values in self.space.items()}
 
     def _check_price(self, candidate: PrivateRecommender, n_items: int) -> None:
-        """A candidate costs no more than a run may; all of this is public."""
+        """Check that a candidate costs at most the μ of a run; all inputs are public."""
         allowed = self.mu * math.sqrt(1 - self.score_share)
         if accounting.total_mu(candidate.plan(n_items).events) > allowed * (1 + 1e-9):
             raise ConfigError(
-                f"{type(self.model).__name__} has releases that are not Gaussian sums over"
-                " everybody, for which tuning has no price: use another model, or accountant='gdp'"
+                f"{type(self.model).__name__} has releases that are not Gaussian sums over all"
+                " users, so tuning has no price for it. Use another model, or accountant='gdp'."
             )
 
-    def _space_in_words(self) -> str:
+    def _describe_space(self) -> str:
         if callable(self.space):
-            return "chosen one after another by looking at the scores released before"
+            return "chosen one after another by the scores released before"
         parts = []
         for name, values in self.space.items():
             several = (
@@ -416,9 +407,9 @@ class Tuning:
 def goodness(
     per_user: NDArray[Any], metric: Metric, scale: tuple[float, float] | None
 ) -> NDArray[np.float64]:
-    """What a person adds to a score, in [0, 1] and more for better: 0 for who has nothing held out.
+    """Return each user's contribution to a score: in [0, 1], larger for better, 0 if none.
 
-    Of rmse and mae, one minus the person's mean error over half the width of the scale, at least 0.
+    For rmse and mae: one minus the user's mean error over half the width of the scale, at least 0.
     """
     if metric.kind == "ranking":
         return np.nan_to_num(per_user)
@@ -429,8 +420,8 @@ def goodness(
 
 
 @contextmanager
-def _unheard(hidden: bool) -> Iterator[None]:
-    """What a run that may lose has to say would be a release."""
+def _without_logs(hidden: bool) -> Iterator[None]:
+    """Suppress log lines of secret runs, which would be releases."""
     logger = logging.getLogger("discreet")
     before = logger.disabled
     logger.disabled = before or hidden
@@ -445,22 +436,20 @@ def _draw_value(values: Sequence[Any] | Between, rng: random.Random) -> Any:
 
 
 def _list_open(space: Space) -> Setting:
-    """List the parameters that a setting may leave open, such as the range of ratings, as None."""
+    """Return the parameters that a setting may set to None, such as the range of ratings."""
     listed = {name: values for name, values in space.items() if not isinstance(values, Between)}
     return {name: None for name, values in listed.items() if any(one is None for one in values)}
 
 
 def _check_space(space: Space) -> dict[str, Sequence[Any] | Between]:
     if not isinstance(space, Mapping) or not space:
-        raise ConfigError(
-            "space maps parameters to what they may be, such as {'factors': [16, 32, 64]}"
-        )
+        raise ConfigError("space must map parameters to values, such as {'factors': [16, 32, 64]}.")
     for name, values in space.items():
         if isinstance(values, Between):
             continue
         if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
             raise ConfigError(
-                f"space has {values!r} for {name!r}: give a list of values, or Between(low, high)"
+                f"space has {values!r} for {name!r}. Pass a list of values, or Between(low, high)."
             )
     return dict(space)
 
@@ -468,21 +457,23 @@ def _check_space(space: Space) -> dict[str, Sequence[Any] | Between]:
 def _check_metric(name: str | None, model: PrivateRecommender) -> Metric:
     metric = parse(name or DEFAULT_METRIC[model.goal])
     if metric.kind == "coverage":
-        raise ConfigError(f"{metric.name} belongs to no single person, so it cannot be a score")
+        raise ConfigError(f"{metric.name} is no sum over users. Choose another metric.")
     if metric.kind == "rating" and model.goal == "ranking":
-        raise ConfigError(f"{metric.name} compares predicted ratings, and this model predicts none")
+        raise ConfigError(
+            f"{metric.name} compares predicted ratings, but this model predicts none."
+        )
     return metric
 
 
 def _check_share(name: str, value: float) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
-        raise ConfigError(f"{name} is {value!r}, but must lie between 0 and 1")
+        raise ConfigError(f"{name} is {value!r}, but must be between 0 and 1.")
 
 
 def _fix_runs(runs: float) -> int:
     if isinstance(runs, bool) or runs != int(runs) or not 1 <= runs <= private_selection.MOST_RUNS:
         raise ConfigError(
-            f"runs={runs!r}: with law='composed' it is a whole number, at most"
-            f" {private_selection.MOST_RUNS:g}"
+            f"runs is {runs!r}. With law='composed' it must be an integer, at most"
+            f" {private_selection.MOST_RUNS:g}."
         )
     return int(runs)

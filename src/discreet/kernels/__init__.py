@@ -1,8 +1,7 @@
-"""Compiled functions on plain arrays. They know neither people nor privacy; `reference` has each
-in plain numpy.
+"""Compiled functions on plain arrays, without users or privacy; `reference` has each in numpy.
 
-The names below are public and imported on first use: loading the compiler takes longer than
-answering one question, and `reference` answers it without.
+The names below are public and imported on first use: loading the compiler takes longer than a
+single query, which `reference` answers without it.
 """
 
 import lazy_loader

@@ -1,8 +1,7 @@
 """Products of tall matrices with small ones, on our own threads.
 
-BLAS would use all cores for these as well, but its threads then wait in a busy loop for a while, in
-case there is more to do, and a kernel that starts meanwhile shares the cores with them: a sweep of
-rank 32 took a third longer.
+BLAS could use all cores as well, but its threads then busy-wait for more work, and the next kernel
+has to share the cores with them: a sweep of rank 32 took a third longer.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ import numpy as np
 
 from discreet.kernels.threads import even_cuts, run
 
-PIECES = 16  # whatever the number of threads, so that sums are the same to the last bit
+PIECES = 16  # a fixed number, so that sums do not depend on the number of threads
 
 
 def second_moment(Y: np.ndarray) -> np.ndarray:
-    """``YᵀY`` of a tall matrix."""
+    """Return ``YᵀY`` of a tall matrix."""
     parts: dict[int, np.ndarray] = {}
     cuts = even_cuts(len(Y), pieces=PIECES)
     run(lambda start, stop: parts.__setitem__(start, Y[start:stop].T @ Y[start:stop]), cuts)
@@ -23,7 +22,7 @@ def second_moment(Y: np.ndarray) -> np.ndarray:
 
 
 def tall_product(Y: np.ndarray, M: np.ndarray) -> np.ndarray:
-    """``Y M`` of a tall matrix with a small one."""
+    """Return ``Y M`` of a tall matrix and a small one."""
     out = np.empty((len(Y), M.shape[1]), np.result_type(Y, M))
     run(
         lambda start, stop: np.matmul(Y[start:stop], M, out=out[start:stop]),

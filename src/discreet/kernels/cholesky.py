@@ -1,8 +1,8 @@
-"""Cholesky solves of many small systems at once.
+"""Solve many small systems at once by Cholesky factorization.
 
-W systems (the lanes of a vector register) are interleaved, so that every scalar step of an ordinary
-factorization works on W of them in one instruction. On processors without these vector kernels a
-plain loop solves them one by one.
+W systems (the lanes of a vector register) are interleaved, so that every scalar step of the
+factorization handles W of them in one instruction. Without vector kernels, a plain loop solves them
+one by one.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ def solve_spd(
     Returns
     -------
     x : (n, r)
-        Solutions; meaningless where `definite` is false.
+        Solutions; undefined where `definite` is false.
     definite : (n,) bool
-        Whether the factorization went through, that is, whether a matrix is positive definite to
-        working precision.
+        Whether the factorization succeeded: the matrix is positive definite to working precision.
     """
     A, b = floats("A", A, 3), floats("b", b, 2)
     n, r = b.shape
@@ -65,45 +64,44 @@ def solve_spd(
 
 
 def pad_rank(r: int, itemsize: int) -> int:
-    """The next multiple of the vector width (at least of 4, the Cholesky tile)."""
+    """Round up to a multiple of the vector width (at least of 4, the Cholesky tile)."""
     step = max(4, simd.VECTOR_BYTES // itemsize)
     return -(-r // step) * step
 
 
 @njit(nogil=True, cache=True)
 def allocate_aligned(like: np.ndarray, n: int) -> np.ndarray:
-    """n elements that start on a cache line."""
+    """Allocate n elements, aligned to a cache line."""
     spare = 64 // like.itemsize
     buffer = np.empty(n + spare, like.dtype)
     skip = (64 - buffer.ctypes.data % 64) % 64 // like.itemsize
     return buffer[skip : skip + n]
 
 
-# bytes between panels: at a distance of whole pages their rows would share cache sets
+# Bytes between panels: at a distance of whole pages their rows would share cache sets.
 PANEL_GAP = 192
 
 
 @njit(nogil=True, cache=True)
 def panels_size(like: np.ndarray, R: int) -> int:
-    """Elements of the workspace T of `solve_interleaved`."""
+    """Return the number of elements of the workspace T of `solve_interleaved`."""
     return (R * 4 * lanes(like) + PANEL_GAP // like.itemsize) * (R // 4)
 
 
 @njit(nogil=True, cache=True)
 def matrix_gap(like: np.ndarray, R: int) -> int:
-    """Elements from one matrix of a group to the next: two cache lines to spare, else all would
-    share cache sets.
+    """Return the distance between matrices of a group, in elements.
+
+    Two cache lines more than their size: otherwise all would share cache sets.
     """
     return R * R + 128 // like.itemsize
 
 
 @njit(nogil=True, cache=True)
 def solve_interleaved(like: np.ndarray, A: int, b: int, T: int, B: int, R: int) -> None:
-    """Solve the W systems at address A ([W] of [R][R], `matrix_gap` apart) with the right-hand
-    sides at b ([W][R]).
+    """Solve the W systems at address A ([W] of [R][R], `matrix_gap` apart) in place of b ([W][R]).
 
-    The solutions overwrite b; T and B ([R][W]) are workspace. Afterwards T holds the factors, for
-    more `substitute`.
+    T and B ([R][W]) are workspace. Afterwards T has the factors, for more calls of `substitute`.
     """
     factor_interleaved(like, A, T, R)
     substitute(like, b, T, B, R)
@@ -111,7 +109,7 @@ def solve_interleaved(like: np.ndarray, A: int, b: int, T: int, B: int, R: int) 
 
 @njit(nogil=True, cache=True)
 def factor_interleaved(like: np.ndarray, A: int, T: int, R: int) -> None:
-    """Cholesky factors of the W systems at A, to T, with reciprocals on the diagonal."""
+    """Write the Cholesky factors of the W systems at A to T, with reciprocals on the diagonal."""
     W = lanes(like)
     for i in range(R):
         _interleave(like, A, T, R, i, i // W * W)
@@ -120,7 +118,7 @@ def factor_interleaved(like: np.ndarray, A: int, T: int, R: int) -> None:
 
 @njit(nogil=True, cache=True)
 def factor_turned(like: np.ndarray, A: int, T: int, R: int) -> None:
-    """`factor_interleaved` of matrices whose diagonal blocks are turned (see `packed.turned`)."""
+    """Do `factor_interleaved` for rotated diagonal blocks (see `gather.rotate_blocks`)."""
     W = lanes(like)
     s = like.itemsize
     E = W * s
@@ -136,7 +134,7 @@ def factor_turned(like: np.ndarray, A: int, T: int, R: int) -> None:
     for i in range(0, R, W):
         for d in range(W // 2 + 1):
             source = A + ((i + d) * R + i) * s
-            target = T + i // 4 * panel + i * 4 * E
+            target = T + i // 4 * panel + (i * 4 + i % 4) * E
             transpose_to(
                 like, source, matrix_gap(like, R) * s, target, offsets.ctypes.data + d * W * 8
             )
@@ -145,10 +143,10 @@ def factor_turned(like: np.ndarray, A: int, T: int, R: int) -> None:
 
 @njit(nogil=True, cache=True)
 def _interleave(like: np.ndarray, A: int, T: int, R: int, i: int, first: int) -> None:
-    """Row i of the W systems at A to T, from one column on.
+    """Interleave row i of the W systems at A into T, from column `first` on.
 
-    T holds panels of four columns, [R / 4][R][4][W]: a panel of the factor is contiguous and fits
-    the first-level cache.
+    T has panels of four columns, [R / 4][R][4][W]: a panel of the factor is contiguous and fits the
+    first-level cache.
     """
     W = lanes(like)
     s = like.itemsize
@@ -156,9 +154,8 @@ def _interleave(like: np.ndarray, A: int, T: int, R: int, i: int, first: int) ->
     matrix = matrix_gap(like, R) * s
     panel = R * 4 * E + PANEL_GAP
     for j in range(first, R, W):
-        transpose(
-            like, A + (i * R + j) * s, matrix, 4 * matrix, T + j // 4 * panel + i * 4 * E, E, panel
-        )
+        target = T + j // 4 * panel + (i * 4 + j % 4) * E
+        transpose(like, A + (i * R + j) * s, matrix, 4 * matrix, target, E, panel)
 
 
 @njit(nogil=True, cache=True)
@@ -212,11 +209,11 @@ def _solve_many(
     Ap[:] = 0
     b_[:] = 0
     for lane in range(W):
-        for k in range(r, R):  # what pads a matrix is the identity
+        for k in range(r, R):  # pad with the identity
             Ap[lane * gap + k * R + k] = 1
     for first in range(start, stop, W):
         for lane in range(W):
-            i = min(first + lane, stop - 1)  # empty lanes of the last group repeat its last system
+            i = min(first + lane, stop - 1)  # unused lanes repeat the last system
             for k in range(r):
                 for j in range(k, r):
                     Ap[lane * gap + k * R + j] = A[i, k, j] + S[k, j]
@@ -233,8 +230,9 @@ def _solve_many(
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def solve_one(A: np.ndarray, x: np.ndarray) -> bool:
-    """Solve one system in place (A becomes its upper factor, x the solution); False where A is
-    not definite.
+    """Solve one system in place; return whether A is positive definite.
+
+    A becomes its upper factor, and x the solution.
     """
     r = len(x)
     good = True

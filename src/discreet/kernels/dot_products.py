@@ -1,6 +1,4 @@
-"""Inner products of pairs of rows, each added up by itself: no bit of one depends on which
-others are asked for.
-"""
+"""Inner products of pairs of rows, each summed on its own: no bit depends on the other pairs."""
 
 from __future__ import annotations
 
@@ -12,12 +10,12 @@ from discreet.kernels.validation import floats, positions, same_length
 
 
 def pair_products(U: np.ndarray, V: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """``u_i · v_j`` for each of the pairs (i, j).
+    """Return ``u_i · v_j`` of each pair (i, j).
 
     Parameters
     ----------
     U, V : (n, r), (m, r) float32 or float64
-    i, j : (pairs,) whole numbers; −1 is the last row, as in numpy
+    i, j : (pairs,) integers; −1 is the last row, as in numpy
 
     Returns
     -------
@@ -47,7 +45,7 @@ def _products(
         u = U[i[at]]
         v = V[j[at]]
         total = U.dtype.type(0)
-        # in the order that vector registers like, which the length alone decides
+        # The compiler may reorder this sum for vector registers, by the length alone.
         for k in range(U.shape[1]):
             total += u[k] * v[k]
         products[at] = total

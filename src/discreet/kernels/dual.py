@@ -1,17 +1,15 @@
-"""Rows with few entries, solved in the dual: a K x K system for K entries instead of one of the
-rank.
+"""Solve rows with few entries in the dual: a K × K system for K entries instead of an r × r one.
 
 With B = S + ridge · I and Z = W^(1/2) Y B^(-1/2) for the K entries of a row, the normal equations
-are also solved by
+have the same solution as
 
     x = (B + Yᵀ W Y)⁻¹ Yᵀ W v  =  B^(-1/2) Zᵀ (I + Z Zᵀ)⁻¹ W^(1/2) v,
 
-exactly, at the price of K² r + K³/3 instead of K r² + r³/3; from rank 96 on that is worth the
-trouble. An eigenbasis of S makes B diagonal for every row at once: the factors are rotated into it
-beforehand, and the solution is rotated back. Rows are taken in order of length, so that the rows of
-a vector group have systems of about the same size; smaller ones are padded with ones on the
-diagonal, which changes no bit of their solution. Which way a row is solved depends on its own
-length alone.
+at a cost of K² r + K³/3 instead of K r² + r³/3, which is faster from rank 96 on. An eigenbasis of S
+makes B diagonal for all rows: the factors are rotated into it beforehand, and the solutions are
+rotated back. Rows are sorted by length, so that the systems of a vector group have similar sizes.
+Smaller ones are padded with ones on the diagonal, which changes no bit of their solution. The
+method for a row depends on its own length alone.
 """
 
 from __future__ import annotations
@@ -26,13 +24,14 @@ from discreet.kernels.simd import gather_scaled, lanes, transpose
 
 
 def dual_size(counts: np.ndarray, W: int) -> np.ndarray:
-    """Entries rounded up to whole vectors (at least 4, the Cholesky tile)."""
+    """Round numbers of entries up to whole vectors (at least 4, the Cholesky tile)."""
     step = max(4, W)
     return np.maximum(-(-counts // step), 1) * step
 
 
 def prefers_dual(counts: np.ndarray, r: int, W: int) -> np.ndarray:
-    """Where the dual costs clearly less than the normal equations."""
+    """Mark the rows for which the dual costs clearly less than the normal equations."""
+    # Multiply-adds of both methods; 15 % more for the transpositions of the dual.
     K = dual_size(counts, W).astype(np.float64)
     return (
         1.15 * (K * K * r + K**3 / 3 + 6.0 * counts * r + 2.0 * r * r)
@@ -54,8 +53,7 @@ def solve_dual(
     start: int,
     stop: int,
 ) -> None:
-    """Solve the rows ``rows[start:stop]``, which are in order of length; Y is rotated, Qt is Qᵀ and
-    D the spectrum.
+    """Solve ``rows[start:stop]``, sorted by length; Y is rotated, Qt is Qᵀ, D the spectrum of S.
 
     A `constant` coordinate of every y adds constant² / ridge · √w √wᵀ to Z Zᵀ.
     """
@@ -84,7 +82,7 @@ def solve_dual(
         bp[: W * K] = 0
         gap = matrix_gap(Y, K)
         for lane in range(W):
-            i = rows[min(first + lane, last)]  # empty lanes of the last group repeat its last row
+            i = rows[min(first + lane, last)]  # unused lanes repeat the last row
             count = indptr[i + 1] - indptr[i]
             z = lane * most * R
             root = roots[lane]

@@ -1,20 +1,18 @@
-"""Negative parts of many small symmetric matrices: what a projection to positive semi-definite ones
-adds.
+"""Project many small symmetric matrices to positive semi-definite ones, by their negative parts.
 
-For A = Q Λ Qᵀ this is N = Σ_{λ<0} |λ| q qᵀ, so that A + N is the nearest positive semi-definite
-matrix. Half of the eigenvectors are enough (those of the sign that has fewer), and no matrix waits
-for another:
+For A = Q Λ Qᵀ the negative part is N = Σ_{λ<0} |λ| q qᵀ, and A + N is the nearest positive
+semi-definite matrix. At most half of the eigenvectors are needed, those of the less frequent sign:
 
 1. Householder reflections make W matrices tridiagonal at once, one per lane of a vector register.
    The update of a step and the product A v that the next step needs are one pass over the matrix.
-2. The eigenvalues of that sign are bisected, all at once, by the signs of the pivots of T − λI
-   (Sturm).
+2. The eigenvalues of that sign are found by simultaneous bisection, by the signs of the pivots of
+   T − λI (Sturm).
 3. Their eigenvectors come from twisted factorizations of T − λI (pivots from the top and from the
-   bottom, joined where they nearly cancel); the Rayleigh quotient of each sharpens its λ, and a
-   second round is precise (a third in float64).
-4. The vectors go back through the reflections, and N is their Gram matrix.
+   bottom, joined where they nearly cancel). The Rayleigh quotient of each refines its λ, and a
+   second round reaches full precision (a third in float64).
+4. The vectors are transformed back by the reflections, and N is their Gram matrix.
 
-Nearly equal eigenvalues can share a vector in step 3. That shows as neighbors that are not
+Nearly equal eigenvalues can get the same vector in step 3. Adjacent vectors are then not
 orthogonal; such a matrix is reported and left to the caller.
 """
 
@@ -40,8 +38,7 @@ from discreet.kernels.tridiagonal import TINY, vectors
 
 
 def add_negative_parts(A: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Replace the upper triangles of ``A[which]`` by those of the projections; returns what is left
-    to do.
+    """Project the upper triangles of ``A[which]`` in place; return the positions that failed.
 
     Parameters
     ----------
@@ -76,12 +73,12 @@ def _project(
     zero = np.zeros(R * R, A.dtype)
     z = np.empty(r * (r // 2 + 16))
     scale = np.empty(r // 2 + 16)
-    room = allocate_aligned(d, 64 * (r + 2))
+    buffer = allocate_aligned(d, 64 * (r + 2))
     size = np.empty(W)
     rows[:] = 0
     for first in range(start, stop, W):
         for lane in range(W):
-            # empty lanes repeat the last matrix
+            # Unused lanes repeat the last matrix.
             size[lane] = _size(A[which[min(first + lane, stop - 1)]])
         for i in range(r):
             for lane in range(W):
@@ -114,7 +111,7 @@ def _project(
         for lane in range(min(W, stop - first)):
             i = which[first + lane]
             K, sign, wide, fine = vectors(
-                d[:, lane] * size[lane], e[:, lane] * size[lane], z, scale, room, A
+                d[:, lane] * size[lane], e[:, lane] * size[lane], z, scale, buffer, A
             )
             good = fine and bool(np.isfinite(size[lane]))
             failed[first + lane] = not good
@@ -140,8 +137,9 @@ def _project(
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
 def _size(M: np.ndarray) -> float:
-    """A power of two near the entries, so that squares neither overflow nor vanish; infinite
-    where M is not finite.
+    """Return a power of two near the entries of M, or infinity if M is not finite.
+
+    Divided by it, squares of entries neither overflow nor underflow.
     """
     total = M[0, 0] * 0
     r = len(M)
@@ -155,7 +153,7 @@ def _size(M: np.ndarray) -> float:
 
 @njit(nogil=True, cache=True)
 def mirror(M: np.ndarray) -> None:
-    """Copy the upper triangle to the lower one, in blocks that stay in the cache."""
+    """Copy the upper triangle to the lower one, in blocks that fit the cache."""
     r = len(M)
     for i in range(0, r, 16):
         for j in range(0, i + 1, 16):
@@ -174,8 +172,9 @@ def mirror_some(A: np.ndarray, which: np.ndarray, start: int, stop: int) -> None
 def _tridiagonalize(
     T: np.ndarray, d: np.ndarray, e: np.ndarray, beta: np.ndarray, work: np.ndarray, r: int
 ) -> None:
-    """Step 1. T is [r][r][W], upper; afterwards row k holds the reflection H_k = I − β_k v vᵀ
-    from column k + 1 on.
+    """Do step 1. T is [r][r][W], upper triangles.
+
+    Afterwards row k holds v of the reflection H_k = I − β_k v vᵀ, from column k + 1 on.
     """
     W = lanes(T)
     E = lanes(T) * T.itemsize
@@ -188,7 +187,7 @@ def _tridiagonalize(
     q[:] = 0
     none[:] = 0
     base, at_p, at_q, at_own = T.ctypes.data, p.ctypes.data, q.ctypes.data, own.ctypes.data
-    v = none  # what the last step left to take out is v qᵀ + q vᵀ
+    v = none  # the pending update of the last step is −(v qᵀ + q vᵀ)
     for k in range(r - 1):
         row = T[k * r * W : (k + 1) * r * W]
         at_v = v.ctypes.data
@@ -251,8 +250,9 @@ def _back(
     R: int,
     K: int,
 ) -> None:
-    """Step 4: the vectors of T become those of A, one per row of P, [K][R]. H holds the
-    reflections, [r][R].
+    """Do step 4: transform the vectors of T to those of A, the rows of P, [K][R].
+
+    H has the reflections, [r][R].
     """
     r = len(z)
     W = lanes(H)
@@ -265,7 +265,7 @@ def _back(
         for k in range(K):
             x[i, k] = z[i, k] * scale[k]
         x[i, K:] = 0
-    # one pass takes out reflection `step` (none at first) and looks for the next
+    # One pass applies reflection `step` (none at first) and computes the products for the next.
     for step in range(r - 2, -1, -1):
         old = step % 2 * wide
         new = (1 - step % 2) * wide
@@ -290,7 +290,7 @@ def _back(
                     H, source + k * s, wide * s, n, c, this + k * s, c2, other + k * s
                 )
                 k += W
-        if step > 0:  # the next one reaches one row higher
+        if step > 0:  # the next reflection includes one more row
             first = H[(step - 1) * R + step]
             for k in range(wide):
                 t[new + k] += first * x[step, k]

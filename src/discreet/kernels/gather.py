@@ -1,10 +1,9 @@
-"""Rows gathered into a packed buffer, and what is added up of them: the pieces that least squares
-is built from.
+"""Gather rows into a packed buffer and accumulate their sums, for least squares.
 
-A kernel reads the rows of Y that the entries of a sparse row name. It gathers up to `PACK` of them
-side by side into a buffer P, asks for the next ones meanwhile, and adds up PᵀP (`add_gram`), vᵀP
-(`add_sum`) or both (`add_turned`) in registers. Y lies on cache lines, in rows of whole vectors:
-`pad_columns` puts it there. `sum_rows` is the simplest use of all this.
+A kernel reads the rows of Y that the entries of a sparse row refer to. It gathers up to `PACK` of
+them into a buffer P, prefetches the next ones, and accumulates PᵀP (`add_gram`), vᵀP (`add_sum`) or
+both (`add_turned`) in registers. Y is aligned to cache lines and padded to whole vectors by
+`pad_columns`. `sum_rows` is the simplest use.
 """
 
 from __future__ import annotations
@@ -41,23 +40,22 @@ from discreet.kernels.simd import (
 from discreet.kernels.threads import cost_cuts, even_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
-# entries gathered at a time: 128 rows of rank 128 are 64 kB, which stays in the second-level cache
+# Entries gathered at a time: 128 rows of rank 128 are 64 kB, which stays in the second-level cache.
 PACK = 128
-AHEAD = 128  # entries prefetched beyond those
+AHEAD = 128  # entries prefetched beyond those: the next pack
 
 
 def frozen(x: np.ndarray) -> np.ndarray:
-    """A view that cannot be written to: numba compiles anew for every mixture of arrays that
-    can and that cannot.
-    """
+    """Return a read-only view: numba compiles again for every mix of writable and read-only."""
     x = x.view()
     x.flags.writeable = False
     return x
 
 
 def allocate_aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Memory on a cache-line boundary. It comes from numpy, which asks for large pages: factors
-    are read at random.
+    """Allocate memory aligned to cache lines.
+
+    By numpy, which requests huge pages: factors are read at random, and would miss the TLB.
     """
     size = math.prod(shape) * dtype.itemsize
     buffer = np.empty(size + 64, np.uint8)
@@ -66,10 +64,9 @@ def allocate_aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarra
 
 
 def on_cache_lines(Y: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
-    """Y (as `dtype`) where vector kernels want it, with columns of zeros up to whole vectors, in
-    one copy if any.
+    """Return Y (as `dtype`) aligned for vector kernels, with zero columns up to whole vectors.
 
-    A kernel that takes it is told how many `columns` are Y's own.
+    Kernels that accept it take the original number of columns as `columns`.
     """
     kind = np.dtype(dtype or Y.dtype)
     r = Y.shape[1]
@@ -87,7 +84,7 @@ def on_cache_lines(Y: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
 
 
 def pad_columns(Y: np.ndarray, R: int) -> np.ndarray:
-    """Y with zero columns up to R, on a cache-line boundary."""
+    """Return Y with zero columns up to R, aligned to cache lines."""
     if Y.shape[1] == R and Y.flags.c_contiguous and Y.ctypes.data % 64 == 0:
         return Y
     P = allocate_aligned_array((len(Y), R), Y.dtype)
@@ -98,7 +95,7 @@ def pad_columns(Y: np.ndarray, R: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> None:
-    """Ask for the rows of Y that the entries from `first` on name, not beyond `end`."""
+    """Prefetch the rows of Y for the entries from `first` on, before `end`."""
     line = Y.shape[1] * Y.itemsize
     for k in range(first, min(end, first + AHEAD)):
         address = Y.ctypes.data + np.int64(indices[k]) * line
@@ -108,21 +105,21 @@ def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> N
 
 @njit(nogil=True, cache=True)
 def add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
-    """``A = S + PᵀP`` on the tiles of the upper triangle; P is [K][R], S and A are [R][R]."""
+    """Set ``A = S + PᵀP`` on the tiles of the upper triangle; P is [K][R], S and A are [R][R]."""
     for i in range(0, R, lanes(like)):
         _add_tiles(like, P, K, S, A, R, i, i)
 
 
 @njit(nogil=True, cache=True)
 def _add_tiles(like: np.ndarray, P: int, K: int, S: int, A: int, R: int, i: int, j: int) -> None:
-    """The W rows from i on, the columns from j on."""
+    """Do `add_gram` for the W rows from i and the columns from j."""
     W = lanes(like)
     s = like.itemsize
     line = R * s
     left = (R - j) // W
     while left > 0:
-        step = 3 if left >= 3 and left != 4 else min(left, 2)  # 4 = 2 + 2 beats 3 + 1
-        for h in range(i, i + W, TILE_ROWS if step > 1 else W):
+        step = 3 if left >= 3 and left != 4 else min(left, 2)  # 2 + 2 is faster than 3 + 1
+        for h in range(i, i + W, min(TILE_ROWS, W) if step > 1 else W):
             p = P + h * s
             q = P + j * s
             at = (h * R + j) * s
@@ -137,18 +134,19 @@ def _add_tiles(like: np.ndarray, P: int, K: int, S: int, A: int, R: int, i: int,
 
 
 def rotate_blocks(S: np.ndarray, W: int) -> np.ndarray:
-    """A symmetric matrix with its diagonal blocks as `add_turned` keeps them: ``S[i + a, i + (a +
-    d) % W]`` in lane a.
+    """Rotate the diagonal blocks of a symmetric matrix as in `add_turned`.
 
-    Rows d > W / 2 of a block are not used.
+    Lane a of row i + d is ``S[i + a, i + (a + d) % W]``; rows d > W / 2 of a block are unused. Each
+    pair of coordinates is then computed once, by multiplying a vector with its rotations.
     """
     return S.take(_turns(len(S), W))
 
 
 @lru_cache(maxsize=8)
 def _turns(R: int, W: int) -> np.ndarray:
-    """Where every entry of a turned matrix comes from; kept, because one history is solved in
-    less time.
+    """Return the source of every entry of a rotated matrix.
+
+    Cached, because computing it takes longer than solving one history.
     """
     places = np.arange(R * R).reshape(R, R)
     found = places.copy()
@@ -161,9 +159,7 @@ def _turns(R: int, W: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def one_or_two_blocks(like: np.ndarray, R: int) -> bool:
-    """Whether `add_turned` reads rows so few times that gathering them beforehand would cost
-    more.
-    """
+    """Return whether `add_turned` reads rows so few times that gathering them would be slower."""
     return 2 * lanes(like) >= R
 
 
@@ -183,17 +179,16 @@ def add_turned(
     Y: int,
     ahead: int,
 ) -> None:
-    """``A = S + XᵀX`` above the diagonal blocks, the blocks `turned`, ``b += vᵀX`` and, if there is
-    one, ``h += wᵀX``.
+    """Set ``A = S + XᵀX`` with rotated diagonal blocks, and add ``b += vᵀX`` and ``h += wᵀX``.
 
-    X are the K rows of P that `index` names. With more than `one_or_two_blocks` they have been
-    gathered, `index` counts from 0, and there is no h. The rows of Y that the K numbers at `ahead`
-    name are asked for meanwhile.
+    X are the K rows of P at `index`. With more than `one_or_two_blocks` they have been gathered,
+    `index` counts from 0, and h is 0 (none). The rows of Y for the K numbers at `ahead` are
+    prefetched.
     """
     W = lanes(like)
     s = like.itemsize
     line = R * s
-    # the last rows of the last tile go with the last block
+    # The lower half of the last tile is computed with the last block, which has no tile itself.
     half = TILE_ROWS if TILE_ROWS < W else 0
     for i in range(0, R, W):
         left = (R - i) // W - 1
@@ -248,7 +243,7 @@ def add_turned(
 
 @njit(nogil=True, cache=True)
 def add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
-    """``b += vᵀP``; v is [K] and b is [R]."""
+    """Add ``b += vᵀP``; v is [K] and b is [R]."""
     W = lanes(like)
     s = like.itemsize
     line = R * s
@@ -262,7 +257,7 @@ def add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
         elif left >= 4:
             row_4(like, v, s, P + at, line, K, b + at, b + at, line)
             j += 4 * W
-        elif left >= 2:  # two sums at a time: one alone waits for itself
+        elif left >= 2:  # two sums at a time: a single one waits for its own latency
             row_2(like, v, s, P + at, line, K, b + at, b + at, line)
             j += 2 * W
         else:
@@ -271,7 +266,7 @@ def add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
 
 
 def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """``Σ_j c_ij y_j`` (n, r) for each row."""
+    """Return ``Σ_j c_ij y_j`` (n, r) of each row."""
     return sums(indptr, indices, c, Y, whole=False)
 
 
@@ -283,8 +278,9 @@ def sums(
     whole: bool,
     columns: int | None = None,
 ) -> np.ndarray:
-    """``Σ_j c_ij y_j`` for each row, of terms rounded toward zero if `whole`; of the first
-    `columns` of Y, or all.
+    """Return ``Σ_j c_ij y_j`` of each row, with terms rounded toward zero if `whole`.
+
+    `columns` is the number of columns of Y without padding. Default: all.
     """
     Y = floats("Y", Y, 2)
     c = floats("c", c, 1)
@@ -300,7 +296,7 @@ def sums(
         return b
     P = pad_columns(Y, pad_rank(r, Y.itemsize))
     b = np.zeros((n, P.shape[1]), Y.dtype)
-    if n == 1:  # one row is added up sooner without asking for threads
+    if n == 1:  # starting threads takes longer than one row
         _sums(indptr, indices, c, P, b, whole, 0, 1)
     else:
         run(lambda start, stop: _sums(indptr, indices, c, P, b, whole, start, stop), cuts)

@@ -1,14 +1,14 @@
-"""Residuals by row, cut to a length, and each row's own gradient, in one pass over the entries.
+"""Residuals by row, clipped to a norm, and each row's gradient, in one pass over the entries.
 
 For each row i of a sparse matrix with entries (j, y, w), row factors U, column factors V and biases
 b, o:
 
-    e_ij = u_i · v_j + b_j + o_i − y_ij, g_i = Σ_j e_ij v_j, x_i = (w_ij e_ij)_j, cut to ‖x_i‖ ≤
-    largest.
+    e_ij = u_i · v_j + b_j + o_i − y_ij,   g_i = Σ_j e_ij v_j,
+    x_i = (w_ij e_ij)_j, clipped to ‖x_i‖ ≤ largest.
 
-`sum_columns` adds up Σ_i x_ij u_i for each column j, and `turn_rows` moves every row factor: u_i −
-a g_i − b u_iᵀR. No bit of a row depends on any other row, whatever the number of threads: each is
-added up by itself, in the order of its entries.
+`sum_columns` sums Σ_i x_ij u_i for each column j, and `turn_rows` updates every row factor to
+u_i − a g_i − b u_iᵀR. No bit of a row depends on other rows or on the number of threads: each row
+is summed on its own, in the order of its entries.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ from discreet.kernels.simd import prefetch
 from discreet.kernels.threads import cost_cuts, even_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
-_AHEAD = 6  # entries whose sums are asked for before their turn
-_SUMS = 1 << 28  # bytes of sums that are held for all pieces together
+_AHEAD = 6  # entries to prefetch ahead: about the latency of memory
+_SUMS = 1 << 28  # bytes of partial sums of all pieces together: limits memory for large catalogs
 
-#: Sums over coordinates may be taken in the order that vector registers like; what is not a number
-#: stays none.
+#: Sums over coordinates may be reordered for vector registers; NaN and infinity are respected.
 _ORDER = {"reassoc", "contract", "nsz"}
 
 
@@ -41,8 +40,7 @@ def residual_rows(
     own: bool = True,
     lengths: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Residuals, weighted and cut, (nnz,), and the rows' own gradients (n, r), from residuals that
-    are neither.
+    """Return weighted, clipped residuals (nnz,), and row gradients (n, r) of the plain residuals.
 
     Parameters
     ----------
@@ -50,10 +48,9 @@ def residual_rows(
     U, V : (n, r), (m, r) of one type, float32 or float64
     largest : the norm to which a row of residuals is clipped
     bias, offset : (m,), (n,)
-    weights : (nnz,), optional; 1 where not given
-    own : False leaves the gradients out, and they have no rows
-    lengths : (n,) float64, optional; filled with the norms of the weighted residuals of each row
-        before clipping
+    weights : (nnz,), optional; 1 if not given
+    own : False skips the gradients, which then have no rows
+    lengths : (n,) float64, optional; output, the norms of the weighted residuals before clipping
     """
     U = floats("U", U, 2)
     kind = U.dtype
@@ -88,26 +85,25 @@ def sum_columns(
     m: int,
     unit: float | None = None,
 ) -> np.ndarray:
-    """``Σ_i c_ij u_i`` (m, r), read row by row: each row's vector is added to the sums of its
-    columns.
+    """Return ``Σ_i c_ij u_i`` (m, r), by adding each row's vector to the sums of its columns.
 
-    The sums are far smaller than U and stay in the cache, so this is quicker than gathering U in
-    the order of columns.
+    The sums are far smaller than U and stay in the cache, so this is faster than gathering U in
+    column order.
 
     Parameters
     ----------
     indptr, indices, c : CSR arrays of n rows
     U : (n, r) float32 or float64
     unit : float, optional
-        A power of two: terms are counted in this unit and rounded toward zero, and their sums,
-        float64, are whole.
+        A power of two: terms are in this unit and rounded toward zero, so their sums (float64) are
+        integers.
     """
     U = floats("U", U, 2)
     indptr, indices = sparse_rows(indptr, indices, len(U), m)
     same_length("c and indices", len(c), len(indices))
     kind = U.dtype if unit is None else np.dtype(np.float64)
     size = m * U.shape[1] * kind.itemsize
-    # whatever the threads, so that they do not change a bit
+    # Independent of the number of threads, so that sums are too.
     pieces = int(np.clip(_SUMS // max(size, 1), 1, 8))
     cuts = cost_cuts(np.diff(indptr) + 1.0, pieces=pieces)
     sums = {int(start): np.zeros((m, U.shape[1]), kind) for start in cuts[:-1]}
@@ -120,8 +116,7 @@ def sum_columns(
 
 
 def share_rows(indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: float) -> np.ndarray:
-    """w_ij = most · √(q_j / Σ_j q_j) for each entry (nnz,) float32, the sum being over the entries
-    of its row.
+    """Return w_ij = most · √(q_j / Σ_j q_j) of each entry (nnz,) float32, summed over its row.
 
     Parameters
     ----------
@@ -156,7 +151,7 @@ def _share(
 
 
 def turn_rows(U: np.ndarray, g: np.ndarray, R: np.ndarray, a: float, b: float) -> np.ndarray:
-    """``U − a g − b U R`` (n, r), row by row; the numpy twin is that expression."""
+    """Return ``U − a g − b U R`` (n, r), row by row; the numpy reference is that expression."""
     U = floats("U", U, 2)
     R, g = np.ascontiguousarray(R, U.dtype), np.ascontiguousarray(g, U.dtype)
     same_length("rows and gradients", len(U), len(g))
@@ -206,7 +201,7 @@ def _residuals(
             e = bias[j] + offset[i] - y[at]
             for k in range(r):
                 e += u[k] * v[k]
-            # written so because isfinite does not survive this order of sums
+            # Not np.isfinite, which the compiler may remove with these fastmath flags.
             if not abs(e) <= 1e300:
                 e = U.dtype.type(0)
             if own:
@@ -217,7 +212,7 @@ def _residuals(
             x[at] = e
             square += np.float64(e) * np.float64(e)
         if own:
-            # one by one: numba compiles string formatting for arrays that are assigned whole
+            # Element by element: for whole arrays numba compiles error messages, which is slow.
             for k in range(r):
                 g[i, k] = mine[k]
         length = np.sqrt(square)
@@ -279,7 +274,7 @@ def _turn(
         for k in range(r):
             new[k] = u[k] - a * own[k]
         h = 0
-        while h + 4 <= r:  # four rows of R at a time, so that the sum is written a quarter as often
+        while h + 4 <= r:  # four rows of R at a time, to write the sum a quarter as often
             f0 = b * u[h]
             f1 = b * u[h + 1]
             f2 = b * u[h + 2]

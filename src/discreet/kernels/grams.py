@@ -1,13 +1,13 @@
-"""Sums over rows of a sparse matrix that need a small matrix or a triangle of their own per row.
+"""Sums over rows of a sparse matrix that need a small matrix or a triangle per row.
 
-`inverse_diagonals` says, for each row, how well its own ridge regression knows each coefficient.
-`add_pair_products` adds up normalized products of pairs of entries, which is what a row says about
-which columns go together:
+`inverse_diagonals` returns, for each row, the posterior variances of its ridge coefficients (up to
+the noise variance). `add_pair_products` sums normalized products of pairs of entries, a row's
+evidence on which columns are correlated:
 
     p_jk = √2 x_j x_k / q,   j < k,      q² = (Σ x²)² − Σ x⁴ = 2 Σ_{j<k} x_j² x_k².
 
-Every row is computed by itself, in the order of its entries, so that no bit depends on the number
-of threads.
+Every row is computed on its own, in the order of its entries, so no bit depends on the number of
+threads.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from discreet._numba import njit
 from discreet.kernels.threads import cost_cuts, even_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
-_PIECES = 8  # whatever the threads, so that they do not change a bit
+_PIECES = 8  # a fixed number, so that results do not depend on the number of threads
 
 
 def inverse_diagonals(
     indptr: np.ndarray, indices: np.ndarray, V: np.ndarray, ridge: float, constant: float
 ) -> np.ndarray:
-    """The diagonal of (Σ_j f_j f_jᵀ + P)⁻¹ of each row, (n, r + 1): f_j = (v_j, 1), P = diag(ridge,
-    …, constant).
+    """Return the diagonal of (Σ_j f_j f_jᵀ + P)⁻¹ of each row, (n, r + 1).
+
+    Here f_j = (v_j, 1) and P = diag(ridge, …, ridge, constant).
 
     Parameters
     ----------
@@ -56,15 +57,15 @@ def add_pair_products(
     length: float = 1.0,
     unit: float | None = None,
 ) -> np.ndarray:
-    """Σ p_jk over the rows as a strict upper triangle, row by row, (m(m − 1)/2,).
+    """Sum p_jk over the rows, as a strict upper triangle in row order, (m(m − 1)/2,).
 
     Parameters
     ----------
     indptr, indices : CSR arrays of n rows over m columns, ascending in each row
     x : (nnz,) float64
-    length : what each row's products are multiplied by
+    length : factor of each row's products
     unit : float, optional
-        Terms are counted in this unit and rounded toward zero, and their sums, float64, are whole.
+        Terms are in this unit and rounded toward zero, so their sums (float64) are integers.
     """
     indptr, indices = sparse_rows(indptr, indices, len(indptr) - 1, m)
     same_length("x and indices", len(x), len(indices))
@@ -83,7 +84,7 @@ def add_pair_products(
 
 
 def symmetric_of(triangle: np.ndarray, m: int) -> np.ndarray:
-    """The symmetric matrix (m, m) with that strict upper triangle and 0 on its diagonal."""
+    """Return the symmetric matrix (m, m) with this strict upper triangle and a zero diagonal."""
     A = np.zeros((m, m), triangle.dtype)
     A[np.triu_indices(m, 1)] = triangle
     run(lambda start, stop: _mirror(A, start, stop), even_cuts(m))
@@ -157,7 +158,7 @@ def _pair_products(
 ) -> None:
     for i in range(start, stop):
         before = 0.0
-        squares = 0.0  # Σ_{j<k} x_j² x_k²: a sum of what is not negative, so that nothing cancels
+        squares = 0.0  # Σ_{j<k} x_j² x_k², a sum without cancellation
         for at in range(indptr[i], indptr[i + 1]):
             square = x[at] * x[at]
             squares += square * before
@@ -167,7 +168,7 @@ def _pair_products(
         scale = factor / math.sqrt(squares)
         for one in range(indptr[i], indptr[i + 1]):
             j = indices[one]
-            row = j * (2 * m - j - 1) // 2 - j - 1  # where (j, 0) would be
+            row = j * (2 * m - j - 1) // 2 - j - 1  # the position of (j, 0), if it existed
             own = scale * x[one]
             for other in range(one + 1, indptr[i + 1]):
                 product = own * x[other]

@@ -1,16 +1,16 @@
-"""Sums that are the same to the last bit in any order: every contribution is a whole number.
+"""Sums that are bitwise equal in any order, because every contribution is an integer.
 
-Noise on a floating-point sum does not hide it: the sum itself depends on the order of its terms by
-more than one person contributes. So each contribution is first rounded *toward zero* to a whole
-number of grid units (which never makes it larger), and whole numbers are added exactly: float64
-holds them without error below 2⁵³. For row i with entries (j, c):
+Noise does not protect a floating-point sum: reordering its terms can change the sum by more than
+one user contributes. So each contribution is first rounded *toward zero* to an integer number of
+grid units, which never makes it larger. Integers are then added exactly: float64 represents them
+without error below 2⁵³. For row i with entries (j, c):
 
     grams   G_i = Σ_j p pᵀ  with p = trunc(c_ij · y_j)
     sums    s_i = Σ_j trunc(c_ij · y_j)
 
-The coefficients c carry weights and the grid: √w / grid for Gram matrices, w · value / grid for
-sums. `packed_grams` gives the upper triangles only, row after row, and also sums that are not
-rounded (`whole=False`).
+The coefficients c include weights and the grid: √w / grid for Gram matrices, w · value / grid for
+sums. `pack_grams` returns only the upper triangles in row order, and also Gram matrices without
+rounding (`whole=False`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from discreet.kernels.simd import gather_scaled, gather_truncated
 from discreet.kernels.threads import cost_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
-LARGEST = 2.0**53
+LARGEST = 2.0**53  # up to here float64 represents every integer
 
 
 def exact_grams(
     indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
 ) -> np.ndarray:
-    """Gram matrices (n, r, r) of rounded contributions, whole numbers in float64.
+    """Return Gram matrices (n, r, r) of rounded contributions, integers in float64.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def pack_grams(
     whole: bool = False,
     columns: int | None = None,
 ) -> np.ndarray:
-    """Upper triangles (n, r(r+1)/2) of Σ_j p pᵀ, p = c_ij y_j, rounded toward zero if `whole`.
+    """Return upper triangles (n, r(r+1)/2) of Σ_j p pᵀ, p = c_ij y_j, truncated if `whole`.
 
     Parameters as for `exact_grams`; without `whole` also float32. r is the number of columns of Y,
     or `columns` if Y is padded (`on_cache_lines`).
@@ -84,9 +84,7 @@ def exact_sums(
     Y: np.ndarray,
     columns: int | None = None,
 ) -> np.ndarray:
-    """Sums (n, r) of rounded contributions, whole numbers in float64; parameters as for
-    `packed_grams`.
-    """
+    """Return sums (n, r) of rounded contributions, integers in float64; see `pack_grams`."""
     assert c.dtype == Y.dtype == np.float64
     return sums(indptr, indices, c, Y, whole=True, columns=columns)
 

@@ -5,10 +5,10 @@ For each row i of a sparse matrix with entries (j, value, weight) and fixed fact
     A_i = Σ_j w_ij · y_j y_jᵀ,      b_i = Σ_j w_ij · value_ij · y_j,
     x_i = (A_i + S + ridge_i · I)⁻¹ b_i.
 
-`solve_rows` gives the x_i without keeping the A_i, and `solve_rows_constant` where every y_j has
-one more coordinate that is the same for all; `discreet.kernels.gather` has sums of b_i alone, and
-`discreet.kernels.integer_sums` the A_i. The vector path gathers the factors of a row, adds up PᵀP
-and vᵀP (see `gather`), and solves W rows at a time.
+`solve_rows` returns the x_i without storing the A_i, `solve_rows_constant` does so with one more
+coordinate that is equal in all y_j. `discreet.kernels.gather` has the b_i alone, and
+`discreet.kernels.integer_sums` the A_i. The vector path gathers the factors of a row, accumulates
+PᵀP and vᵀP (see `gather`), and solves W rows at a time.
 """
 
 from __future__ import annotations
@@ -43,12 +43,19 @@ from discreet.kernels.simd import gather, gather_scaled, lanes
 from discreet.kernels.threads import cost_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
-DUAL_RANK = 96  # from this rank on, rows with few entries are solved in the dual
+#: From this rank on, rows with few entries are solved in the dual; below, its overhead is larger
+#: than the gain.
+DUAL_RANK = 96
 
 
 class Entries(NamedTuple):
-    """What a sparse matrix holds, row by row; arrays without elements stand for what is not
-    given.
+    """The entries of a sparse matrix by row; an empty array stands for one that is not given.
+
+    Attributes
+    ----------
+    indptr, indices : CSR structure
+    values, weights : one per entry
+    offset : one per column, subtracted from its values
     """
 
     indptr: np.ndarray
@@ -68,22 +75,22 @@ def solve_rows(
     weights: np.ndarray | None = None,
     offset: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Least-squares factors of every row.
+    """Return the least-squares factors of every row.
 
     Parameters
     ----------
     indptr, indices, values : CSR arrays of n rows; int64, int32 and the type of `Y`
-        Values are 1 where not given.
+        Values are 1 if not given.
     Y : (m, r) float32 or float64
     ridge : (n,)
-        Added to the diagonal, row by row. With no entries, no `shared` and a ridge of 0, a row's
-        solution is 0.
+        Added to the diagonal of each row. The solution of a row without entries, `shared` and
+        ridge is 0.
     shared : (r, r), optional
         S, the same for every row.
     weights : (nnz,), optional
-        Non-negative weights of the entries; 1 where not given.
+        Non-negative weights of the entries; 1 if not given.
     offset : (m,), optional
-        What is subtracted from every value of a column.
+        Subtracted from every value of a column.
 
     Returns
     -------
@@ -103,12 +110,10 @@ def solve_rows_constant(
     weights: np.ndarray | None = None,
     offset: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`solve_rows` with one more coordinate, `constant` in every y: the factors (n, r) and its own
-    (n,).
+    """Do `solve_rows` with one more coordinate, `constant` in every y; return (n, r) and (n,).
 
-    S does not touch that coordinate. It is eliminated last, by a second right-hand side Σ w y, so
-    that the matrices keep their size: one coordinate more would cost as much as a whole vector of
-    them.
+    S is not added to that coordinate. It is eliminated last, by a second right-hand side Σ w y, so
+    that the matrices keep their size: padding to the next vector width would cost much more.
     """
     return _solve_rows(indptr, indices, values, Y, ridge, shared, weights, offset, constant)
 
@@ -158,9 +163,9 @@ def _solve_rows(
     few = _solve_few(entries, Y, ridge, S, c, X, x0) if r >= DUAL_RANK else np.zeros(n, bool)
     rows = np.flatnonzero(~few)
     P, S = frozen(pad_columns(Y, R)), np.pad(S, (0, R - r))
-    S[range(r, R), range(r, R)] = 1  # a padded coordinate gets the equation 1 · x = 0
+    S[range(r, R), range(r, R)] = 1  # the equation of a padded coordinate is 1 · x = 0
     S = rotate_blocks(S, W)
-    if n == 1:  # one row is solved sooner without asking for threads
+    if n == 1:  # starting threads takes longer than solving one row
         _solve(entries, P, ridge, S, c, X, x0, rows, r, 0, len(rows))
     else:
         run(
@@ -179,7 +184,7 @@ def _solve_few(
     X: np.ndarray,
     x0: np.ndarray,
 ) -> np.ndarray:
-    """Solve the rows with few entries in the dual (see there), and say which they were."""
+    """Solve the rows with few entries in the dual (see `dual`), and return a mask of them."""
     from discreet.kernels.dual import prefers_dual, solve_dual
 
     r, R = (Y.shape[1], X.shape[1])
@@ -191,7 +196,7 @@ def _solve_few(
     D, Q = np.linalg.eigh(S.astype(np.float64)) if S.any() else (np.zeros(r), np.eye(r))
     D = np.maximum(D, 0)
     least = 0.0 if constant else D[0]
-    # an almost singular B has no inverse root to speak of
+    # The inverse root of an almost singular B would lose all precision.
     few &= least + ridge > 1e-6 * (D[-1] + ridge)
     rows = np.flatnonzero(few)
     rows = rows[np.argsort(counts[rows], kind="stable")]
@@ -212,15 +217,13 @@ def _ready(x: np.ndarray | None, like: np.ndarray) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def read_targets(entries: Entries, first: int, K: int, v: np.ndarray, root: np.ndarray) -> None:
-    """``√w (value − offset)`` of K entries to v, and ``√w`` to root, which holds ones where
-    nothing has weights.
-    """
+    """Write ``√w (value − offset)`` of K entries to v, and ``√w`` to root if there are weights."""
     _, indices, values, weights, offset = entries
     here = slice(first, first + K)
     if len(values) and len(offset):
         # numba's zip has no `strict`.
         for k, (value, j) in enumerate(zip(values[here], indices[here])):  # noqa: B905
-            # unsigned, or numba would ask whether it counts from the end
+            # Unsigned, or numba would test for a negative index.
             v[k] = value - offset[np.uint32(j)]
     elif len(values):
         for k, value in enumerate(values[here]):
@@ -252,11 +255,10 @@ def _add_row(
     b: int,
     h: int,
 ) -> tuple[float, float]:
-    """``A = S + Σ w y yᵀ`` and ``b += Σ w value y`` over row i; with a place for it, ``h += Σ w
-    y``, Σ w, Σ w value.
+    """Set ``A = S + Σ w y yᵀ`` and add ``b += Σ w value y`` over row i.
 
-    The diagonal blocks of S and A are turned (see `gather`). The row `after` this one is prepared
-    meanwhile.
+    With an address h (not 0), also add ``h += Σ w y`` and return Σ w and Σ w value. The diagonal
+    blocks of S and A are rotated (see `gather`). The factors of row `after` are prefetched.
     """
     indptr, indices, values, weights, offset = entries
     R = Y.shape[1]
@@ -291,6 +293,7 @@ def _add_row(
                 weight += K
                 for k in range(K):
                     value += v[k]
+        # The next pack of this row, or the first one of the next row, is prefetched meanwhile.
         soon = min(first + K if first + K < indptr[i + 1] else indptr[after], len(indices) - K)
         ahead = indices.ctypes.data + soon * 4
         add_turned(
@@ -350,7 +353,7 @@ def _solve(
         if constant:
             h[:] = 0
         for lane in range(W):
-            # empty lanes of the last group repeat its last row
+            # Unused lanes of the last group repeat its last row.
             i = rows[min(first + lane, stop - 1)]
             after = rows[min(first + lane + 1, stop - 1)]
             at = lane * R * s
@@ -373,7 +376,7 @@ def _solve(
         factor_turned(Y, Ap.ctypes.data, Tp.ctypes.data, R)
         substitute(Y, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
         if constant:
-            # in a loop: numba compiles string formatting for arrays that are assigned whole
+            # Element by element: for whole arrays numba compiles error messages, which is slow.
             for lane in range(W):
                 for k in range(R):
                     sums[lane, k] = h[lane, k]
@@ -384,6 +387,7 @@ def _solve(
                 for k in range(R):
                     X[i, k] = b[lane, k]
             else:
+                # Eliminate the constant coordinate: its Schur complement is `pivot`.
                 z = Y.dtype.type(0)
                 pivot = weight[lane] + ridge[i] / constant**2
                 left = value[lane]

@@ -1,15 +1,12 @@
-"""How well ridge regressions predict what they have not seen: each entry of a row by all others,
-for nested models.
+"""Leave-one-out errors of ridge regressions, for nested models of the first k columns.
 
-For a row with the columns f_j of its entries, A = Σ_j f_j f_jᵀ + P = L Lᵀ and t = L⁻¹ Σ_j y_j f_j.
-As the leading block of L belongs to the leading columns alone, with w_j = L⁻¹ f_j the model of the
-first k columns says
+For a row with the features f_j of its entries, A = Σ_j f_j f_jᵀ + P = L Lᵀ and t = L⁻¹ Σ_j y_j f_j.
+The leading block of L depends on the leading columns alone. So with w_j = L⁻¹ f_j, the model of the
+first k columns has
 
-    ŷ_j = Σ_{l ≤ k} w_jl t_l, h_j = Σ_{l ≤ k} w_jl², and without entry j its error would be (y_j −
-    ŷ_j)/(1 − h_j),
+    ŷ_j = Σ_{l ≤ k} w_jl t_l,   h_j = Σ_{l ≤ k} w_jl²,   leave-one-out error (y_j − ŷ_j)/(1 − h_j),
 
-so that one factorization serves all k. Every row is computed by itself, in the order of its
-entries.
+and one factorization serves all k. Every row is computed on its own, in the order of its entries.
 """
 
 from __future__ import annotations
@@ -31,8 +28,7 @@ def leave_one_out_errors(
     prior: np.ndarray,
     lengths: np.ndarray,
 ) -> np.ndarray:
-    """Mean square errors of each row, (n, len(lengths)), with the first `lengths` columns; 0 for
-    rows without entries.
+    """Return the mean squared errors of each row, (n, len(lengths)); 0 for rows without entries.
 
     Parameters
     ----------
@@ -40,7 +36,7 @@ def leave_one_out_errors(
     y : (nnz,) float64
     F : (m, d) float32 or float64
     prior : (d,), the diagonal of P, above 0
-    lengths : (k,), ascending, from 1 to d
+    lengths : (k,), numbers of leading columns, ascending, from 1 to d
     """
     F = floats("F", F, 2)
     indptr, indices = sparse_rows(indptr, indices, len(indptr) - 1, len(F))
@@ -82,6 +78,7 @@ def _leave_one_out_errors(
                 t[a] += y[at] * f[a]
                 for b in range(a + 1):
                     A[a, b] += f[a] * f[b]
+        # Cholesky factor in place, and t by forward substitution in the same pass.
         for a in range(d):
             A[a, a] += prior[a]
             for b in range(a + 1):
@@ -94,17 +91,18 @@ def _leave_one_out_errors(
             t[a] /= A[a, a]
         share = 1.0 / max(indptr[i + 1] - indptr[i], 1)
         for at in range(indptr[i], indptr[i + 1]):
-            said = 0.0
-            known = 0.0
+            predicted = 0.0
+            leverage = 0.0
             done = 0
             for a in range(d):
                 value = np.float64(F[indices[at], a])
                 for k in range(a):
                     value -= A[a, k] * f[k]
                 f[a] = value / A[a, a]
-                said += f[a] * t[a]
-                known += f[a] * f[a]
+                predicted += f[a] * t[a]
+                leverage += f[a] * f[a]
                 if a + 1 == lengths[done]:
-                    error = (y[at] - said) / max(1.0 - known, 1e-9)
+                    # A prior above 0 keeps the leverage below 1, except for rounding.
+                    error = (y[at] - predicted) / max(1.0 - leverage, 1e-9)
                     found[i, done] += share * error * error
                     done += 1

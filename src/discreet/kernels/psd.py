@@ -1,11 +1,10 @@
-"""Solves with matrices that should be positive semi-definite but, after noise, may not be.
+"""Solve systems whose matrices should be positive semi-definite, but may not be after noise.
 
-    x_i = (Π(A_i) + S + ridge_i · I)⁻¹ b_i, Π: nearest positive semi-definite matrix (negative
-    eigenvalues to 0).
+    x_i = (Π(A_i) + S + ridge_i · I)⁻¹ b_i,   Π: set negative eigenvalues to 0.
 
-A Cholesky factorization that goes through proves that a matrix needs no projection, and costs a
-tenth of an eigen-decomposition; only the matrices where it fails are decomposed, by
-`discreet.kernels.eigen`. Where it fails for nearly all of the first ones, as with much noise, it is
+A Cholesky factorization that succeeds proves that a matrix needs no projection, at a tenth of the
+cost of an eigendecomposition. Only the matrices where it fails are decomposed, by
+`discreet.kernels.eigen`. If it fails for nearly all of the first ones, as with much noise, it is
 not tried on the others.
 """
 
@@ -18,7 +17,8 @@ from discreet.kernels.cholesky import solve_spd
 from discreet.kernels.eigen import add_negative_parts, mirror_some
 from discreet.kernels.threads import even_cuts, run
 
-PROBE = 64  # matrices that say whether Cholesky is worth trying on the others
+#: Matrices on which Cholesky is tried first: enough to tell rare failures from frequent ones.
+PROBE = 64
 
 
 def project_psd(A: np.ndarray) -> None:
@@ -28,14 +28,12 @@ def project_psd(A: np.ndarray) -> None:
 
 
 def _project_upper(A: np.ndarray) -> np.ndarray:
-    """The upper triangles of the projections, from upper triangles; and the positions where
-    something may differ.
-    """
+    """Project in place, upper triangles only; return the positions that may have changed."""
     wrong = _indefinite(A)
     left = add_negative_parts(A, wrong) if simd.enabled() and A.shape[1] >= 3 else wrong
 
     def work(start: int, stop: int) -> None:
-        # small groups: the decompositions of a group are held at once
+        # Small groups, because the decompositions of a group are in memory at the same time.
         for first in range(start, stop, 64):
             some = left[first : min(first + 64, stop)]
             A[some] = reference.project_psd(_whole(A[some]))
@@ -45,19 +43,17 @@ def _project_upper(A: np.ndarray) -> np.ndarray:
 
 
 def _whole(A: np.ndarray) -> np.ndarray:
-    """Symmetric matrices from their upper triangles."""
+    """Build symmetric matrices from their upper triangles."""
     upper = np.triu(A)
     return upper + np.swapaxes(np.triu(A, 1), -1, -2)
 
 
 def _indefinite(A: np.ndarray) -> np.ndarray:
-    """Positions of the matrices to decompose: those that Cholesky refuses, or all, if it
-    refuses most of the first.
-    """
+    """List the matrices to decompose: those where Cholesky fails, or all if it mostly fails."""
     sample = A[:PROBE]
     definite = solve_spd(sample, np.zeros(sample.shape[:2], A.dtype))[1]
     if simd.enabled() and A.shape[1] >= 3 and definite.sum() < 0.1 * len(sample):
-        # where the decomposition finds nothing negative, it leaves a matrix as it is
+        # The decomposition leaves a matrix without negative eigenvalues unchanged.
         return np.arange(len(A))
     rest = A[PROBE:]
     more = solve_spd(rest, np.zeros(rest.shape[:2], A.dtype))[1]
@@ -71,19 +67,18 @@ def solve_psd(
     shared: np.ndarray | None = None,
     project: bool = True,
 ) -> np.ndarray:
-    """Solutions (n, r) of the projected systems; `A` is overwritten.
+    """Solve the projected systems, (n, r); `A` is overwritten.
 
     Parameters
     ----------
     A : (n, r, r) float32 or float64, symmetric; only the upper triangles are read
     b : (n, r)
     ridge : (n,)
-        Added to the diagonal *after* the projection, so that no eigenvalue ends below it.
+        Added to the diagonal *after* the projection, so that no eigenvalue is below it.
     shared : (r, r), optional
         S, positive semi-definite, the same for every system.
     project : bool
-        False solves without the projection (for the papers' ablation): an indefinite system is
-        solved as it stands.
+        False solves without the projection, also indefinite systems (for ablation studies).
     """
     n, r = b.shape
     assert A.shape == (n, r, r)
@@ -103,7 +98,7 @@ def solve_psd(
 
 
 def _pseudo_solve(A: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Solutions by the pseudo-inverse: directions with a vanishing eigenvalue are left out."""
+    """Solve by the pseudo-inverse, without directions of vanishing eigenvalues."""
     values, Q = np.linalg.eigh(A)
     keep = np.abs(values) > 1e-6 * np.abs(values).max(axis=-1, keepdims=True)
     inverse = np.divide(1, values, out=np.zeros_like(values), where=keep)

@@ -1,9 +1,8 @@
-"""All kernels by numpy alone, as plainly as can be: the specification that tests hold the compiled
-ones to.
+"""Plain numpy versions of all kernels: the specification that tests compare the compiled ones to.
 
-Those that fold-in and ranking need also answer a single question from the shell, where loading the
+Those for fold-in and ranking also serve single queries on the command line, where loading the
 compiler and its cached code would take half a second. They compute in double precision and round to
-the type of the factors, so they agree with the compiled ones to single precision, not to the bit.
+the type of the factors, so they equal the compiled ones to single precision, not bit for bit.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from itertools import pairwise
 
 import numpy as np
 
-PART = 1 << 16  # items scored at a time
+PART = 1 << 16  # items scored at a time: limits the memory of their copies in double precision
 
 
 class ReferencePanels:
-    """Item factors (m, r), as they are."""
+    """Unpacked item factors (m, r)."""
 
     def __init__(self, V: np.ndarray) -> None:
         self.V = V
@@ -41,7 +40,7 @@ def solve_rows(
     weights: np.ndarray | None = None,
     offset: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Least-squares factors of every row; see `discreet.kernels.solve_rows`."""
+    """Return the least-squares factors of every row; see `discreet.kernels.solve_rows`."""
     r = Y.shape[1]
     X = np.zeros((len(indptr) - 1, r))
     S = np.zeros((r, r)) if shared is None else shared.astype(np.float64)
@@ -67,7 +66,7 @@ def solve_rows_constant(
     weights: np.ndarray | None = None,
     offset: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`solve_rows` with one more coordinate, `constant` in every y, which S does not touch."""
+    """Do `solve_rows` with one more coordinate, `constant` in every y, to which S is not added."""
     wide = np.column_stack([Y, np.full(len(Y), constant, Y.dtype)])
     X = solve_rows(
         indptr,
@@ -83,7 +82,7 @@ def solve_rows_constant(
 
 
 def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """``Σ_j c_ij y_j`` for each row."""
+    """Return ``Σ_j c_ij y_j`` of each row."""
     sums = [
         c[a:b].astype(np.float64) @ Y[indices[a:b]].astype(np.float64) for a, b in pairwise(indptr)
     ]
@@ -91,7 +90,7 @@ def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarr
 
 
 def pair_products(U: np.ndarray, V: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """``u_i · v_j`` for each pair."""
+    """Return ``u_i · v_j`` of each pair."""
     products = (U[i].astype(np.float64) * V[j].astype(np.float64)).sum(axis=1)
     return products.astype(np.result_type(U, V))
 
@@ -107,7 +106,7 @@ def residual_rows(
     offset: np.ndarray,
     weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Residuals, weighted and cut to a length of `largest` per row, and the rows' own gradients."""
+    """Return weighted residuals, clipped to norm `largest` per row, and the rows' gradients."""
     n = len(indptr) - 1
     row = np.repeat(np.arange(n), np.diff(indptr))
     v = V[indices].astype(np.float64)
@@ -128,11 +127,11 @@ def top_k(
     k: int,
     seen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Best `k` items of each user by ``u · v_j + bias_j``, padded with −1.
+    """Return the best `k` items of each user by ``u · v_j + bias_j``, padded with −1.
 
-    The order of every top-n list of this library: larger scores, in single precision, come first;
-    of equal scores, the item that comes first in the catalog; scores of −inf or NaN never.
-    tests/models/test_ties.py holds all implementations to it.
+    This defines the order of every top-n list: larger scores (in single precision) first, then
+    items in catalog order; items with scores −inf or NaN are left out. tests/models/test_ties.py
+    compares all implementations with it.
     """
     factors = V.V if isinstance(V, ReferencePanels) else V
     items = np.full((len(U), k), -1, np.int32)
@@ -177,18 +176,14 @@ def log_lifts(
 
 
 def solve_spd(A: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Solutions of ``A[i] x = b[i]``: the specification of `solve_spd`, with S and ridge
-    already added.
-    """
+    """Solve ``A[i] x = b[i]``, with S and ridge already added: specifies `solve_spd`."""
     return np.linalg.solve(A, b[..., None])[..., 0]
 
 
 def solve_dual(
     v: np.ndarray, Y: np.ndarray, ridge: float, S: np.ndarray, w: np.ndarray
 ) -> np.ndarray:
-    """x of one row with factors Y (K, r), values v and weights w: the specification of
-    `solve_dual`.
-    """
+    """Solve one row with factors Y (K, r), values v and weights w: specifies `solve_dual`."""
     D, Q = np.linalg.eigh(S)
     d = (D + ridge) ** -0.5
     Z = np.sqrt(w)[:, None] * (Y @ Q) * d
@@ -196,9 +191,7 @@ def solve_dual(
 
 
 def project_psd(A: np.ndarray) -> np.ndarray:
-    """Nearest positive semi-definite matrices in Frobenius norm: the specification of
-    `add_negative_parts`.
-    """
+    """Project to positive semi-definite matrices: specifies `add_negative_parts`."""
     values, Q = np.linalg.eigh(A)
     return (Q * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(Q, -1, -2)
 
@@ -206,14 +199,14 @@ def project_psd(A: np.ndarray) -> np.ndarray:
 def sum_columns(
     indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, U: np.ndarray, m: int
 ) -> np.ndarray:
-    """``Σ_i c_ij u_i`` for each column j < m: the specification of `sum_columns`."""
+    """Return ``Σ_i c_ij u_i`` of each column j < m: specifies `sum_columns`."""
     sums = np.zeros((m, U.shape[1]))
     np.add.at(sums, indices, c[:, None] * U[np.repeat(np.arange(len(U)), np.diff(indptr))])
     return sums
 
 
 def share_rows(indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: float) -> np.ndarray:
-    """The specification of `share_rows`."""
+    """Return the weights: specifies `share_rows`."""
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     own = q[indices]
     share = own / np.maximum(np.bincount(row, own, minlength=len(indptr) - 1)[row], 1e-300)
@@ -223,7 +216,7 @@ def share_rows(indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: flo
 def inverse_diagonals(
     indptr: np.ndarray, indices: np.ndarray, V: np.ndarray, ridge: float, constant: float
 ) -> np.ndarray:
-    """The specification of `inverse_diagonals`."""
+    """Return the diagonals: specifies `inverse_diagonals`."""
     F = np.column_stack([V, np.ones(len(V))]).astype(np.float64)
     prior = np.diag([*[ridge] * V.shape[1], constant])
     own = [F[indices[a:b]] for a, b in pairwise(indptr)]
@@ -233,9 +226,7 @@ def inverse_diagonals(
 
 
 def sum_pair_products(indptr: np.ndarray, indices: np.ndarray, x: np.ndarray, m: int) -> np.ndarray:
-    """Σ p_jk over the rows as a strict upper triangle, (m(m − 1)/2,): the specification of
-    `add_pair_products`.
-    """
+    """Sum p_jk over the rows as a strict upper triangle: specifies `add_pair_products`."""
     total = np.zeros((m, m))
     for a, b in pairwise(indptr):
         dense = np.zeros(m)
@@ -248,7 +239,7 @@ def sum_pair_products(indptr: np.ndarray, indices: np.ndarray, x: np.ndarray, m:
 def exact_grams(
     indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray
 ) -> np.ndarray:
-    """Gram matrices of whole numbers: the specification of `exact_grams`."""
+    """Return Gram matrices of integers: specifies `exact_grams`."""
     P = np.trunc(c[:, None] * Y[indices])
     return np.array([P[a:b].T @ P[a:b] for a, b in pairwise(indptr)]).reshape(
         -1, Y.shape[1], Y.shape[1]
@@ -256,7 +247,7 @@ def exact_grams(
 
 
 def exact_sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """Sums of whole numbers: the specification of `exact_sums`."""
+    """Return sums of integers: specifies `exact_sums`."""
     P = np.trunc(c[:, None] * Y[indices])
     return np.array([P[a:b].sum(axis=0) for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1])
 
@@ -268,7 +259,7 @@ def gram_rows(
     Y: np.ndarray,
     weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Gram matrices A and right-hand sides b of every row."""
+    """Return the Gram matrices A and right-hand sides b of every row."""
     w = np.ones_like(values) if weights is None else weights
     rows = [slice(a, b) for a, b in pairwise(indptr)]
     A = [(w[s, None] * Y[indices[s]]).T @ Y[indices[s]] for s in rows]
@@ -284,7 +275,7 @@ def leave_one_out_errors(
     prior: np.ndarray,
     lengths: np.ndarray,
 ) -> np.ndarray:
-    """The specification of `leave_one_out_errors`."""
+    """Return the mean squared errors: specifies `leave_one_out_errors`."""
     found = np.zeros((len(indptr) - 1, len(lengths)))
     for i, (a, b) in enumerate(pairwise(indptr)):
         for at, k in enumerate(lengths):
@@ -301,7 +292,7 @@ def leave_one_out_errors(
 def solve_psd(
     A: np.ndarray, b: np.ndarray, ridge: np.ndarray, shared: np.ndarray | None = None
 ) -> np.ndarray:
-    """Solutions: the specification of `solve_psd`."""
+    """Solve the projected systems: specifies `solve_psd`."""
     S = 0 if shared is None else shared
     return np.linalg.solve(
         project_psd(A) + S + ridge[:, None, None] * np.eye(A.shape[-1]), b[..., None]

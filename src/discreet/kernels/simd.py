@@ -48,17 +48,37 @@ ADDRESS = types.intp
 intrinsic: Any = numba_intrinsic
 
 
-def _vector_bytes() -> int:
-    """Width of a vector register that these kernels know how to use, 0 on other processors."""
-    if platform.machine().lower() not in ("x86_64", "amd64"):
+#: float32 lanes of a vector register: NEON and SSE, AVX2, AVX-512.
+LANES = (4, 8, 16)
+_ARM = ("aarch64", "arm64")
+
+
+def _native_lanes() -> int:
+    """Count the float32 lanes of this processor's vector registers, 0 where these kernels are not
+    tested.
+    """
+    machine = platform.machine().lower()
+    if machine in _ARM:
+        return 4
+    if machine not in ("x86_64", "amd64"):
         return 0
     has = llvm.get_host_cpu_features()
     if has.get("avx512f"):
-        return 64
-    return 32 if has.get("avx2") and has.get("fma") else 0
+        return 16
+    return 8 if has.get("avx2") and has.get("fma") else 4
 
 
-VECTOR_BYTES = _vector_bytes()
+def _chosen_lanes() -> int:
+    """Read ``DISCREET_LANES``: another width than the processor's, for tests, or for machines that
+    differ and have to compute the same bits.
+    """
+    wanted = os.environ.get("DISCREET_LANES", "")
+    if wanted not in ("", *map(str, LANES)):
+        raise ConfigError(f"DISCREET_LANES is {wanted!r}, but must be one of 4, 8 and 16")
+    return int(wanted) if wanted else _native_lanes()
+
+
+VECTOR_BYTES = 4 * _chosen_lanes()
 
 
 def enabled() -> bool:
@@ -73,12 +93,24 @@ def enabled() -> bool:
     return VECTOR_BYTES > 0 and wanted != "plain"
 
 
-# Rows of a register tile: 4 x 3 sums and 4 operands fill AVX2's sixteen registers; 8 x 3 suit
-# AVX-512's thirty-two.
+def describe() -> str:
+    """Name the kernels that are used, for reports."""
+    if not enabled():
+        return "plain"
+    lanes = VECTOR_BYTES // 4
+    narrow = "NEON" if platform.machine().lower() in _ARM else "SSE"
+    kind = {4: narrow, 8: "AVX2", 16: "AVX-512"}[lanes]
+    return f"vector, {lanes} lanes ({kind}{'' if lanes == _native_lanes() else ', DISCREET_LANES'})"
+
+
+# NEON and AVX-512 have thirty-two registers, the others sixteen. A register tile of 4 x 3 sums and
+# 4 operands fills sixteen; 8 x 3 suit AVX-512.
+_MANY_REGISTERS = VECTOR_BYTES == 64 or (VECTOR_BYTES == 16 and platform.machine().lower() in _ARM)
+# Rows of a register tile, and never more than a vector has lanes.
 TILE_ROWS = 8 if VECTOR_BYTES == 64 else 4
-PANEL_COLUMNS = 4 if VECTOR_BYTES == 64 else 2
+PANEL_COLUMNS = 4 if _MANY_REGISTERS else 2
 # right of a diagonal block: what registers are left for
-CORNER_VECTORS = 2 if VECTOR_BYTES == 64 else 0
+CORNER_VECTORS = 2 if _MANY_REGISTERS else 0
 SCORE_VECTORS = 3  # a tile of scores is as wide as the largest tile of a Gram matrix
 _WIDTH = VECTOR_BYTES or 32
 
@@ -256,7 +288,7 @@ def _emit_tile(
             e.store(sums[a * vectors + v], row[a], e.width * v)
 
 
-def _tile(rows: int | None, vectors: int) -> Any:
+def _tile(rows: int, vectors: int) -> Any:
     @intrinsic
     def tile(
         typingctx: Any,
@@ -271,14 +303,14 @@ def _tile(rows: int | None, vectors: int) -> Any:
         ldc: Any,
     ) -> Any:
         def emit(e: Emit, *args: Any) -> None:
-            _emit_tile(e, rows or e.lanes, vectors, *args)
+            _emit_tile(e, min(rows, e.lanes), vectors, *args)
 
         return void(8, like, emit)
 
     return tile
 
 
-tile_3, tile_2, tile_1 = _tile(TILE_ROWS, 3), _tile(TILE_ROWS, 2), _tile(None, 1)
+tile_3, tile_2, tile_1 = _tile(TILE_ROWS, 3), _tile(TILE_ROWS, 2), _tile(16, 1)
 row_8, row_4, row_2, row_1 = _tile(1, 8), _tile(1, 4), _tile(1, 2), _tile(1, 1)
 
 
@@ -315,13 +347,14 @@ def _emit_corner(
     moves between registers, and the tile fills the time with reading.
     """
     half = e.lanes // 2
+    tile_rows = min(TILE_ROWS, e.lanes)
     sides = 2 if also else 1
     own = e.rows(C, ldc, half + 1)
-    right = e.rows(C_right, ldc, TILE_ROWS)
+    right = e.rows(C_right, ldc, tile_rows)
     totals = [e.load(at) for at in [b, *also[1:]]]
     start = [e.load(at) for at in e.rows(S, ldc, half + 1)]
     start += [
-        e.load(at, e.width * k) for at in e.rows(S_right, ldc, TILE_ROWS) for k in range(vectors)
+        e.load(at, e.width * k) for at in e.rows(S_right, ldc, tile_rows) for k in range(vectors)
     ]
 
     def line(of: Any, number: Any) -> Any:
@@ -342,10 +375,10 @@ def _emit_corner(
             for factor, total in zip(factors, totals, strict=True)
         ]
         # in turn, so that neither moves nor reads wait for each other
-        for a in range(max(TILE_ROWS, half + 1)):
+        for a in range(max(tile_rows, half + 1)):
             if a <= half:
                 sums[a] = e.fma(block, e.turn(block, a), sums[a])
-            if a < TILE_ROWS and vectors:
+            if a < tile_rows and vectors:
                 left = e.splat(e.b.add(row, p), e.size * a)
                 for n in range(half + 1 + a * vectors, half + 1 + (a + 1) * vectors):
                     sums[n] = e.fma(left, beside[(n - half - 1) % vectors], sums[n])
@@ -365,7 +398,7 @@ def _emit_corner(
     sums = found[sides:]
     for a in range(half + 1):
         e.store(sums[a], own[a])
-    for a in range(TILE_ROWS):
+    for a in range(tile_rows):
         for k in range(vectors):
             e.store(sums[half + 1 + a * vectors + k], right[a], e.width * k)
 

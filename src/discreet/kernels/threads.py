@@ -17,12 +17,14 @@ from contextvars import ContextVar, copy_context
 from functools import lru_cache
 from itertools import pairwise
 from threading import Lock, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from discreet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 # seconds that an interrupt waits for what has begun: it writes to arrays that are the caller's
 PATIENCE = 10.0
@@ -83,6 +85,8 @@ def _libraries() -> ThreadpoolController:
     """The BLAS that numpy brought along; looking for it takes milliseconds, so that is done
     once.
     """
+    from threadpoolctl import ThreadpoolController
+
     return ThreadpoolController()
 
 

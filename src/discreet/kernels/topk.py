@@ -1,11 +1,10 @@
-"""The k best items of every user, without ever holding all users' scores.
+"""The k best items of every user, without holding all users' scores in memory.
 
-A score is the chain ``((b_j + u_1 v_j1) + u_2 v_j2) + …``, in this order whoever else is asked for:
-no bit of a user's list depends on the other users. (A product by BLAS does not have this property:
-what it does at the edge of a block depends on how many rows the block has.) Scores of a block of
-users and items are computed in register tiles, and while they are in the cache each user's row is
-scanned against the k-th best score so far. Almost every chunk lies below it and costs one
-comparison per vector.
+A score is the chain ``((b_j + u_1 v_j1) + u_2 v_j2) + …``, always in this order: no bit of a user's
+list depends on the other users. (A BLAS product lacks this property: its arithmetic at the edge of
+a block depends on the number of rows.) Scores of a block of users and items are computed in
+register tiles. While they are in the cache, each user's row is compared with the k-th best score so
+far. Almost every chunk is below it and costs one comparison per vector.
 """
 
 from __future__ import annotations
@@ -19,18 +18,17 @@ from discreet.kernels.simd import SCORE_VECTORS, TILE_ROWS, score_tile
 from discreet.kernels.threads import even_cuts, run, thread_count
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
+# A block of scores, users × items, is half a megabyte: it stays in the second-level cache between
+# product and scan.
 ITEMS = 2048
-# a block of scores is half a megabyte: it stays in the second-level cache between product and scan
 USERS = 64
-CHUNK = 64
+CHUNK = 64  # scores compared with the threshold before one branch
 TILE = SCORE_VECTORS * simd.VECTOR_BYTES // 4  # items of a register tile
 PLAIN = 512  # items that portable loops take at a time
 
 
 class Panels:
-    """Item factors (m, r), packed as tiles want them on first use: for who asks about them
-    again and again.
-    """
+    """Item factors (m, r), packed for register tiles on first use and kept for repeated queries."""
 
     def __init__(self, V: np.ndarray) -> None:
         self.V = floats("V", V, 2, np.float32)
@@ -41,7 +39,7 @@ class Panels:
         return len(self.V)
 
     def pack(self, width: int) -> np.ndarray:
-        """[panel][r][width]; the last panel is filled with 0."""
+        """Return the factors as [panel][r][width], the last panel padded with 0."""
         if width not in self._packed:
             self._packed[width] = _panels(self.V, width)
         return self._packed[width]
@@ -54,21 +52,21 @@ def top_k(
     k: int,
     seen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Best `k` items of each user by ``u · v_j + bias_j``.
+    """Return the best `k` items of each user by ``u · v_j + bias_j``.
 
     Parameters
     ----------
     U : (n, r), V : (m, r) or `Panels` of them, bias : (m,)
-        A bias of -inf keeps an item out.
+        A bias of -inf excludes an item.
     seen : (indptr, indices), optional
-        CSR rows of items to leave out, one row per user; indices sorted within a row.
+        CSR rows of items to exclude, one row per user; indices sorted within a row.
 
     Returns
     -------
     items : (n, k) int32, best first, padded with -1
     scores : (n, k) float32, padded with -inf
 
-    Ties are broken as `reference.top_k` says.
+    Ties are broken as in `reference.top_k`.
     """
     U, bias = floats("U", U, 2, np.float32), floats("bias", bias, 1, np.float32)
     V = V if isinstance(V, Panels) else Panels(V)
@@ -107,7 +105,7 @@ def top_k(
                     scores[own],
                 )
 
-    if n == 1:  # one question is answered sooner without asking for threads
+    if n == 1:  # starting threads takes longer than one query
         work(0, 1)
     else:
         run(work, even_cuts(n, USERS, pieces=max(-(-n // (4 * USERS)), thread_count())))
@@ -116,7 +114,7 @@ def top_k(
 
 
 def _panels(V: np.ndarray, width: int) -> np.ndarray:
-    """Items side by side as tiles want them, [panel][r][width]; the last panel is filled with 0."""
+    """Pack items for tiles as [panel][r][width], the last panel padded with 0."""
     m, r = V.shape
     n = -(-len(V) // width)
     panels = allocate_aligned_array((n, r, width), V.dtype)
@@ -129,7 +127,7 @@ def _panels(V: np.ndarray, width: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _pack(U: np.ndarray, P: np.ndarray) -> None:
-    """Users side by side as tiles want them, [tile][r][TILE_ROWS]; empty places are 0."""
+    """Pack users for tiles as [tile][r][TILE_ROWS], padded with 0."""
     tiles, r, rows = P.shape
     for t in range(tiles):
         for a in range(rows):
@@ -140,8 +138,9 @@ def _pack(U: np.ndarray, P: np.ndarray) -> None:
 
 @njit(nogil=True, cache=True)
 def _score(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray, n: int) -> None:
-    """Scores of n users for the items of some panels: every row by the same instructions, also
-    in the last tile.
+    """Score n users on the items of some panels, with the same instructions for every row.
+
+    Also in the last tile, whose rows beyond n are computed and ignored.
     """
     r = P.shape[1]
     rows = P.shape[2]
@@ -162,7 +161,7 @@ def _score(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray,
 def _score_plain(
     P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray, n: int
 ) -> None:
-    """The same in portable loops. Without fastmath, so that the compiler rounds every row alike."""
+    """Do `_score` in portable loops, without fastmath, so that every row is rounded alike."""
     r, rows, width = P.shape[1], P.shape[2], panels.shape[2]
     for p in range(len(panels)):
         Q = panels[p]
@@ -172,7 +171,7 @@ def _score_plain(
             for j in range(width):
                 row[j] = starts[p, j]
             k = 0
-            # four coordinates at a time, so that the row is written a quarter as often
+            # Four coordinates at a time, to write the row a quarter as often.
             while k + 4 <= r:
                 u0, u1, u2, u3 = u[k], u[k + 1], u[k + 2], u[k + 3]
                 q0, q1, q2, q3 = Q[k], Q[k + 1], Q[k + 2], Q[k + 3]
@@ -193,7 +192,7 @@ def _before(score: float, item: int, other_score: float, other_item: int) -> boo
 
 @njit(nogil=True, cache=True)
 def _sift(items: np.ndarray, scores: np.ndarray, item: int, score: float) -> None:
-    """Put (item, score) in place of the root, the worst kept, and restore the heap."""
+    """Replace the root, the worst item kept, by (item, score), and restore the heap."""
     k = len(items)
     at = 0
     while True:
@@ -221,9 +220,7 @@ def _scan(
     items: np.ndarray,
     scores: np.ndarray,
 ) -> None:
-    """Offer the scores of items first, first + 1, … to each user's heap (worst of the best at
-    the root).
-    """
+    """Insert the scores of items first, first + 1, … into each user's heap, worst at the root."""
     width = S.shape[1]
     for i in range(S.shape[0]):
         row = S[i]
@@ -235,6 +232,7 @@ def _scan(
         cursor[i] = at
         for start in range(0, width, CHUNK):
             stop = min(start + CHUNK, width)
+            # Counting has no branches, so it runs in vector registers; the heap is rarely reached.
             threshold = scores[i, 0]
             above = 0
             for j in range(start, stop):
@@ -247,9 +245,7 @@ def _scan(
 
 @njit(nogil=True, cache=True)
 def _sort_rows(items: np.ndarray, scores: np.ndarray) -> None:
-    """Turn each heap into a list, best first: take the worst from the root to the end, again
-    and again.
-    """
+    """Sort each heap to a list, best first, by moving the root to the end repeatedly."""
     for i in range(items.shape[0]):
         for last in range(items.shape[1] - 1, 0, -1):
             item, score = items[i, last], scores[i, last]

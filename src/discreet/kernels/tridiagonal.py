@@ -1,8 +1,7 @@
-"""Eigenvectors of a symmetric tridiagonal matrix, of the sign that has fewer: steps 2 and 3 of
-`kernels.eigen`.
+"""Eigenvectors of a symmetric tridiagonal matrix, for one sign: steps 2 and 3 of `kernels.eigen`.
 
-Many eigenvalues are worked on at once, side by side in vector registers, so that no step waits for
-a division of the step before.
+Many eigenvalues are computed at once in vector registers, so that no step waits for the division of
+the step before.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from discreet.kernels.simd_tridiagonal import (
     sturm,
 )
 
-TINY = 1e-30
-HALVINGS = 21  # of the interval that holds all: to float32's precision
+TINY = 1e-30  # replaces a pivot of 0, without effect on float32 or float64 results
+HALVINGS = 21  # of the interval of all eigenvalues, to nearly the precision of float32
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -34,18 +33,18 @@ def vectors(
     work: np.ndarray,
     like: np.ndarray,
 ) -> tuple[int, int, int, bool]:
-    """Steps 2 and 3: how many vectors are in the columns of z; of which sign; how long rows of z
-    are; whether to trust.
+    """Do steps 2 and 3; write eigenvectors to the columns of z, to be multiplied by `scale`.
 
-    Vectors are to be multiplied by `scale`, which holds √|λ| over their length.
+    Returns the number of vectors, the sign of their eigenvalues, the row length of z, and whether
+    the vectors are orthogonal. `scale` is √|λ| over the length of a vector.
 
     Parameters
     ----------
     d, e : (r,) float64
-        The diagonal, and beside it: e_i joins rows i and i + 1.
-    z, scale, work : float64, with room for r · (r/2 + 16), r/2 + 16 and 64 r elements
+        The diagonal and the off-diagonal: e_i is in rows i and i + 1.
+    z, scale, work : float64, with space for r · (r/2 + 16), r/2 + 16 and 64 r elements
         `work` starts on a cache line.
-    like : of the precision that eigenvalues are first looked for in
+    like : array whose precision is used for bisection
     """
     r = len(d)
     size = 0.0
@@ -54,12 +53,13 @@ def vectors(
     if not size > 0:
         return 0, -1, 0, True
     d /= size
-    beside, squares = np.zeros(r + 1), np.zeros(r + 1)
+    off_diagonal, squares = np.zeros(r + 1), np.zeros(r + 1)
     for i in range(1, r):
-        beside[i] = e[i - 1] / size
-        squares[i] = beside[i] * beside[i]
-    # rounding alone makes eigenvalues negative by as much
+        off_diagonal[i] = e[i - 1] / size
+        squares[i] = off_diagonal[i] * off_diagonal[i]
+    # Rounding alone can make eigenvalues this negative.
     threshold = -32 * np.finfo(like.dtype).eps
+    # Sturm count: as many eigenvalues are below the threshold as pivots are negative.
     below = 0
     t = 1.0
     for i in range(r):
@@ -78,11 +78,11 @@ def vectors(
     _bisect(d.astype(like.dtype), squares.astype(like.dtype), low, high, first, values[:K])
     values[K:] = values[K - 1]
     good = False
-    # rounds before the last: each doubles the digits that bisection found
+    # Rounds before the last: each doubles the number of correct digits from bisection.
     enough = 1 if like.itemsize == 4 else 2
     for rounds in range(4):
         for k in range(0, wide, B):
-            _twist(d, beside, squares, values[k : k + B], found, k, scale[k : k + B], work)
+            _twist(d, off_diagonal, squares, values[k : k + B], found, k, scale[k : k + B], work)
         if rounds >= enough:
             good = _orthogonal(found, scale, K, 1e-6 if like.itemsize == 4 else 1e-9)
         if good:
@@ -96,9 +96,7 @@ def vectors(
 def _bisect(
     d: np.ndarray, squares: np.ndarray, low: float, high: float, first: int, found: np.ndarray
 ) -> None:
-    """Step 2: the eigenvalues number first, first + 1, … of the scaled T, which lie between
-    `low` and `high`.
-    """
+    """Do step 2: find eigenvalues first, first + 1, … of the scaled T between `low` and `high`."""
     K = len(found)
     r = len(d)
     B = STURM_VECTORS * lanes(d)
@@ -109,12 +107,12 @@ def _bisect(
         x[k] = low + (high - low) * (k + 1) / (wide + 1)
     _count(d, squares, x, n, r, B)
     at = 0
-    for k in range(wide):  # which of the shifts an eigenvalue is between
+    for k in range(wide):  # bracket each eigenvalue between two shifts
         while at < wide and n[at] <= first + min(k, K - 1):
             at += 1
         lows[k] = x[at - 1] if at > 0 else low
         highs[k] = x[at] if at < wide else high
-    for _ in range(HALVINGS - int(np.log2(wide + 1))):  # the first cut was into wide + 1 parts
+    for _ in range(HALVINGS - int(np.log2(wide + 1))):  # the shifts made wide + 1 parts
         for k in range(wide):
             x[k] = (lows[k] + highs[k]) / 2
         _count(d, squares, x, n, r, B)
@@ -140,7 +138,7 @@ def _count(
 @njit(nogil=True, cache=True, error_model="numpy")
 def _twist(
     d: np.ndarray,
-    beside: np.ndarray,
+    off_diagonal: np.ndarray,
     squares: np.ndarray,
     values: np.ndarray,
     z: np.ndarray,
@@ -148,8 +146,9 @@ def _twist(
     scale: np.ndarray,
     work: np.ndarray,
 ) -> None:
-    """Step 3: eigenvectors as columns k, k + 1, … of z, one over their length in `scale`;
-    `values` are sharpened.
+    """Do step 3: write eigenvectors to columns k, k + 1, … of z, and refine `values`.
+
+    `scale` becomes one over their lengths.
     """
     r, B = len(d), len(values)
     size = (r + 2) * B
@@ -163,7 +162,7 @@ def _twist(
     bottom[size - B :] = 0
     at_d, at_e, at_s, at_v = (
         d.ctypes.data,
-        beside.ctypes.data,
+        off_diagonal.ctypes.data,
         squares.ctypes.data,
         values.ctypes.data,
     )
@@ -179,7 +178,7 @@ def _twist(
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
 def _orthogonal(z: np.ndarray, scale: np.ndarray, K: int, tolerance: float) -> bool:
-    """Whether neighbors among the first K columns of z are orthogonal."""
+    """Check that adjacent columns among the first K of z are orthogonal."""
     products = np.zeros(K)
     for i in range(len(z)):
         row = z[i]

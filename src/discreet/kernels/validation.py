@@ -1,9 +1,8 @@
-"""What a kernel asks of its arguments before compiled code sees them.
+"""Check the arguments of kernels before compiled code uses them.
 
-Compiled code follows addresses. An array of another type, of another shape, or with an index that
-points outside would make it read and write memory that is not its own, and end the process or
-worse. Every public kernel passes its arguments through here; the checks cost one pass over the
-indices.
+Compiled code does not check addresses. An array of another type or shape, or with an index out of
+range, would make it read or write foreign memory and crash the process, or worse. Every public
+kernel validates its arguments here; the checks cost one pass over the indices.
 """
 
 from __future__ import annotations
@@ -19,41 +18,35 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def floats(name: str, x: Any, ndim: int, dtype: DTypeLike | None = None) -> np.ndarray:
-    """x in C order, as `dtype` if that is given; a `ConfigError` unless it holds float32 or
-    float64.
-    """
+    """Return x in C order and, if given, as `dtype`; raise unless it is float32 or float64."""
     if not isinstance(x, np.ndarray) or x.dtype not in FLOATS or not x.dtype.isnative:
         kind = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
-        raise ConfigError(f"{name} must be an array of float32 or float64, not {kind}")
+        raise ConfigError(f"{name} must be an array of float32 or float64, not {kind}.")
     if x.ndim != ndim:
-        raise ConfigError(f"{name} must have {ndim} dimensions, and its shape is {x.shape}")
+        raise ConfigError(f"{name} must have {ndim} dimensions, but its shape is {x.shape}.")
     return np.ascontiguousarray(x, dtype)
 
 
 def same_length(what: str, one: int, other: int) -> None:
-    """A `ConfigError` unless both are the same number."""
+    """Raise a `ConfigError` unless both lengths are equal."""
     if one != other:
-        raise ConfigError(f"{what} must be of one length, and these have {one:,} and {other:,}")
+        raise ConfigError(f"{what} must have the same length, not {one:,} and {other:,}.")
 
 
 def positions(name: str, x: Any, length: int) -> np.ndarray:
-    """Whole numbers that name one of `length` rows, counted from the end below 0; a
-    `ConfigError` for any other.
-    """
+    """Return indices of `length` rows, negative ones from the end; raise if out of range."""
     x = np.asarray(x)
     if x.ndim != 1 or (len(x) and x.dtype.kind not in "iu"):
-        raise ConfigError(f"{name} must be a one-dimensional array of whole numbers")
+        raise ConfigError(f"{name} must be a one-dimensional array of integers.")
     if len(x) and not -length <= int(x.min()) <= int(x.max()) < length:
-        raise ConfigError(f"{name} must lie between 0 and {length - 1:,}")
+        raise ConfigError(f"{name} must be between 0 and {length - 1:,}.")
     return np.ascontiguousarray(x, np.int64)
 
 
 def sparse_rows(indptr: Any, indices: Any, n: int | None, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """CSR arrays of n rows over m columns as int64 and int32; a `ConfigError` where an entry points
-    outside.
+    """Return CSR arrays of n rows over m columns as int64 and int32; raise if out of range.
 
-    Of a block of rows, ``indptr[a : b + 1]`` of all indices, only the entries of the block are
-    looked at.
+    For a block of rows, ``indptr[a : b + 1]`` with all indices, only its entries are checked.
     """
     indptr, indices = np.asarray(indptr), np.asarray(indices)
     good = indptr.ndim == indices.ndim == 1 and len(indptr) > 0
@@ -62,22 +55,20 @@ def sparse_rows(indptr: Any, indices: Any, n: int | None, m: int) -> tuple[np.nd
         or indptr.dtype.kind not in "iu"
         or (len(indices) and indices.dtype.kind not in "iu")
     ):
-        raise ConfigError("indptr and indices must be one-dimensional arrays of whole numbers")
+        raise ConfigError("indptr and indices must be one-dimensional arrays of integers.")
     if n is not None:
         same_length("rows and vectors", len(indptr) - 1, n)
     indptr = np.ascontiguousarray(indptr, np.int64)
     if indptr[0] < 0 or indptr[-1] > len(indices) or (np.diff(indptr) < 0).any():
-        raise ConfigError("indptr must rise from 0 or above to the number of indices or below")
+        raise ConfigError("indptr must be ascending, between 0 and the number of indices.")
     if indices.dtype.kind not in "iu":  # an empty list
         indices = indices.astype(np.int32)
     if not _within(np.ascontiguousarray(indices[indptr[0] : indptr[-1]]), m):
-        raise ConfigError(f"indices must lie between 0 and {m - 1:,}")
+        raise ConfigError(f"indices must be between 0 and {m - 1:,}.")
     return indptr, np.ascontiguousarray(indices, np.int32)
 
 
 def _within(indices: np.ndarray, m: int) -> bool:
-    """Whether 0 ≤ j < m for all of them, in one vectorized pass: as unsigned numbers, negative
-    ones are the largest.
-    """
+    """Check 0 ≤ j < m for all j in one pass: as unsigned numbers, negative ones are largest."""
     unsigned = indices.view(np.dtype(f"u{indices.itemsize}"))
     return not len(indices) or int(unsigned.max()) < m

@@ -1,9 +1,9 @@
-"""The recommenders. `MODELS` says which file has which.
+"""The recommenders. `MODELS` maps each name to its file.
 
-`base` is what every fitted model can do. Models without privacy (`als`, `irls`, `bias`,
-`popularity`) are one file each. Private ones (`dpmf`, `dpals`, `dplmc`, `huber`, `baselines`) are
-thin shells: parameters, their documentation and their defaults. Their `fit` is in `private`,
-written once, and what they compute is in `algorithms`. `storage` saves and loads.
+`base` has what every fitted model can do. Models without privacy (`als`, `irls`, `bias`,
+`popularity`) are one file each. Private ones have the algorithm and the model class in one file:
+parameters, their documentation and their defaults. Their `fit` is in `private`, written once.
+`storage` saves and loads.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ MODELS = {
 
 
 def model_class(name: str) -> Any:
-    """The class of that name, imported on first use."""
+    """Return the class of that name, imported on first use."""
     return getattr(importlib.import_module(MODELS[name]), name)

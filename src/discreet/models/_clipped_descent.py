@@ -1,9 +1,8 @@
-"""What Langevin dynamics and stochastic gradient descent share: users solve, items follow a clipped
-noisy gradient.
+"""The base of DPSGLD and DPSGD: users solve, items follow a clipped noisy gradient.
 
 Users' vectors are solved by least squares, with a constant ι before them so that items have a bias,
 and cut to the norm Γ: item factors V have the bias over ι as their first column, which `parts`
-takes off.
+splits off.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from discreet.models.algorithm import (
 from discreet.models.fold_in import FoldIn
 from discreet.models.parameters import (
     MOST_STEPS,
+    check_fraction,
     check_int,
     check_number,
     check_positive,
     check_that,
-    require_fraction,
 )
 from discreet.privacy.release.session import Session
 from discreet.privacy.statistics.bounds import Bounds
@@ -52,7 +51,7 @@ class ClippedDescent(Algorithm):
     ridge_per_rating : float
         λ: ridge of a user's least squares, per rating of the user.
     gradient_norm : float
-        C: to which a user's gradient is cut.
+        C: the norm to which a user's gradient is cut.
     user_norm : float
         Γ.
     intercept : float
@@ -95,7 +94,7 @@ class ClippedDescent(Algorithm):
         ):
             check_positive(name, getattr(self, name))
         check_number("prior_count", self.prior_count)
-        require_fraction("item_fraction", self.item_fraction)
+        check_fraction("item_fraction", self.item_fraction)
         check_that(
             self.intercept < 1, f"intercept is {self.intercept!r} of the norm, but must be below 1"
         )
@@ -116,21 +115,19 @@ class ClippedDescent(Algorithm):
     def count(
         self, users: Users, session: Session
     ) -> tuple[Users, NDArray[np.int64], NDArray[Any]]:
-        """Users with the frequent items only, the positions of those, and their noisy counts,
-        at least 1.
-        """
+        """Restrict users to the frequent items; return those and their noisy counts (≥ 1)."""
         users.apply(Choose())
         counts = session.release("counts", users.sum(ItemCounts()))
         frequent = most_frequent(counts, self.n_frequent(users.n_items))
         return users.copy_after(Restrict(frequent)), frequent, np.maximum(counts[frequent], 1.0)
 
     def solve_users(self, users: Users, V: NDArray[Any]) -> None:
-        """Users solve for their vectors, each for itself."""
+        """Solve for the users' vectors, each from its own ratings."""
         F, b = self.parts(V)
         users.apply(Solve(F, self.ridge_per_rating, exponent=1.0, bias=b, intercept=self.iota))
 
     def parts(self, V: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Factors and biases."""
+        """Split V into factors and biases."""
         return np.ascontiguousarray(V[:, 1:], np.float32), (self.iota * V[:, 0]).astype(np.float32)
 
     def start(self, m: int, seed: int) -> NDArray[np.float64]:

@@ -1,5 +1,4 @@
-"""What the baselines share: ratings measured from each user's own mean, and users read out by ridge
-regression.
+"""Shared by the baselines: ratings relative to a user's own mean, and fold-in by ridge regression.
 
 They score item j as
 
@@ -27,9 +26,7 @@ def own_mean_bounds(
     prior_count: float,
     user_norm: float = 1.0,
 ) -> Bounds:
-    """Ratings relative to a user's own mean are cut to a third of the range, others to half of
-    it.
-    """
+    """Return bounds: a third of the range relative to a user's own mean, else half of it."""
     if centering != "user":
         center = float(centering)
         return Bounds(
@@ -53,9 +50,7 @@ def what_factors_explain(
     centering: float | str,
     prior_count: float,
 ) -> LeastSquaresFoldIn:
-    """Ridge regression on what is left of the user's own ratings; items without factors have
-    nothing to explain.
-    """
+    """Return ridge regression on the residuals of a user; items without factors have none."""
     settings: dict[str, Any] = dict(exponent=exponent, counted="known", masked=True, known=known)
     if centering == "user":
         return LeastSquaresFoldIn(

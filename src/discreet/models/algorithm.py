@@ -1,12 +1,11 @@
-"""An algorithm is a value: every public number that one training needs, and what follows from these
-numbers alone.
+"""Base of algorithms: a value with every public number that one training needs.
 
-A subclass is a frozen dataclass. `resolve` fills in, from the budget, the number of items and the
-range of ratings, what was left open; after it no field is None, and the resolved value is what a
-saved model keeps. `bounds`, `releases`, `plan` and `statistics` are pure. `learn` sees people only
-through sealed users and a session; what it finds out on the way, such as a ridge that follows from
-released counts, goes into `Learned`. `fold` reads the fields and `Learned`, and nothing else: that
-is why a folder written today predicts the same tomorrow.
+A subclass is a frozen dataclass. `resolve` fills in what was left open, from the budget, the number
+of items and the range of ratings; after it no field is None, and the resolved value is what a saved
+model keeps. `bounds`, `releases`, `plan` and `statistics` are pure. `learn` accesses data only
+through sealed users and a session; what it derives on the way, such as a ridge from released
+counts, goes into `Learned`. `fold` reads the fields and `Learned`, and nothing else: so a folder
+written today predicts the same in later versions.
 """
 
 from __future__ import annotations
@@ -40,17 +39,16 @@ EVERY_ITEM = 10**9  # more than any catalog has: users contribute through all th
 
 @dataclass(frozen=True)
 class Learned:
-    """What was learned of the items: all of it made of released numbers, so that everybody may see
-    it.
+    """What was learned of the items, made of released numbers and therefore public.
 
     Parameters
     ----------
     factors : (n_items, r) float32
     biases : (n_items,) float32
     counts : (n_items,) float64, optional
-        About how many people rated each item.
+        Noisy number of users per item.
     details : dict
-        Whatever else `fold` reads or people ask for, as plain JSON values.
+        Other values that `fold` or reports read, as plain JSON values.
     """
 
     factors: NDArray[Any]
@@ -59,7 +57,7 @@ class Learned:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def some(self, name: str) -> NDArray[np.bool_]:
-        """A mask over the items out of the positions listed under that name."""
+        """Return a mask over the items from the positions listed under that name."""
         mask = np.zeros(len(self.biases), bool)
         mask[np.asarray(self.details[name], np.int64)] = True
         return mask
@@ -72,53 +70,45 @@ class Algorithm(ABC):
     Parameters
     ----------
     rating_range : (low, high), optional
-        Of those that learn from ratings. The model says it, and `resolve` fills it in.
+        For those that learn from ratings. The model has it, and `resolve` fills it in.
     """
 
     name: ClassVar[str]
-    #: What it learns from; algorithms that can do both have a field of this name.
+    #: What it learns to predict; algorithms that can do both have a field of this name.
     goal: ClassVar[str] = "rating"
-    #: Whether it draws people by secret coins, which an engine that takes steps again would throw
-    #: again.
+    #: Whether it relies on secret Poisson sampling, which a replaying engine cannot repeat.
     secret_sampling: ClassVar[bool] = False
-    #: Fields that came after models had been saved, each with the value that stands for what was
-    #: done before.
+    #: Fields added after models had been saved, with the value that reproduces those models.
     added_later: ClassVar[Mapping[str, Any]] = {}
 
     # ------------------------------------------------------------ pure: before any rating is read
 
     @abstractmethod
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
-        """The same algorithm with nothing left open; raises a `ConfigError` for what cannot be
-        done.
-        """
+        """Return the algorithm with nothing left open; raise a `ConfigError` if that fails."""
 
     @abstractmethod
     def bounds(self) -> Bounds:
-        """What one user may contribute at most."""
+        """Return the bounds on what one user contributes."""
 
     @abstractmethod
     def releases(self, n_items: int) -> list[Release]:
-        """What will be released on a catalog of that many items."""
+        """List what will be released on a catalog of that many items."""
 
     @abstractmethod
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
-        """The statistics behind the releases by name, for any sealed users: so they are priced
-        without data.
-        """
+        """Return the statistics by release name for any sealed users, to price without data."""
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
-        """The releases with their noise."""
+        """Return the releases with their noise."""
         return Plan.from_shares(reshare(self.releases(n_items), self._shares()), budget, accountant)
 
     def assumptions(self) -> dict[str, str]:
-        """What is taken to be public beside the catalog, the range of ratings and the
-        parameters.
-        """
+        """List what is taken to be public besides catalog, range of ratings and parameters."""
         return {}
 
     def statement(self, ledger: Ledger) -> PrivacyStatement:
-        """What may be promised of a training with this ledger."""
+        """Return the guarantee of a training with this ledger."""
         return PrivacyStatement.from_ledger(ledger)
 
     # ------------------------------------------------------------ learning and reading out
@@ -133,22 +123,17 @@ class Algorithm(ABC):
         seed: int,
         progress: Progress,
     ) -> Learned:
-        """Release what was planned and make the most of it. `seed` is of the start, never of
-        noise.
-        """
+        """Release what was planned and learn from it. `seed` is of the start, never of noise."""
 
     def fold_in_rule(self, learned: Learned) -> FoldIn | None:
-        """How a user's own vector follows from a history, as a value that every reader of a saved
-        model understands.
+        """Return how a user's vector follows from a history, as a value that is saved.
 
         An algorithm may write `fold` instead; its models then work in Python alone.
         """
         return None
 
     def fold(self, rows: HistoryRows, learned: Learned) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Vectors (n, r) and offsets (n,) of users, each from its own row; what a user computes
-        is for itself.
-        """
+        """Compute vectors (n, r) and offsets (n,) of users, each from its own row."""
         fold_in_rule = self.fold_in_rule(learned)
         assert fold_in_rule is not None, "an algorithm writes fold_in_rule, or else fold"
         return fold_in_rule.fold(rows, learned.factors, learned.biases)
@@ -156,9 +141,7 @@ class Algorithm(ABC):
     def score_vectors(
         self, rows: HistoryRows, learned: Learned
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Vectors and offsets of users, and the item factors to score with, which may have a
-        coordinate more.
-        """
+        """Return vectors, offsets, and the item factors to score with (maybe one column more)."""
         fold_in_rule = self.fold_in_rule(learned)
         if fold_in_rule is None:
             return *self.fold(rows, learned), learned.factors
@@ -167,13 +150,13 @@ class Algorithm(ABC):
         ), fold_in_rule.score_factors(learned.factors)
 
     def item_similarity(self, learned: Learned) -> ItemSimilarity:
-        """Which part of the factors items are compared by."""
+        """Return the part of the factors that items are compared by."""
         return ItemSimilarity()
 
     # ------------------------------------------------------------ as a document
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return a dictionary for JSON."""
         found = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {"name": self.name} | {
             key: list(value) if isinstance(value, tuple) else value for key, value in found.items()
@@ -181,9 +164,7 @@ class Algorithm(ABC):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
-        """The algorithm that ``to_dict`` described. A field that is not there never gets
-        today's default.
-        """
+        """Read the algorithm that ``to_dict`` described; absent fields never get new defaults."""
         names = field_names(cls)
         given = {
             **cls.added_later,
@@ -193,7 +174,7 @@ class Algorithm(ABC):
             odd = sorted(set(given) ^ set(names))
             raise DataError(
                 f"its algorithm ({cls.name}) has other parameters in this version of discreet, such"
-                f" as {odd[0]}: load it with the version that saved it, or train it again"
+                f" as {odd[0]}. Load it with the version that saved it, or train it again."
             )
         return cls(
             **{
@@ -203,9 +184,7 @@ class Algorithm(ABC):
         )
 
     def __repr__(self) -> str:
-        """With the fields that differ from their defaults; subclasses are dataclasses without a
-        repr of their own.
-        """
+        """List the fields that differ from their defaults."""
         usual = {entry.name: _default(entry) for entry in fields(self)}
         given = [
             f"{name}={getattr(self, name)!r}"
@@ -215,7 +194,7 @@ class Algorithm(ABC):
         return f"{type(self).__name__}({', '.join(given)})"
 
     def open_fields(self) -> list[str]:
-        """Fields that are still None."""
+        """List the fields that are still None."""
         return [entry.name for entry in fields(self) if getattr(self, entry.name) is None]
 
     def _shares(self) -> Mapping[str, float]:
@@ -232,7 +211,7 @@ def _default(entry: Field[Any]) -> Any:
 
 
 def field_names(kind: type[Algorithm]) -> list[str]:
-    """The parameters of an algorithm."""
+    """List the parameters of an algorithm."""
     return [entry.name for entry in fields(kind)]
 
 
@@ -240,19 +219,17 @@ def field_names(kind: type[Algorithm]) -> list[str]:
 
 
 def most_frequent(counts: NDArray[Any], how_many: int) -> NDArray[np.int64]:
-    """Positions, in order, of the items with the largest noisy counts (erratum 7: noisy, and
-    charged).
-    """
+    """Return the sorted positions of the items with the largest noisy counts (erratum 7)."""
     return np.sort(np.argsort(-counts, kind="stable")[:how_many])
 
 
 def share_of_items(item_fraction: float, n_items: int) -> int:
-    """How many items take part: a number that no rating may change, so that shapes say nothing."""
+    """Return how many items take part: independent of ratings, so that shapes are public."""
     return max(1, math.ceil(item_fraction * n_items))
 
 
 def spread_out(values: NDArray[Any], at: NDArray[np.int64], n_items: int) -> NDArray[np.float32]:
-    """Values of the items at these positions, and zeros for all others."""
+    """Scatter values to the items at these positions, with zeros for all others."""
     whole = np.zeros((n_items, *values.shape[1:]), np.float32)
     whole[at] = values
     return whole
@@ -297,14 +274,14 @@ ALGORITHMS = {
 
 
 def algorithm_from(document: Mapping[str, Any]) -> Algorithm:
-    """The algorithm that ``to_dict`` described."""
+    """Read the algorithm that ``to_dict`` described."""
     return algorithm_class(document.get("name")).from_dict(document)
 
 
 def algorithm_class(name: str | None) -> type[Algorithm]:
-    """The class of the algorithm of that name, imported on first use."""
+    """Return the class of the algorithm of that name, imported on first use."""
     if name not in ALGORITHMS:
-        raise DataError(f"there is no algorithm {name!r} in this version of discreet")
+        raise DataError(f"unknown algorithm {name!r} in this version of discreet")
     module, cls = ALGORITHMS[name]
     found: type[Algorithm] = getattr(importlib.import_module(module), cls)
     return found

@@ -1,5 +1,4 @@
-"""Alternating least squares without privacy: the reference that the private models are measured
-against.
+"""Alternating least squares without privacy: the reference for the private models.
 
 The loss is equation (24) of the supplement to the DPALS paper, for explicit ratings and for
 implicit feedback:
@@ -13,19 +12,19 @@ exactly:
     u_i = (Σ_{j ∈ Ω_i} v_j v_jᵀ + λ₀ VᵀV + λ w_i I)⁻¹ Σ_{j ∈ Ω_i} (M_ij − m_ij) v_j              (2)
 
 and v_j likewise. Explicit ratings are centered: m_ij = m + b_i + b_j, where the intercepts b_i and
-b_j are coordinates of the same least-squares problems: a user sees the feature vector (v_j, s) and
+b_j are coordinates of the same least-squares problems: a user has the feature vector (v_j, s) and
 an item (u_i, s), and s times the last coordinate is the intercept. So the ridge of an intercept is
-λ w / s²; the term with λ₀ does not see it. With s² = 2σ, σ the standard deviation of the ratings,
+λ w / s²; the term with λ₀ does not include it. With s² = 2σ, σ the standard deviation of ratings,
 and λ in proportion to σ, stars and percents give the same recommendations. Implicit feedback has
 M_ij = 1 on Ω and nothing to center; there λ₀ is what keeps the solution from being all ones.
 
-Where λ is not given it follows from how much each vector is learned from, because vectors that are
-not worth more than the noise in c ratings should go to 0 and all others should not:
+Where λ is not given it follows from how much each vector is learned from, because vectors that do
+not exceed the noise in c ratings should go to 0 and all others should not:
 
     λ = 2.3 σ C_u^0.1 C_v^0.25  explicit,      λ = 0.8 (C_u C_v)^(1/4)  implicit,                (3)
 
 with C_u and C_v the mean numbers of ratings of a user and of an item, as a rating finds them (Σ c²
-/ Σ c). Numbers of ratings do not tell how much of a rating is noise, so for explicit ratings (3) is
+/ Σ c). Numbers of ratings do not show how much of a rating is noise, so for explicit ratings (3) is
 where a search begins: a training on some users leaves a tenth of their ratings out, and λ moves by
 factors of √2 as long as these are predicted better. The first rule was chosen on validation parts
 of real and generated sets (``discreet reproduce beyond-ridge``), the second on those of MovieLens,
@@ -56,9 +55,9 @@ logger = logging.getLogger("discreet")
 
 INTERCEPT = 2.0  # s² / σ
 FARTHEST = 4  # steps by √2 from (3)
-MOST_TO_TRY = 500_000  # ratings that the search looks at
-FEW_TO_TRY = 30_000  # fewer take no time: three parts are left out in turn, and no sweeps
-FEWEST_TO_TRY = 1_000  # fewer would choose at random
+MOST_TO_TRY = 500_000  # ratings in the search, so that it takes seconds
+FEW_TO_TRY = 30_000  # below, the search is fast: three parts are left out in turn, and no sweeps
+FEWEST_TO_TRY = 1_000  # below, the choice would be random
 
 
 class ALS(Recommender):
@@ -120,7 +119,7 @@ class ALS(Recommender):
                 "there are too few ratings for more" if self.regularization is None else "lower it"
             )
             logger.warning(
-                "regularization=%.3g has shrunk every vector to nothing: %s",
+                "regularization=%.3g has shrunk every vector to zero: %s",
                 self.regularization_,
                 why,
             )
@@ -129,7 +128,7 @@ class ALS(Recommender):
     def fold(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Equation (2) for each user, with the intercept m + b_i as offset."""
+        """Solve equation (2) for each user, with the intercept m + b_i as offset."""
         ridge = self._ridge(np.diff(indptr), self.user_exponent, self.user_scale_)
         rows = indptr, indices, values
         U, b = self._half_step(
@@ -167,7 +166,7 @@ class ALS(Recommender):
         self.intercept_scale_ = state["intercept_scale"]
 
     def _format_1_defaults(self, spread: float) -> dict[str, float]:
-        """As the code was then, whatever it is now."""
+        """Return the defaults of format 1, which must not follow later changes."""
         usual_weight = 0.0 if self._explicit else 0.1
         return {
             "unobserved_weight": (
@@ -181,9 +180,7 @@ class ALS(Recommender):
     def _sweep(
         self, ratings: Ratings, factor: float, told: Progress
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Item factors and intercepts after all sweeps, with λ as given or `factor` times
-        equation (3).
-        """
+        """Return item factors and intercepts after all sweeps, with λ or `factor` times (3)."""
         users = ratings.indptr, ratings.indices, ratings.values
         items, counts = _by_item(ratings)
         self.mean_ = float(ratings.values.mean(dtype=np.float64)) if self._explicit else 0.0
@@ -206,7 +203,7 @@ class ALS(Recommender):
         return V, b
 
     def _factor_of_lambda(self, ratings: Ratings) -> float:
-        """What to multiply equation (3) by: a power of √2 that neither neighbor is better than."""
+        """Search the multiplier of (3): a power of √2 that neither neighbor improves on."""
         if self.regularization is not None or not self._explicit:
             return 1.0
         rng = np.random.default_rng(self.random_state)
@@ -228,7 +225,7 @@ class ALS(Recommender):
         return float(2.0 ** (best / 2))
 
     def _trial(self, iterations: int) -> ALS:
-        """At most 32 factors: more would take most of the time of a training."""
+        """Make a model of at most 32 factors: more would dominate the time of a training."""
         return ALS(
             min(self.factors, 32),
             iterations=iterations,
@@ -243,7 +240,7 @@ class ALS(Recommender):
         )
 
     def _error_on(self, ratings: Ratings, left_out: NDArray[np.bool_], factor: float) -> float:
-        """Mean square error on the ratings left out, after learning from the others."""
+        """Return the mean square error on the ratings left out, after training on the others."""
         learned_from = ratings.keep(~left_out)
         self.item_factors_, self.item_biases_ = self._sweep(learned_from, factor, no_progress)
         U, offset = self.fold(learned_from.indptr, learned_from.indices, learned_from.values)
@@ -261,7 +258,7 @@ class ALS(Recommender):
         offset: NDArray[Any],
         ridge: NDArray[Any],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Factors and intercepts of every row, given the factors and offsets of the other side."""
+        """Solve for factors and intercepts of every row, given those of the other side."""
         indptr, indices, values = rows
         none = np.zeros(len(indptr) - 1, Y.dtype)
         shared = self._everywhere(Y)
@@ -274,7 +271,7 @@ class ALS(Recommender):
         return X, (s * x0).astype(Y.dtype)
 
     def _everywhere(self, Y: NDArray[Any]) -> NDArray[Any] | None:
-        """λ₀ YᵀY, the part of the normal equations that all rows share."""
+        """Return λ₀ YᵀY, the part of the normal equations that all rows share."""
         weight = self.unobserved_weight_
         return weight * second_moment(Y) if weight else None
 
@@ -292,7 +289,7 @@ class ALS(Recommender):
         return self.goal == "rating"
 
     def _lambda(self, users: NDArray[Any], items: NDArray[Any], factor: float) -> float:
-        """Equation (3) times a factor, unless λ was given."""
+        """Return equation (3) times a factor, unless λ was given."""
         if self.regularization is not None:
             return float(self.regularization)
         own = _mean_count_by_rating(users)
@@ -311,7 +308,7 @@ class ALS(Recommender):
         return 0.0 if self._explicit else 0.1
 
     def _scale(self, counts: NDArray[Any], exponent: float) -> float:
-        """1 / Z: what makes the weights average to 1."""
+        """Return 1 / Z, which makes the weights average to 1."""
         weights = np.maximum(counts, 1).astype(np.float64) ** exponent
         return float(
             1 / np.average(weights, weights=counts if self.weighting == "rating" else None)
@@ -351,7 +348,7 @@ class ALS(Recommender):
 
 
 def _by_item(ratings: Ratings) -> tuple[tuple[NDArray[Any], ...], NDArray[np.int64]]:
-    """CSR arrays by item, and the number of ratings of each."""
+    """Return CSR arrays by item, and the number of ratings of each."""
     turned = ratings.to_csr().T.tocsr()
     return (turned.indptr.astype(np.int64), turned.indices.astype(np.int32), turned.data), np.diff(
         turned.indptr
@@ -359,7 +356,7 @@ def _by_item(ratings: Ratings) -> tuple[tuple[NDArray[Any], ...], NDArray[np.int
 
 
 def _some_users(ratings: Ratings, rng: np.random.Generator) -> Ratings:
-    """Users with about `MOST_TO_TRY` ratings, or all who are there."""
+    """Select users with about `MOST_TO_TRY` ratings, or all."""
     if ratings.n_ratings <= MOST_TO_TRY:
         return ratings
     share = MOST_TO_TRY / ratings.n_ratings
@@ -367,12 +364,10 @@ def _some_users(ratings: Ratings, rng: np.random.Generator) -> Ratings:
 
 
 def _mean_count_by_rating(counts: NDArray[Any]) -> float:
-    """Mean count, as a rating finds it: Σ c² / Σ c."""
+    """Return the mean count over ratings: Σ c² / Σ c."""
     return float(np.average(counts, weights=counts))
 
 
 def _spread(values: NDArray[Any]) -> float:
-    """Standard deviation of the ratings; 1 where they are all the same, and there is nothing to
-    learn.
-    """
+    """Return the standard deviation of the ratings; 1 where they are all the same."""
     return float(values.std(dtype=np.float64)) or 1.0

@@ -1,4 +1,4 @@
-"""What every recommender can do once it has learned its items.
+"""Base of all recommenders.
 
 A fitted model scores item j for a user as
 
@@ -45,8 +45,8 @@ from discreet.progress import Progress, ShowProgress, progress_bar
 logger = logging.getLogger("discreet")
 
 Unknown = Literal["error", "skip"]
-BLOCK = 1 << 16  # users folded in at a time
-DENSE_BLOCK = 256  # the same where scores of all their items are held
+BLOCK = 1 << 16  # users folded in at a time, so that few vectors are in memory
+DENSE_BLOCK = 256  # the same where scores of all items are held
 
 
 class Recommender(Estimator, ABC):
@@ -66,10 +66,10 @@ class Recommender(Estimator, ABC):
         """The kind of feedback learned from: "explicit" (ratings) or "implicit" (interactions)."""
         return "explicit" if self.goal == "rating" else "implicit"
 
-    # ------------------------------------------------------------ what a model must say
+    # ------------------------------------------------------------ what a model must define
 
     def check(self) -> None:
-        """Raise a `ConfigError` for parameters with which no fit can be made, whatever the data."""
+        """Raise a `ConfigError` for parameters that no data could be fitted with."""
         self._check()
 
     @abstractmethod
@@ -80,9 +80,8 @@ class Recommender(Estimator, ABC):
         ----------
         ratings : Ratings, a frame of pandas, polars or pyarrow, or a scipy sparse matrix
         progress : function, bool or None
-            By default a bar is shown where a person looks, on a terminal or in a notebook. True
-            shows the steps in any case, False never; a function is called as ``progress(done,
-            total, text)``.
+            By default a bar is shown on a terminal or in a notebook. True always shows the steps,
+            False never; a function is called as ``progress(done, total, text)``.
         verbose : bool
             A line on stderr for every step instead.
         """
@@ -91,40 +90,30 @@ class Recommender(Estimator, ABC):
     def fold(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Vectors (n, factors) and offsets (n,) of n users, each from its own row of the CSR
-        arrays given.
-        """
+        """Compute vectors (n, factors) and offsets (n,) of n users, each from its own CSR row."""
 
     def score_vectors(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Vectors and offsets of users, and the item factors to score with, which may have a
-        coordinate more.
-        """
+        """Return vectors, offsets, and the item factors to score with (maybe one column more)."""
         return *self.fold(indptr, indices, values), self.item_factors_
 
     def state(self) -> dict[str, Any]:
-        """What was learned beside factors and biases, as plain JSON values; `restore` takes it
-        back.
-        """
+        """Return what was learned besides factors and biases, as JSON values, for `restore`."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take over what `state` gave, when loading."""
+        """Restore what `state` returned, when loading."""
         if state:
-            raise ValueError(f"{type(self).__name__} has no state beside its items")
+            raise ValueError(f"{type(self).__name__} has no state besides its items")
 
     def check_restored(self) -> None:
-        """Raise an error for a model from a file that is no good, whatever its parts are: try
-        it out.
-        """
+        """Raise an error for a loaded model that cannot be used, by trying it."""
         self.check()
         self._try_out()
 
     def _try_out(self) -> None:
-        """Read out for somebody without a history and for one with some: what is wrong shows
-        here, not in a kernel.
-        """
+        """Fold in an empty and a short history, so that errors show here, not in a kernel."""
         some = np.arange(min(len(self.item_ids_), 8), dtype=np.int32)
         rows = (
             np.array([0, 0, len(some)], np.int64),
@@ -133,34 +122,34 @@ class Recommender(Estimator, ABC):
         )
         for found in self.score_vectors(*rows):
             if not np.isfinite(found).all():
-                raise DataError("the numbers of this model do not stay finite when they are used")
+                raise DataError("the model is damaged: its predictions are not finite")
         self._top(rows, 1, rows[:2], None, "error")
         self._score_pairs(rows, np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any]) -> Self:
-        """A model with the parameters that `params_to_save` gave."""
+        """Construct a model with the parameters that `params_to_save` returned."""
         return cls(**parameters)
 
     def card(self) -> str:
-        """Text of the README that is saved with the model."""
+        """Return the README that is saved with the model."""
         from discreet.models.storage.model_card import not_private
 
         return not_private(self)
 
     def extra_files(self) -> dict[str, str]:
-        """Further files to save with the model, by name."""
+        """Return further files to save with the model, by name."""
         return {}
 
     def restore_files(self, files: dict[str, bytes]) -> None:
-        """Take over what `extra_files` gave, when loading."""
+        """Restore what `extra_files` returned, when loading."""
         assert not self.extra_files()
 
     def params_to_save(self) -> dict[str, Any]:
-        """The parameters as they are saved."""
+        """Return the parameters as they are saved."""
         return self.get_params()
 
-    # ------------------------------------------------------------ read-outs
+    # ------------------------------------------------------------ recommendations
 
     def recommend(
         self,
@@ -172,7 +161,7 @@ class Recommender(Estimator, ABC):
         items: Sequence[Any] | None = None,
         unknown: Unknown = "error",
     ) -> Recommendations:
-        """The best items for one user.
+        """Recommend the best items for one user.
 
         Parameters
         ----------
@@ -219,16 +208,14 @@ class Recommender(Estimator, ABC):
         unknown: Unknown = "error",
         progress: ShowProgress = None,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """The best items for many users: ids (n_users, n), padded with −1, and scores, padded with
-        −inf.
+        """Recommend items for many users: ids (n_users, n) and scores, padded with −1 and −inf.
 
         Parameters
         ----------
         ratings : Ratings, a frame, or a sparse matrix with one column per item of the model
             One history per user.
         exclude : item ids, {user_id: item ids}, or Ratings
-            What to leave out beside what is in the histories: the same for everybody, or for each
-            user.
+            What to leave out besides the histories: the same for all users, or for each user.
         n, exclude_seen, items, unknown
             As for `recommend`.
         progress
@@ -250,7 +237,7 @@ class Recommender(Estimator, ABC):
         return self._pad_ids()[at], scores
 
     def _pad_ids(self) -> NDArray[Any]:
-        """Item ids by position, and −1 at position −1, which is padding."""
+        """Return item ids by position, and −1 at position −1, which is padding."""
         return np.append(self.item_ids_, np.array([-1], self.item_ids_.dtype))
 
     def recommend_spark(
@@ -265,8 +252,7 @@ class Recommender(Estimator, ABC):
         exclude_seen: bool = True,
         partitions: int | None = None,
     ) -> Any:
-        """Lists for all users of a Spark DataFrame of histories, as a DataFrame: user, rank, item,
-        title, score.
+        """Recommend to all users of a Spark DataFrame: user, rank, item, title, score.
 
         Parameters
         ----------
@@ -279,8 +265,8 @@ class Recommender(Estimator, ABC):
         partitions : int, optional
             Into how many tasks users are divided; by default as Spark is configured.
 
-        Privacy: a list is made from the model and from the user's own history, and is for that user
-        alone. The frame is about people: write it where their ratings are.
+        Privacy: a list is made from the model and the user's own history, and is for that user
+        alone. Store the resulting frame as securely as the ratings.
         """
         from discreet.models.recommend_spark import recommend_spark
 
@@ -301,11 +287,10 @@ class Recommender(Estimator, ABC):
         unknown: Unknown = "error",
         progress: Progress | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """As `recommend_many`, with positions in ``item_ids_`` instead of ids, and without a
-        progress bar.
+        """Recommend as `recommend_many`, with positions in ``item_ids_`` and no progress bar.
 
-        Ratings outside the public range are clipped: evaluation, which calls this, must not stop at
-        what users rated.
+        Ratings outside the public range are clipped: evaluation, which calls this, must not fail
+        because of what users rated.
         """
         self._check_fitted()
         people = as_user_rows(ratings, self.item_ids_)
@@ -325,7 +310,7 @@ class Recommender(Estimator, ABC):
     def similar_items(
         self, item_id: Any, n: int = 10
     ) -> Recommendations | tuple[NDArray[Any], NDArray[Any]]:
-        """The items whose factors point most nearly the same way (cosine), without the item itself.
+        """Return the items of largest cosine similarity, without the item itself.
 
         For a list or an array of k items: ids (k, n), padded with −1, and cosines, padded with
         −inf, as `recommend_many` gives them.
@@ -341,12 +326,10 @@ class Recommender(Estimator, ABC):
         return self._pad_ids()[found], scores
 
     def similar_users(self, *given: Any, **more: Any) -> NoReturn:
-        """Refused: a user's vector is computed from that user's history, for that user alone,
-        and is kept nowhere.
-        """
+        """Raise: a user's vector is computed for that user alone, and is not stored."""
         raise ConfigError(
-            "there are no users to compare: a user's vector is computed from that user's own"
-            " history, for that user alone, and a model keeps none; similar_items compares items"
+            "a model stores no user vectors, because each is computed from that user's own history."
+            " Use similar_items to compare items."
         )
 
     def _list_items(self, at: NDArray[Any], scores: NDArray[np.float32]) -> Recommendations:
@@ -358,21 +341,19 @@ class Recommender(Estimator, ABC):
         """Raise a `ConfigError` where there is nothing to compare items by."""
         if self.item_factors_.shape[1] == 0:
             raise ConfigError(
-                f"{type(self).__name__} has no item factors to compare items by: ALS and DPALS have"
+                f"{type(self).__name__} has no item factors to compare items by. Use ALS or DPMF."
             )
 
     def fold_in_rule(self) -> FoldIn:
-        """How a user's vector follows from a history, as a value; by default whatever `fold`
-        does, in Python alone.
-        """
+        """Return how a user's vector follows from a history; by default `fold`, in Python only."""
         return ByCode(self)
 
     def item_similarity(self) -> ItemSimilarity:
-        """Which part of the item factors items are compared by."""
+        """Return the part of the item factors that items are compared by."""
         return ItemSimilarity()
 
     def scorer(self) -> Scorer:
-        """The thin read-out path, which is kept until the items are others."""
+        """Return the lightweight scorer, cached until the items change."""
         made_of = (self.item_ids_, self.item_factors_, self.item_biases_)
         known = vars(self).get("_scorer")
         if known is None or any(
@@ -395,35 +376,33 @@ class Recommender(Estimator, ABC):
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what follows from the rest."""
+        """Drop caches."""
         return {name: value for name, value in vars(self).items() if name != "_scorer"}
 
     @property
     def default_rating(self) -> float:
-        """What an item of a history counts as rated with where only that it is liked is said."""
+        """Rating that a liked item of a history without ratings counts as."""
         return 1.0 if self.rating_range_ is None else self.rating_range_[1]
 
     @property
     def history_range(self) -> tuple[float, float] | None:
-        """The public range that ratings of histories must lie in; None where there is none."""
+        """Public range that ratings of histories must lie in, or None."""
         return None
 
     def fold_in(self, history: Any, *, unknown: Unknown = "error") -> NDArray[np.floating[Any]]:
-        """The vector (factors,) of a user with this history; see `recommend` for what a history
-        may be.
-        """
+        """Compute the vector (factors,) of a user with this history; see `recommend`."""
         vector: NDArray[np.floating[Any]] = self.fold(*self._history(history, unknown))[0][0]
         return vector
 
     def predict(
         self, ratings: Any, pairs: Any, *, unknown: Unknown = "error"
     ) -> NDArray[np.float32]:
-        """One score per pair; each user's vector is folded in from that user's rows of `ratings`.
+        """Predict one score per pair, from each user's rows of `ratings`.
 
         Parameters
         ----------
         ratings : Ratings, or a sparse matrix as for `recommend_many`
-            Histories. A user without any gets what a newcomer would.
+            Histories. A user without any gets the prediction for a new user.
         pairs : Ratings, or rows of (user_id, item_id) as a list or a frame
             With `Ratings` the scores are in the order of its ``values``.
         unknown : {"error", "skip"}
@@ -439,8 +418,8 @@ class Recommender(Estimator, ABC):
         item = self._positions(item_ids, "skip")[item]
         if unknown == "error" and (item < 0).any():
             raise DataError(
-                f"{int((item < 0).sum()):,} of {len(item):,} pairs name an item that the model does"
-                " not know: leave them out, or say unknown='skip'"
+                f"{int((item < 0).sum()):,} of {len(item):,} pairs have an item that is not in the"
+                " model. Leave them out, or pass unknown='skip'."
             )
         ratings = as_user_rows(ratings, self.item_ids_)
         check_history_range(ratings.values, self.history_range)
@@ -454,22 +433,46 @@ class Recommender(Estimator, ABC):
     def save(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
         """Write the model to a folder: safetensors, JSON and a README card; whole or not at all.
 
-        In the place of a private model only with `replace`; the ledger of that one is kept in the
-        folder.
+        A private model is only replaced with `replace`; its ledger is kept in the folder.
         """
         from discreet.models.storage.save_load import save
 
         save(self, path, replace=replace)
 
+    def push_to_hub(
+        self,
+        name: str,
+        *,
+        replace: bool = False,
+        private: bool | None = None,
+        token: str | None = None,
+    ) -> str:
+        """Publish the model on the Hugging Face Hub and return its address for `discreet.load`.
+
+        Only models that are private can be published. Needs ``discreet[hub]``.
+
+        Parameters
+        ----------
+        name : str
+            Of the repository, such as "user/films"; created if it does not exist.
+        replace : bool
+            Take the place of the model in it, whose ledger is kept.
+        private : bool, optional
+            Whether a new repository is visible to its owner only; the Hub's default if None.
+        token : str, optional
+            By default that of ``hf auth login`` or ``HF_TOKEN``.
+        """
+        from discreet.models.storage.hub import push
+
+        return push(self, name, replace=replace, private=private, token=token)
+
     # ------------------------------------------------------------ for subclasses
 
     def _check(self) -> None:  # a model without parameters has nothing to check
-        """What `check` does."""
+        """Check parameters; called by `check`."""
 
     def _begin(self, ratings: Ratings) -> None:
-        """Check what `fit` was given, and forget what was learned before: an interrupted fit leaves
-        nothing half new.
-        """
+        """Check the input of `fit`, and drop what was learned before."""
         if ratings.n_ratings == 0:
             raise DataError("there are no ratings to learn from")
         vars(self).pop("item_ids_", None)
@@ -477,8 +480,8 @@ class Recommender(Estimator, ABC):
     def _learned_state(self, ratings: Ratings, factors: NDArray[Any], biases: NDArray[Any]) -> None:
         if not (np.isfinite(factors).all() and np.isfinite(biases).all()):
             raise DataError(
-                "training did not stay finite: ratings or initial_scale are too large, or λ is too"
-                " small"
+                "training diverged: the factors are not finite. Lower initial_scale, raise the"
+                " regularization, or rescale the ratings."
             )
         scale = (
             (float(ratings.values.min()), float(ratings.values.max()))
@@ -487,7 +490,7 @@ class Recommender(Estimator, ABC):
         )
         if scale is not None and scale[0] == scale[1]:
             logger.warning(
-                "every rating is %g, so there is nothing to predict: use goal='ranking'",
+                "every rating is %g, so there is nothing to predict. Use goal='ranking'.",
                 scale[0],
             )
         self.restore_items(ratings.item_ids, factors, biases, ratings.titles, scale)
@@ -500,7 +503,7 @@ class Recommender(Estimator, ABC):
         titles: NDArray[Any] | None,
         rating_range: tuple[float, float] | None,
     ) -> None:
-        """Take over what is known of the items, from `fit` or from a file."""
+        """Set what is known of the items, from `fit` or from a file."""
         assert len(item_ids) == len(factors) == len(biases)
         self.item_ids_ = item_ids
         self.item_factors_ = factors
@@ -512,9 +515,9 @@ class Recommender(Estimator, ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "item_ids_"):
             raise NotFittedError(
-                f"this {type(self).__name__} has not learned anything yet: call fit(ratings) first"
+                f"this {type(self).__name__} is not fitted yet. Call fit(ratings) first."
             )
-        # somebody may have assigned others
+        # users may have assigned other arrays
         for name, ndim in (("item_factors_", 2), ("item_biases_", 1)):
             array = getattr(self, name)
             good = (
@@ -543,22 +546,20 @@ class Recommender(Estimator, ABC):
         if unknown == "error" and (at < 0).any():
             strange = ids[at < 0].tolist()
             raise DataError(
-                f"the model does not know {len(strange):,} of the item ids given, such as"
-                f" {strange[0]!r}: leave them out, or say unknown='skip'"
+                f"{len(strange):,} of the item ids are not in the model, such as {strange[0]!r}."
+                " Leave them out, or pass unknown='skip'."
             )
         return at
 
     def _select_known(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
-        """Positions of those of the ids that the model knows."""
+        """Return the positions of the known ones of these ids."""
         at = self._positions(ids, unknown)
         return at[at >= 0]
 
     def _history(
         self, history: Any, unknown: Unknown
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """CSR arrays of one user's history; an item without a rating counts as rated with the
-        top of the scale.
-        """
+        """Return CSR arrays of one history; unrated items count as the top of the scale."""
         self._check_fitted()
         rows = parse_history(history, self.item_ids_, self.default_rating)
         check_history_range(rows.values, self.history_range)
@@ -567,7 +568,7 @@ class Recommender(Estimator, ABC):
     def _rows(
         self, ratings: Ratings, unknown: Unknown
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """CSR arrays of the histories over the model's items."""
+        """Return CSR arrays of the histories over the model's items."""
         check_choice("unknown", unknown, "error", "skip")
         if ratings.item_ids is not self.item_ids_ and not np.array_equal(
             ratings.item_ids, self.item_ids_
@@ -585,9 +586,7 @@ class Recommender(Estimator, ABC):
         unknown: Unknown,
         progress: Progress | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Lists of the users whose histories are `rows`, without the items in their rows of
-        `hidden`, both as CSR.
-        """
+        """Rank items for the histories `rows`, without the items in `hidden`, both as CSR."""
         indptr, indices, values = rows
         bias = self.item_biases_.astype(np.float32)
         if items is not None:
@@ -629,13 +628,11 @@ class Recommender(Estimator, ABC):
         user: NDArray[Any],
         item: NDArray[Any],
     ) -> NDArray[np.float32]:
-        """Scores of (row of the histories, item) pairs; row −1 is a user without history, item
-        −1 gives NaN.
-        """
+        """Score (row of the histories, item) pairs; row −1 has no history, item −1 gives NaN."""
         indptr, indices, values = rows
         vectors, offsets, V = self.score_vectors(
             np.append(indptr, indptr[-1]), indices, values
-        )  # the last row is nobody's
+        )  # the last row stands for users without a history
         own = HistoryRows(np.append(indptr, indptr[-1]), indices, values)
         fold_in_rule = self.scorer().fold_in_rule
         if fold_in_rule.kind == "profile":
@@ -649,9 +646,7 @@ class Recommender(Estimator, ABC):
 
 
 class ByCode(FoldIn):
-    """The read-out of a model that writes `fold` itself: it cannot be saved, and works in
-    Python alone.
-    """
+    """Fold-in of a model that defines `fold` itself: not saved, and in Python only."""
 
     kind = "by code"
     model: Recommender

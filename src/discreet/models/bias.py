@@ -1,4 +1,4 @@
-"""Bias: what can be said without taste. The baseline that a personal model has to beat.
+"""Bias: global mean plus user and item biases, the baseline that a personal model has to beat.
 
     r̂_ij = m + b_i + b_j,      b_j = Σ_{i ∈ Ω_j} (r_ij − m − b_i) / (λ + c_j),      b_i likewise,
 
@@ -71,7 +71,7 @@ class Bias(Recommender):
     def fold(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """No vector, and m + b_i as offset."""
+        """Return no vector, and m + b_i as offset."""
         n = len(indptr) - 1
         count = np.diff(indptr)
         bias = np.zeros(n)

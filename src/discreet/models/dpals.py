@@ -1,7 +1,6 @@
-"""Private alternating least squares: Algorithms 1 and 2 and the loss (24) of Chien et al. (2021),
-corrected.
+"""Private alternating least squares: Chien et al. (2021), Algorithms 1 and 2, corrected.
 
-Per user, private and free:
+Per user, private and at no cost:
 
     u_i = clip((Σ_{j ∈ Ω_i} v_j v_jᵀ + λ₀ VᵀV + λ c_i^ν / Z · I)⁻¹ Σ_{j ∈ Ω_i} y_ij v_j,  Γ_u)   (1)
 
@@ -10,7 +9,7 @@ Released, with noise, from at most k items of each user:
     c̃ = Counts(Ω'),  G̃_j = Σ_{i ∈ Ω''_j} u_i u_iᵀ + noise,  g̃_j = Σ_{i ∈ Ω''_j} y_ij u_i + noise,
     K̃ = Σ_i u_i u_iᵀ + noise
 
-and from these alone, for everybody to see:
+and from these alone, as post-processing:
 
     v_j = (Π_PSD(G̃_j) + λ₀ Π_PSD(K̃) + λ c̃_j^μ / Z′ · I)⁻¹ g̃_j                                (2)
 
@@ -18,7 +17,7 @@ Steps: (a) noisy counts of a uniform sample decide which items are frequent; (b)
 the k rarest frequent items it has rated; (c) ratings are centered and cut to Γ_M; (d) T times (1)
 and (2). Items that are not frequent are predicted by the user's own mean. docs/errata.md lists the
 corrections. What is not in the paper is a field that 0 or False switches off: an `intercept`, so
-that items have a bias, and a `noise_ridge` for what noise alone can be.
+that items have a bias, and a `noise_ridge` against the noise in small eigenvalues.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ from discreet.models.parameters import (
     MOST_SWEEPS,
     check_bool,
     check_choice,
+    check_fraction,
+    check_growth,
     check_int,
     check_number,
     check_positive,
     check_that,
-    require_fraction,
-    require_growth,
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import gdp
@@ -76,7 +75,7 @@ from discreet.privacy.statistics.contributions import (
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import Choose, Recenter, Restrict, Solve
 
-# items from which implicit feedback is taken to come from so many users that more can be learned
+# from so many items on, implicit feedback usually comes from enough users to learn more
 LARGE = 10_000
 BY_SIGNAL = "by signal"
 
@@ -122,7 +121,7 @@ class NoisySolve(Algorithm):
     user_sampling : bool
         Let users solve for their vectors with a new random part of 1/T of their histories at every
         step (line 14 of Algorithm 1), which the paper's analysis needs and its experiments leave
-        out. Reading out takes all.
+        out. Fold-in uses all.
     stages : int
         Learn the factors in so many stages, more of them in each (stagewise ALS, Remark 5): in
         stage s of S the first ⌈r s/S⌉, while the others wait where they started. 1 is the paper's
@@ -137,7 +136,7 @@ class NoisySolve(Algorithm):
     centering : {"user", "global"} or float
         Subtract every user's own mean (free), a released global mean, or a public constant.
     prior_count : float
-        A user's own mean counts so many ratings of the middle of the range as well.
+        A user's own mean also counts so many ratings of the middle of the range.
     recount : bool
         Release the counts of what is contributed as well, as Algorithm 2 does; else the first
         counts serve.
@@ -266,7 +265,7 @@ class NoisySolve(Algorithm):
             check_bool(name, getattr(self, name))
         if self.regularization != BY_SIGNAL:
             check_number("regularization", self.regularization)
-        require_fraction("item_fraction", self.item_fraction)
+        check_fraction("item_fraction", self.item_fraction)
         check_choice("sampling", self.sampling, "rarest", "uniform")
         check_choice("weighting", self.weighting, "rating", "row")
         check_choice("initialization", self.initialization, "random", "spectral")
@@ -275,7 +274,7 @@ class NoisySolve(Algorithm):
             self.iota < self.user_norm,
             f"intercept is {self.intercept!r} of the norm, but must be below 1",
         )
-        require_growth(self.growth, self.steps)
+        check_growth(self.growth, self.steps)
         check_int("stages", self.stages)
         check_that(
             self.stages <= min(self.steps, self.rank_of_factors),
@@ -287,17 +286,17 @@ class NoisySolve(Algorithm):
         )
         check_that(
             not self.sigmas or self.growth == 1,
-            "sigmas go without growth: the paper's steps are all alike",
+            "sigmas cannot be combined with growth, because the paper's steps have equal noise",
         )
         check_that(
             not (self.sigmas and self.shares),
-            "sigmas say how much noise there is, and shares would say it again",
+            "Pass either sigmas or shares, not both.",
         )
         most = self._n_frequent(n_items)
         check_that(
             self.initialization == "random" or self.rank_of_factors <= most,
             f"factors is {self.factors:,}, but a spectral start has at most {most:,}, one for each"
-            " item that takes part: lower factors, or take initialization='random'",
+            " item that takes part. Lower factors, or pass initialization='random'.",
         )
 
     def bounds(self) -> Bounds:
@@ -337,9 +336,7 @@ class NoisySolve(Algorithm):
     def _steps_of(
         self, name: str, share: float = 1.0, shape: tuple[int, ...] = ()
     ) -> list[Release]:
-        """The release of that name at each step; steps whose noise differs are lines of their
-        own.
-        """
+        """Return the release of that name at each step; steps of different noise are separate."""
         T = self.steps
         if self.growth == 1:
             return [Release(name, count=T, share=share, shape=shape)] * T
@@ -350,9 +347,7 @@ class NoisySolve(Algorithm):
         ]
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
-        """By `sigmas`, where they are given: then the ε is what they cost, and may not be above
-        the budget.
-        """
+        """Return the plan, by `sigmas` where given: their ε may not exceed the budget."""
         if not self.sigmas:
             return super().plan(n_items, budget, accountant)
         lines = self.releases(n_items)
@@ -363,15 +358,13 @@ class NoisySolve(Algorithm):
         cost = plan.budget.epsilon
         check_that(
             cost <= budget.epsilon * (1 + 1e-9),
-            f"sigmas cost ε = {cost:.4g}, which is above epsilon = {budget.epsilon:g}: raise one of"
-            " them",
+            f"sigmas cost ε = {cost:.4g}, which is above epsilon = {budget.epsilon:g}. Raise one of"
+            " them.",
         )
         return plan
 
     def _multiplier(self, name: str) -> float:
-        """The paper's σ over the sensitivity in its units: √k for what k items contribute to, 1 for
-        K̃ and the start.
-        """
+        """Return the paper's σ over the sensitivity: √k for item sums, 1 for K̃ and the start."""
         sigma = self.sigmas.get(name)
         check_that(sigma is not None and sigma > 0, f"sigmas needs a positive number for {name!r}")
         return float(sigma or 0) / (
@@ -420,12 +413,12 @@ class NoisySolve(Algorithm):
 
     @property
     def iota(self) -> float:
-        """The constant first coordinate of every user's vector."""
+        """Constant first coordinate of every user's vector."""
         return float(self.intercept or 0) * self.user_norm
 
     @property
     def rank(self) -> int:
-        """Of what is released: factors, and the bias."""
+        """Rank of what is released: factors, and the bias."""
         return self.rank_of_factors + (self.iota > 0)
 
     @property
@@ -488,7 +481,7 @@ class NoisySolve(Algorithm):
                 )
             )
             found = self._item_step(users, session, counts, ridge, grams[step], sums[step], active)
-            # those of later stages wait where they started
+            # those of later stages stay where they started
             V = np.hstack([found, start[:, active:]])
             progress(step + 1, self.steps, "steps")
         factors, biases = self._parts(V)
@@ -502,7 +495,7 @@ class NoisySolve(Algorithm):
         return Learned(whole, spread_out(biases, frequent, n_items), everywhere, details)
 
     def _active(self, step: int) -> int:
-        """How many coordinates are learned in that step: the bias, and the factors of its stage."""
+        """Return how many coordinates that step learns: the bias, and the factors of its stage."""
         stage = 1 + step * self.stages // self.steps
         return (
             self.rank - self.rank_of_factors + math.ceil(self.rank_of_factors * stage / self.stages)
@@ -518,7 +511,7 @@ class NoisySolve(Algorithm):
         right: Release,
         active: int,
     ) -> NDArray[Any]:
-        """Equation (2) in the first `active` coordinates, block by block of items."""
+        """Solve equation (2) in the first `active` coordinates, block by block of items."""
         grams = users.sum(ItemGrams(self.isometric))
         ridge = self._item_ridge(counts, lam, session.deviation(gram, grams))
         whole = users.sum(GlobalGram())
@@ -533,7 +526,7 @@ class NoisySolve(Algorithm):
             K = self.lambda_0 * K[0, :active, :active]
         g = np.ascontiguousarray(summed.whole(np.float32)[:, :active])
         V = np.empty((users.n_items, active), np.float32)
-        # for the matrices of a block: new memory for each would cost more than filling it
+        # buffer for the matrices of a block: allocating one each would cost more than filling it
         room = None
         for rows, G in squares.blocks(dtype=np.float32):
             room = np.empty((len(G), self.rank, self.rank), np.float32) if room is None else room
@@ -547,9 +540,7 @@ class NoisySolve(Algorithm):
         return V
 
     def _item_ridge(self, counts: NDArray[Any], lam: float, deviation: float) -> NDArray[Any]:
-        """λ c̃_j^μ / Z′, with Z′ the average of c̃_j^μ over ratings or items, and what the
-        noise asks for.
-        """
+        """Return λ c̃_j^μ / Z′, Z′ being the average of c̃_j^μ, plus the noise ridge."""
         c = np.maximum(counts, 1.0)
         weight = c**self.item_exponent
         if self.weighting == "rating":
@@ -569,9 +560,7 @@ class NoisySolve(Algorithm):
         return float(self.user_normalizer**-self.user_exponent)
 
     def _center(self, users: Users, session: Session) -> float:
-        """Release the global mean, if that is what ratings are centered by (erratum 3: its
-        sensitivity is k Γ_M).
-        """
+        """Release the global mean, if ratings are centered by it (erratum 3: sensitivity k Γ_M)."""
         assert self.rating_range is not None
         low, high = self.rating_range
         if not isinstance(self.centering, str):
@@ -598,7 +587,7 @@ class NoisySolve(Algorithm):
         return np.hstack([none, (scale * math.sqrt(n) * Q).astype(np.float32)])
 
     def _parts(self, V: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Factors and biases in what the item step solves for."""
+        """Split the solution of the item step into factors and biases."""
         if self.iota == 0:
             return V, np.zeros(len(V), np.float32)
         return np.ascontiguousarray(V[:, 1:]), self.iota * V[:, 0]
@@ -606,12 +595,10 @@ class NoisySolve(Algorithm):
     def _check_signal(
         self, users: Users, session: Session, counts: NDArray[Any]
     ) -> dict[str, float]:
-        """By the noise on counts and on the last right-hand sides, relative to what a rating
-        can add.
-        """
+        """Check the noise on counts and on the last right-hand sides, per rating."""
         counted = users.sum(ItemCounts())
         last = self._steps_of("sum")[-1]
-        # moves a sum by √2 times more than a count
+        # replacing a user moves a sum by √2 times more than a count
         replaced = session.plan.budget.neighboring == "replace-one"
         noise = (
             session.deviation(last, counted)
@@ -622,12 +609,10 @@ class NoisySolve(Algorithm):
         remedy = "raise epsilon or lower factors, iterations or item_fraction"
         return check_signal(session, counts, counting, noise, remedy, "lower item_fraction")
 
-    # ------------------------------------------------------------ reading out
+    # ------------------------------------------------------------ fold-in
 
     def fold_in_rule(self, learned: Learned) -> FoldIn:
-        """Equation (1) without the cut. Items without factors are predicted by the user's own
-        mean in any case.
-        """
+        """Return equation (1) without the cut; items without factors get the user's own mean."""
         V = learned.factors
         by_own_mean = self._explicit and self.centering == "user"
         ridge: dict[str, Any] = dict(
@@ -656,7 +641,7 @@ class NoisySolve(Algorithm):
 
 
 class DPALS(PrivateRecommender):
-    """Private alternating least squares, as in the paper; `DPMF` is what we recommend.
+    """Private alternating least squares, as in the paper; we recommend `DPMF`.
 
     Parameters
     ----------

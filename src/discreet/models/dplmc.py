@@ -1,9 +1,8 @@
-"""Private matrix completion by projected gradients: Algorithms 1 and 2 of Wang, Zhao and Kolar
-(2023), corrected.
+"""Private matrix completion by projected gradients: Wang, Zhao and Kolar (2023), corrected.
 
-With the corrections of docs/errata.md (9–11). U and V are √m and √n times the paper's, so that
-their rows have the size of ordinary numbers whatever the numbers m of users and n of items (as in
-its §6); p is the share of entries that are known. Per user, private and free, with e_ij = u_i · v_j
+Algorithms 1 and 2 with the corrections of docs/errata.md (9–11). U and V are √m and √n times the
+paper's, so that their rows have ordinary sizes for any numbers m of users and n of items (as in its
+§6); p is the share of known entries. Per user, private and at no cost, with e_ij = u_i · v_j
 − y_ij:
 
     u_i ← Π_α₁( u_i − η/(pn) Σ_{j ∈ Ω_i} e_ij v_j − η/2 · u_iᵀ R̃ )                              (1)
@@ -12,7 +11,7 @@ Released, with noise, where every user's residuals are cut to ‖e_i‖ ≤ G fr
 
     K̃ = Σ_i u_i u_iᵀ + noise,      g̃_j = Σ_{i ∈ Ω_j} e_ij u_i + noise
 
-and from these alone, for everybody to see, with R̃ = K̃/m − VᵀV/n:
+and from these alone, as post-processing, with R̃ = K̃/m − VᵀV/n:
 
     v_j ← Π_α₂( v_j − η/(pm) g̃_j + η/2 · R̃ v_j )                                               (2)
 """
@@ -60,7 +59,7 @@ from discreet.privacy.statistics.gradients import Size, WeightedResidualGradient
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import Choose, ComputeResiduals, GradientStep, StartFrom
 
-SIZE_SHARE = 0.02  # of μ², for how many users and ratings there are
+SIZE_SHARE = 0.02  # of μ², for the numbers of users and ratings
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,20 +79,19 @@ class ProjectedGradient(Algorithm):
     residual_norm : float, optional
         G. Default: α₁ α₂.
     balance_share : float, optional
-        ω, the part of R̃ in the budget of (1) and (2). Default: where both kinds of noise together
-        do least harm.
+        ω, the part of R̃ in the budget of (1) and (2). Default: the least total noise.
     ratings_per_item, ratings_per_user : float
-        pm and pn as public numbers. Where one is 0, both are released, at a price (erratum 10).
+        pm and pn as public numbers. If one is 0, both are released, at a cost (erratum 10).
     centering : "user" or float
         Subtract every user's own mean, or a public constant.
     prior_count : float
-        A user's own mean counts so many ratings of the middle of the range as well.
+        A user's own mean also counts so many ratings of the middle of the range.
     initialization : {"random", "spectral"}
         Item factors at random, or by Algorithm 2.
     initial_epsilon : float
         What of ε is set aside for Algorithm 2; 0 sets a tenth of μ² aside.
     initial_share : float, optional
-        That part of μ² by itself. Default: what `initial_epsilon` buys.
+        That part of μ² by itself. Default: follows from `initial_epsilon`.
     initial_scale : float
         Standard deviation of random factors.
     spectral_scale : float
@@ -151,7 +149,7 @@ class ProjectedGradient(Algorithm):
         check_that(
             found.constants == "printed" or found.initialization == "random" or left > 1e-3,
             f"initial_epsilon is {found.initial_epsilon!r}, which leaves nothing of epsilon ="
-            f" {budget.epsilon:g} for the steps: lower it",
+            f" {budget.epsilon:g} for the steps. Lower it.",
         )
         return found
 
@@ -178,7 +176,7 @@ class ProjectedGradient(Algorithm):
         check_that(
             not spectral or self.factors <= n_items,
             f"factors is {self.factors:,}, but a spectral start has at most {n_items:,}, one for"
-            " each item: lower factors, or take initialization='random'",
+            " each item. Lower factors, or pass initialization='random'.",
         )
         if self.constants == "printed":
             check_that(
@@ -189,9 +187,7 @@ class ProjectedGradient(Algorithm):
                 not spectral or self.initial_epsilon > 0,
                 "constants='printed' needs initial_epsilon for a spectral start",
             )
-            check_that(
-                not self.shares, "shares go without constants='printed', which has noise of its own"
-            )
+            check_that(not self.shares, "shares cannot be combined with constants='printed'")
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
@@ -260,30 +256,26 @@ class ProjectedGradient(Algorithm):
         return found | {"gradient": users.sum(WeightedResidualGradient())}
 
     def _best_balance(self, budget: Budget, n: int) -> float:
-        """ω: the part of R̃, such that both kinds of noise together move the item factors least.
+        """Return ω, the part of R̃ with which both kinds of noise move the item factors least.
 
         One step moves them by ½ V N₁ / m and by N₂ / (pm). With ‖v_j‖ ≤ α₂, the squared lengths of
         both are at most A/ω and B/(1 − ω), and their sum is least for ω = √A / (√A + √B).
         """
         gram, gradient = self._sensitivities(budget)
-        # of the right order is enough
+        # the order of magnitude is enough
         p = min(1.0, self.ratings_per_user / n) if self.ratings_per_user else 0.1
         A = self.item_norm / 2 * math.sqrt(n * (self.factors + 1) / 2) * gram
         B = math.sqrt(n * self.factors) * gradient / p
         return A / (A + B)
 
     def _sensitivities(self, budget: Budget) -> tuple[float, float]:
-        """Of the Gram matrix and of the gradient: α₁² and G α₁, times √2 and 2 for replacing
-        (erratum 9).
-        """
+        """Return those of Gram and gradient: α₁², G α₁, times √2, 2 for replacing (erratum 9)."""
         replaced = budget.neighboring == "replace-one"
         gram = (math.sqrt(2) if replaced else 1.0) * self.user_norm**2
         return gram, (2.0 if replaced else 1.0) * self.largest * self.user_norm
 
     def _paper_multipliers(self, budget: Budget) -> dict[str, float]:
-        """Noise multipliers that give the standard deviations of Theorems 5.1 and 5.3 as they
-        are printed.
-        """
+        """Return multipliers for the standard deviations of Theorems 5.1 and 5.3 as printed."""
         first = self.initial_epsilon if self.initialization == "spectral" else 0.0
         eps = budget.epsilon - first
         T = self.iterations
@@ -301,7 +293,7 @@ class ProjectedGradient(Algorithm):
         return found
 
     def _usual_start(self, budget: Budget) -> float:
-        """The part of μ² for the start: that of its own ε, as §6 sets one aside, or a tenth."""
+        """Return the part of μ² for the start: that of its own ε (§6), or a tenth."""
         if not self.initial_epsilon:
             return 0.1
         return (
@@ -335,7 +327,7 @@ class ProjectedGradient(Algorithm):
         seed: int,
         progress: Progress,
     ) -> Learned:
-        """Algorithm 1."""
+        """Run Algorithm 1."""
         n = users.n_items
         eta = self.step_size
         m, per_user = self._sizes(users, session)
@@ -358,19 +350,19 @@ class ProjectedGradient(Algorithm):
         return Learned(V.astype(np.float32), np.zeros(n, np.float32), None, details)
 
     def _sizes(self, users: Users, session: Session) -> tuple[float, float]:
-        """m and pn, public or released."""
+        """Return m and pn, public or released."""
         n = users.n_items
         if self.has_public_sizes:
             return n * self.ratings_per_item / self.ratings_per_user, self.ratings_per_user
         known, m, _ = session.release("size", users.sum(Size(self.half)))
         m = max(float(m), 1.0)
-        session.judge_delta(m)
+        session.warn_if_delta_large(m)
         return m, min(max(float(known) / m, 1.0 / n), 1.0) * n
 
     def _start(
         self, users: Users, session: Session, per_user: float, m: float, seed: int
     ) -> NDArray[np.float64]:
-        """Item factors, and every user's vector from them: one step from 0, or Algorithm 2."""
+        """Initialize item factors and user vectors: one step from 0, or Algorithm 2."""
         if self.initialization == "random":
             V = self.initial_scale * np.random.default_rng(seed).standard_normal(
                 (users.n_items, self.factors)
@@ -385,10 +377,10 @@ class ProjectedGradient(Algorithm):
         users.apply(StartFrom(W))
         return project(V, self.item_norm)
 
-    # ------------------------------------------------------------ reading out
+    # ------------------------------------------------------------ fold-in
 
     def fold_in_rule(self, learned: Learned) -> FoldIn:
-        """T times (1) with the final items, and one step more from 0."""
+        """Return T times (1) with the final items, and one step more from 0."""
         assert self.rating_range is not None
         by_own_mean = self.centering == "user"
         return GradientFoldIn(
@@ -403,7 +395,7 @@ class ProjectedGradient(Algorithm):
 def spectral_start(
     C: NDArray[Any], r: int, p: float, m: float, tau: float = 1.0, balanced: bool = True
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Algorithm 2: item factors V (n, r), and W (n, r) with which a user's vector is Σ_j y_j w_j.
+    """Run Algorithm 2: item factors V (n, r), and W (n, r) with user vectors Σ_j y_j w_j.
 
     The spectrum Σ is that of τ²/p² C / (mn), an estimate of XᵀX/(mn), hence of *squared* singular
     values. Printed is V = Q Σ^½, which leaves users with U ~ Σ⁰; the balance term wants UᵀU/m =
@@ -426,8 +418,7 @@ def spectral_start(
 
 
 class DPLMC(PrivateRecommender):
-    """Private matrix completion by projected gradients, as in the paper; `DPMF` is what we
-    recommend.
+    """Private matrix completion by projected gradients, as in the paper; we recommend `DPMF`.
 
     For items that are rated about equally often.
 

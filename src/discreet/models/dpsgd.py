@@ -1,8 +1,7 @@
-"""Private stochastic gradient descent on the item factors (Abadi et al., 2016), users by least
-squares.
+"""Private stochastic gradient descent on the item factors (Abadi et al., 2016).
 
-T times, on a Poisson batch: every user is in it with probability q, by a secret coin of its own.
-Per user, free:
+T times, on a Poisson batch: every user is in it with probability q, independently and secretly.
+Per user, at no cost:
 
     u_i = (ι, clip((Σ v v ᵀ + λ c_i I)⁻¹ Σ (y_ij − b_j) v_j))                                    (1)
 
@@ -11,7 +10,7 @@ Released, with each user's gradient cut to the Frobenius norm C
 
     g̃_j = Σ_{i in batch} s_j (u_i · v_j − y_ij) u_i + noise                                     (2)
 
-and from it, with noisy counts c̃ that were released before, for everybody to see:
+and from it, with noisy counts c̃ that were released before, as post-processing:
 
     v_j ← v_j − η c̃_j / (c̃_j² + κ_j²) · g̃_j / (s_j q), κ_j = damping · sd of the noise on g̃_j /
     (s_j q) (3)
@@ -22,7 +21,7 @@ Wiener's filter would. s_j, a power of the count, spreads a user's norm C over i
 is the average over the last half of the steps.
 
 Privacy: batches are priced by their loss distribution (accountant "pld"), for add/remove one user
-only. Other accountants price every batch as if it held everybody.
+only. Other accountants price every batch as if it held all users.
 """
 
 from __future__ import annotations
@@ -50,17 +49,16 @@ from discreet.privacy.users.steps import Choose, Restrict
 
 @dataclass(frozen=True, repr=False)
 class PoissonDescent(ClippedDescent):
-    """The algorithm above with its parameters; those of `ClippedDescent` and
+    """The algorithm above with its parameters and those of `ClippedDescent`.
 
     Parameters
     ----------
     batch_rate : float
-        q: the probability with which a user is in a batch; 1 takes everybody at every step.
+        q: the probability with which a user is in a batch; 1 takes all users at every step.
     learning_rate : float
         η, in Newton steps; 1 is a full step where the noise is small.
     damping : float
-        The size of the noise, relative to an item's count, at which its steps are halved, is one
-        over this.
+        One over the noise, relative to an item's count, at which its steps are halved.
     spreading : float
         s_j = (largest count / count)^spreading, up to 10: above 0, rare items get more of a user's
         norm.
@@ -84,8 +82,8 @@ class PoissonDescent(ClippedDescent):
         check_number("batch_rate", found.batch_rate)
         check_that(
             LEAST_RATE <= found.batch_rate <= 1,
-            f"batch_rate is {found.batch_rate!r}, but must lie between {LEAST_RATE:g} and 1: a"
-            " smaller batch holds next to nobody, and takes minutes to price",
+            f"batch_rate is {found.batch_rate!r}, but must lie between {LEAST_RATE:g} and 1:"
+            " smaller batches hold almost no users, and take minutes to price",
         )
         check_positive("learning_rate", found.learning_rate)
         for name in ("damping", "spreading"):
@@ -93,15 +91,13 @@ class PoissonDescent(ClippedDescent):
         check_bool("average", found.average)
         check_that(
             found.batch_rate == 1 or budget.neighboring != "replace-one",
-            f"neighboring is 'replace-one', but random batches (batch_rate={found.batch_rate:g})"
-            " are priced for 'add-remove' only: use that, or set batch_rate=1",
+            f"neighboring is 'replace-one', but Poisson batches (batch_rate={found.batch_rate:g})"
+            " are priced for 'add-remove' only. Use that, or pass batch_rate=1.",
         )
         return found
 
     def releases(self, n_items: int) -> list[Release]:
-        """Counts have about a twentieth of what gradients cost where all take part in every
-        batch.
-        """
+        """List the releases; counts cost about a twentieth of gradients with full batches."""
         shape = (self.n_frequent(n_items), self.factors + 1)
         return [
             Release("counts", share=0.05, shape=(n_items,)),
@@ -111,9 +107,7 @@ class PoissonDescent(ClippedDescent):
         ]
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
-        """Priced by their loss distribution, many batches cost about q² of as many full
-        releases.
-        """
+        """Return the plan; priced by "pld", many batches cost about q² of full releases."""
         given = dict(self._shares())
         if accountant == "pld" and "counts" not in given:
             given["counts"] = 0.05 * self.batch_rate**2
@@ -158,7 +152,7 @@ class PoissonDescent(ClippedDescent):
     def _rates(
         self, deviation: float, counts: NDArray[Any], s: NDArray[Any]
     ) -> NDArray[np.float64]:
-        """What a released row is multiplied with in (3)."""
+        """Return what a released row is multiplied with in (3)."""
         own = s * self.batch_rate
         noise = self.damping * deviation / own
         rate: NDArray[np.float64] = self.learning_rate / own * counts / (counts**2 + noise**2)

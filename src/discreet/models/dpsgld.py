@@ -1,5 +1,4 @@
-"""Private Langevin dynamics on the item factors (Liu, Wang & Smola, 2015), with what can be proved
-of it.
+"""Private Langevin dynamics on the item factors (Liu, Wang & Smola, 2015).
 
 The paper's model has ratings y_ij ~ N(u_i · v_j, 1/φ) and a Gaussian prior λ_v on item factors.
 Langevin dynamics walks
@@ -21,7 +20,7 @@ Privacy: every g̃ is a Gaussian release of sensitivity C, and all T of them are
 noisy gradient descent. *Not provable*, and not claimed: that a sample of the posterior is private
 by itself ("for free"). It needs the walk to have reached the posterior, and how far T steps are
 from it is unknown for this non-convex model, so no δ could be stated; it needs bounded likelihoods,
-which (1) does not have without the cut; and per-rating bounds do not add up to a promise for a
+which (1) does not have without the cut; and per-rating bounds do not add up to a guarantee for a
 whole user. What the paper calls personalized privacy, each user with its own ε, is not offered
 either.
 """
@@ -49,7 +48,7 @@ from discreet.privacy.users.steps import Choose, Restrict
 
 @dataclass(frozen=True, repr=False)
 class Langevin(ClippedDescent):
-    """The algorithm above with its parameters; those of `ClippedDescent` and
+    """The algorithm above with its parameters and those of `ClippedDescent`.
 
     Parameters
     ----------
@@ -88,7 +87,7 @@ class Langevin(ClippedDescent):
 
     def _gradients(self, n_items: int) -> list[Release]:
         shape = (self.n_frequent(n_items), self.factors + 1)
-        # of the budget: the noise is its inverse root
+        # shares of the budget: the noise is its inverse root
         parts = np.arange(1, self.iterations + 1) ** -self.decay
         parts = parts / parts.sum()
         return [
@@ -132,7 +131,7 @@ class Langevin(ClippedDescent):
         return self.make_learned(mean / (self.iterations - first), frequent, n_items)
 
     def _step_length(self, sigma: float, t: int, counts: NDArray[Any]) -> NDArray[np.float64]:
-        """h_t of each item: (2), or shorter where that would overshoot."""
+        """Return h_t of each item: (2), or shorter where that would overshoot."""
         curvature = (self.precision * counts * self.user_norm**2 / 2 + self.prior) / 2
         longest = self.longest * (t + 1) ** -self.decay / curvature
         rate: NDArray[np.float64] = np.minimum(

@@ -1,13 +1,12 @@
-"""A private covariance of ratings, factorized (McSherry & Mironov, 2009), for users instead of
-single ratings.
+"""A private covariance of ratings, factorized (McSherry & Mironov, 2009), for whole users.
 
 The paper measures, with noise, averages and then a covariance, and hands those to any recommender.
 Sections 4.1–4.3:
 
     G = (Σ y + noise) / (Σ 1 + noise)                                       global mean          (1)
     b_j = (Σ_i y_ij + noise + β_j G) / (Σ_i 1 + noise + β_j) − G            item means, damped   (2)
-    r_ij = clamp(y_ij − G − b_j − own damped mean of those, ±B)      per user, private and free  (3)
-    C = Σ_i w_i r_i r_iᵀ + noise,   N = Σ_i w_i 1_i 1_iᵀ + noise     covariance and by how many  (4)
+    r_ij = clamp(y_ij − G − b_j − own damped mean of those, ±B)      per user, at no cost        (3)
+    C = Σ_i w_i r_i r_iᵀ + noise,   N = Σ_i w_i 1_i 1_iᵀ + noise     covariance and its counts   (4)
     C_jl / (max(N_jl, 0) + β') ≈ Q Λ Qᵀ,   V = Q Λ^{1/2}                    factorization        (5)
 
 with 1_i the indicator of what user i has rated. The paper protects single ratings. For whole users,
@@ -15,13 +14,13 @@ a user contributes through at most k items to (1) and (2), and w_i = 1/c_i with 
 of ratings, so that √w_i r_i has at most the norm B and √w_i 1_i the norm 1: what a user can move
 (4) by does not depend on how much it rated.
 
-A user reads itself out by ridge regression on V or, with a public `density` p, by the textbook's
-estimate of a matrix of which a part p is seen, from its row with zeros for what is not,
+A user's vector follows by ridge regression on V or, with a public `density` p, by the textbook's
+estimate of a matrix of which a part p is observed, from its row with zeros for the rest,
 
     r̂_i = Q Qᵀ r_i / p.                                                                         (6)
 
-The DPALS paper calls private SVD inconsistent, citing Jain et al. (2018); of (6) that is true, for
-what a user has left unrated is in the way however many other users there are.
+The DPALS paper calls private SVD inconsistent, citing Jain et al. (2018). That is true of (6): the
+unrated items of a user bias it for any number of other users.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ from discreet.models.fold_in import FoldIn, LeastSquaresFoldIn, ProjectionFoldIn
 from discreet.models.parameters import (
     check_bool,
     check_choice,
+    check_fraction,
     check_int,
     check_number,
     check_positive,
     check_that,
-    require_fraction,
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget
@@ -86,9 +85,9 @@ class CovarianceSVD(Algorithm):
     centering : {"user", "items"}
         Whether (3) subtracts each user's own mean too, or (1) and (2) only.
     prior_count : float
-        A user's own mean counts so many zeros as well.
+        A user's own mean also counts so many zeros.
     density : float
-        p of (6), public; then users are read out by it. 0: by ridge regression.
+        p of (6), public; then it is used for fold-in. 0: ridge regression.
     residual_bound : float, optional
         B. Default: a quarter of the rating range.
     max_items : int
@@ -133,12 +132,12 @@ class CovarianceSVD(Algorithm):
             check_number(name, getattr(found, name))
         check_that(found.density <= 1, f"density is {found.density!r}, but must be at most 1")
         check_bool("weighted", found.weighted)
-        require_fraction("item_fraction", found.item_fraction)
+        check_fraction("item_fraction", found.item_fraction)
         check_choice("centering", found.centering, "user", "items")
         return found
 
     def bounds(self) -> Bounds:
-        """Ratings are measured from the middle of the range, which bounds them by half of it."""
+        """Return bounds on ratings relative to the middle of the range: half of it."""
         assert self.rating_range is not None
         return Bounds(
             items=self.max_items,
@@ -227,10 +226,10 @@ class CovarianceSVD(Algorithm):
     def _deviation(self, session: Session, name: str, statistic: ReleasableSum) -> float:
         return 0.0 if session.silent else session.deviation(name, statistic)
 
-    # ------------------------------------------------------------ reading out
+    # ------------------------------------------------------------ fold-in
 
     def fold_in_rule(self, learned: Learned) -> FoldIn:
-        """A user's vector, by ridge regression or, with `density` p, by (6)."""
+        """Return a user's vector by ridge regression or, with `density` p, by (6)."""
         center = learned.details["center"]
         known = learned.some("frequent")
         personal = self.centering == "user"
@@ -253,7 +252,7 @@ class CovarianceSVD(Algorithm):
 def shrink_means(
     sums: NDArray[Any], counts: NDArray[Any], G: float, prior: NDArray[Any], largest: float
 ) -> NDArray[np.float64]:
-    """(2): how far item means lie from the global one, between ±largest."""
+    """Compute (2): how far item means lie from the global one, between ±largest."""
     deviations: NDArray[np.float64] = np.clip(
         (sums - G * counts) / np.maximum(counts + prior, 1e-9), -largest, largest
     )
@@ -261,9 +260,7 @@ def shrink_means(
 
 
 def principal(C: NDArray[Any], factors: int) -> NDArray[np.float64]:
-    """(5): leading eigenvectors times the roots of their eigenvalues, (m, factors); zeros where
-    there are no more.
-    """
+    """Compute (5): leading eigenvectors times roots of eigenvalues, (m, factors), zero-padded."""
     from scipy.linalg import eigh
 
     m = len(C)

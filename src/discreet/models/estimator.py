@@ -1,6 +1,4 @@
-"""What models have in common with scikit-learn's estimators: parameters, a fitted state, and how
-they are displayed.
-"""
+"""The scikit-learn conventions of models: parameters, a fitted state and their display."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ def check_keywords(init: Callable[..., None]) -> Callable[..., None]:
             unknown = [name for name in given if name not in known]
             if unknown:
                 raise TypeError(no_parameter(model, unknown[0], known)) from None
-            message = f"{model}({', '.join(known)}): {problem}; give parameters by name"
+            message = f"{model}({', '.join(known)}): {problem}; pass parameters by name"
             raise TypeError(message) from None
         init(self, *args, **given)
 
@@ -74,12 +72,11 @@ class Estimator:
         return self
 
     def score(self, *given: Any, **more: Any) -> NoReturn:
-        """Refused: `discreet.evaluate` says what it measures, on whom, and what that costs."""
+        """Raise: `discreet.evaluate` names the metric, the held-out data and the privacy cost."""
         raise ConfigError(
-            "a recommender has no single score: what counts depends on what is held out of whose"
-            " ratings, and looking at that is a look at people that no ε pays for. Use"
-            " discreet.evaluate(model, split, metrics), or evaluate(..., epsilon=0.1) for scores"
-            " that may be published"
+            "a recommender has no single score: it depends on the metric and on held-out ratings,"
+            " and exact scores are not covered by ε. Use discreet.evaluate(model, split, metrics),"
+            " or evaluate(..., epsilon=0.1) for private scores."
         )
 
     # ------------------------------------------------------------ for scikit-learn
@@ -88,7 +85,7 @@ class Estimator:
         return hasattr(self, "item_ids_")
 
     def __sklearn_tags__(self) -> Any:
-        """Sparse input, no target, and other results in every run unless a seed is given."""
+        """Return tags: sparse input, no target, and random results without a seed."""
         from sklearn.utils import InputTags, Tags, TargetTags
 
         return Tags(
@@ -98,10 +95,10 @@ class Estimator:
             non_deterministic=getattr(self, "random_state", 0) is None,
         )
 
-    # ------------------------------------------------------------ for people
+    # ------------------------------------------------------------ display
 
     def _params_given(self) -> dict[str, Any]:
-        """The parameters that are not at their defaults."""
+        """Return the parameters that are not at their defaults."""
         default = {
             name: p.default for name, p in inspect.signature(type(self).__init__).parameters.items()
         }
@@ -112,10 +109,10 @@ class Estimator:
         return f"{type(self).__name__}({given})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: the parameters, what was learned, and what is promised.
+        """Render parameters, what was learned and the guarantee for notebooks.
 
-        Notebooks are passed on, so the seed of a private model is left out: if it made the noise,
-        whoever knows it can subtract that.
+        The seed of a private model is left out, because notebooks are shared and seeded noise could
+        be subtracted with it.
         """
         private = "epsilon" in self.parameter_names()
         told = {

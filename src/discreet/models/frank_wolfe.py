@@ -1,12 +1,12 @@
 """Private matrix completion in a nuclear-norm ball: Frank–Wolfe (Jain, Thakkar & Thakurta, 2018).
 
 Algorithm 1 of the paper minimizes ½ ‖P_Ω(Y − Y*)‖² over ‖Y‖_nuclear ≤ k by rank-one steps. Per
-user, private and free (`discreet.privacy.users.steps.frank_wolfe_step`):
+user, private and at no cost (`discreet.privacy.users.steps.frank_wolfe_step`):
 
     a_i = P_Ωi(Y_i − Y*_i)                                                                       (1)
     û_i = a_i · v̂ / λ̂',     Y_i ← Π_L((1 − γ_t) Y_i − γ_t k û_i v̂ᵀ)                           (2)
 
-Released, with noise, T times, rows being cut to ‖a_i‖ ≤ L_a, and from it, for everybody to see:
+Released, with noise, T times, rows being cut to ‖a_i‖ ≤ L_a, and from it, as post-processing:
 
     W = Σ_i a_i a_iᵀ + noise, v̂, λ̂² = top eigenvector and eigenvalue of W, λ̂'² = max(λ̂², 0) +
     noise's own (3)
@@ -48,11 +48,11 @@ from discreet.models.algorithm import (
 from discreet.models.fold_in import FoldIn, FrankWolfeFoldIn
 from discreet.models.parameters import (
     check_choice,
+    check_fraction,
     check_int,
     check_number,
     check_positive,
     check_that,
-    require_fraction,
 )
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget
@@ -81,8 +81,7 @@ class FrankWolfe(Algorithm):
     nuclear_norm : float
         k. 0: `spread` · √(ñ m), with a noisy number of users ñ and m frequent items.
     spread : float, optional
-        What predictions deviate by from a user's mean, as root mean square. Default: a tenth of the
-        rating range.
+        Root mean square of predictions around a user's mean. Default: a tenth of the rating range.
     row_norm : float, optional
         L. Default: √max_items times a quarter of the rating range.
     residual_norm : float, optional
@@ -90,14 +89,14 @@ class FrankWolfe(Algorithm):
     steps : {"constant", "decreasing"}
         γ_t = 1/T as in the paper, or 2/(t + 1), t = 1, 2, …
     folding : {"least-squares", "steps"}
-        How a user's vector is read out: by least squares on the directions, or by walking the steps
-        as the paper does.
+        How a user's vector is computed: by least squares on the directions, or by repeating the
+        steps as in the paper.
     regularization : float
         Ridge of that least squares; directions have unit length times √m.
     centering : "user" or float
         Subtract every user's own mean (free), or a public constant.
     prior_count : float
-        A user's own mean counts so many ratings of the middle of the range as well.
+        A user's own mean also counts so many ratings of the middle of the range.
     max_items : int
         How many items of a user count when items are counted.
     item_fraction : float
@@ -148,13 +147,13 @@ class FrankWolfe(Algorithm):
             check_positive(name, getattr(self, name))
         check_choice("steps", self.steps, "constant", "decreasing")
         check_choice("folding", self.folding, "least-squares", "steps")
-        require_fraction("item_fraction", self.item_fraction)
+        check_fraction("item_fraction", self.item_fraction)
         check_centering(self.centering, "user")
         most = max(n_items, MOST_STEPS)
         check_that(
             self.factors <= most,
-            f"factors is {self.factors:,}, but each is a step, and {most:,} are the most for"
-            f" {n_items:,} items",
+            f"factors is {self.factors:,}, but must be at most {most:,} for {n_items:,} items,"
+            " because each is a step",
         )
 
     def bounds(self) -> Bounds:
@@ -212,8 +211,7 @@ class FrankWolfe(Algorithm):
             covariance = self._covariance(rows)
             W = session.release("covariance", covariance)
             V[:, t], top = top_eigen(covariance.unpack(W)[0])
-            # the largest eigenvalue that the noise alone has is σ √(2 m), entries off the diagonal
-            # having σ/√2
+            # the largest eigenvalue of the noise alone is σ √(2 m), with σ/√2 off the diagonal
             deviation = 0.0 if session.silent else session.deviation("covariance", covariance)
             length = math.sqrt(max(top, 0.0) + max(deviation * math.sqrt(2 * m), 1e-12))
             rows.apply(FrankWolfeStep(V[:, t], length, k, self._gamma(t), self.row_norm))
@@ -231,17 +229,17 @@ class FrankWolfe(Algorithm):
         if self.nuclear_norm:
             return float(self.nuclear_norm)
         n = max(float(session.release("crowd", users.sum(UserCount()))[0]), 1.0)
-        session.judge_delta(n)
+        session.warn_if_delta_large(n)
         assert self.spread is not None
         return self.spread * math.sqrt(n * m)
 
     def _gamma(self, t: int) -> float:
         return 1 / self.factors if self.steps == "constant" else 2 / (t + 2)
 
-    # ------------------------------------------------------------ reading out
+    # ------------------------------------------------------------ fold-in
 
     def fold_in_rule(self, learned: Learned) -> FoldIn:
-        """A user's weights of the directions, from its own ratings and what was released."""
+        """Return a user's weights of the directions, from its own ratings and releases."""
         assert self.rating_range is not None
         assert self.row_norm is not None
         known = learned.some("frequent")
@@ -264,15 +262,13 @@ class FrankWolfe(Algorithm):
 
 
 def top_eigen(W: NDArray[Any]) -> tuple[NDArray[Any], float]:
-    """The top eigenvector (its largest entry positive) and eigenvalue of a symmetric matrix, by
-    Lanczos.
-    """
+    """Compute the top eigenvector (largest entry positive) and eigenvalue by Lanczos."""
     from scipy.sparse.linalg import eigsh
 
     if len(W) < 3:
         values, vectors = np.linalg.eigh(W)
     else:
-        # Lanczos would draw one, and a fit would not be repeatable
+        # a fixed start, because a random one of Lanczos would not be reproducible
         start = np.linspace(1.0, 2.0, len(W))
         values, vectors = eigsh(W, k=1, which="LA", v0=start)
     v = vectors[:, -1]

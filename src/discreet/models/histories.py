@@ -1,6 +1,4 @@
-"""The forms in which people hand over a history, many histories, or pairs to score, brought
-into one.
-"""
+"""Conversion of a history, many histories, or pairs to score from the forms that users pass."""
 
 from __future__ import annotations
 
@@ -24,8 +22,7 @@ CSR = tuple[NDArray[Any], NDArray[Any]]
 
 
 def to_learn_from(given: Any, trust_user_column: bool = False) -> Ratings:
-    """What `fit` was given as `Ratings`: those, a frame of pandas, polars or pyarrow, or a scipy
-    sparse matrix.
+    """Convert the input of `fit` to `Ratings`: a frame or a scipy sparse matrix, or those.
 
     Columns of a frame are found by convention, and its items are those that were rated, so that a
     private model's statement carries a caution. `Ratings.from_frame` and `Ratings.from_csr` take a
@@ -38,13 +35,13 @@ def to_learn_from(given: Any, trust_user_column: bool = False) -> Ratings:
     if _is_table(given):
         return Ratings.from_frame(given, trust_user_column=trust_user_column)
     raise DataError(
-        f"fit needs Ratings, a frame or a sparse matrix, and a {type(given).__name__} was given:"
-        " read a file with Ratings.read, or make ratings with Ratings.from_arrays"
+        f"fit needs Ratings, a frame or a sparse matrix, not a {type(given).__name__}."
+        " Read a file with Ratings.read, or construct ratings with Ratings.from_arrays."
     )
 
 
 def parse_history(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
-    """One user's history as `Ratings` with one row.
+    """Convert one user's history to `Ratings` with one row.
 
     Parameters
     ----------
@@ -58,8 +55,8 @@ def parse_history(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings
         one = as_user_rows(history, item_ids)
         if one.n_users != 1:
             raise DataError(
-                f"a history of one user is needed, and {one.n_users:,} were given: see"
-                " recommend_many"
+                f"the history of one user is needed, but there are {one.n_users:,} users. Use"
+                " recommend_many."
             )
         return one
     # a pandas Series
@@ -82,15 +79,14 @@ def parse_history(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings
         ids, values, times = columns.items, columns.ratings, columns.timestamps
     elif isinstance(history, (str, bytes)) or not hasattr(history, "__iter__"):
         raise DataError(
-            f"a history is a list of item ids or a mapping item id -> rating, and {history!r} was"
-            " given"
+            f"a history is a list of item ids or a mapping item id -> rating, not {history!r}"
         )
     else:
         if isinstance(history, np.ndarray) and history.size and history.dtype.kind == "f":
             raise DataError(
-                f"an array {history.shape} of {history.dtype} is no history: give a list of item"
+                f"an array {history.shape} of {history.dtype} is not a history. Pass a list of item"
                 " ids, a mapping item id -> rating or, for a row of ratings over all items, a"
-                " sparse row such as csr_array(row)"
+                " sparse row such as csr_array(row)."
             )
         ids = as_ids(history, "item id")
     if len(ids) == 0:
@@ -101,15 +97,15 @@ def parse_history(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings
 
 
 def as_user_rows(histories: Any, item_ids: NDArray[Any]) -> Ratings:
-    """Many users' histories as `Ratings`; a sparse matrix has one column per item of the model."""
+    """Convert histories to `Ratings`; a sparse matrix has one column per item of the model."""
     if isinstance(histories, Ratings):
         return histories
     if not sparse.issparse(histories):
         if _is_table(histories):
             return Ratings.from_frame(histories)
         raise DataError(
-            "histories come as Ratings, a frame or a sparse matrix, and a"
-            f" {type(histories).__name__} was given: see recommend() for a single history"
+            f"histories must be Ratings, a frame or a sparse matrix, not a"
+            f" {type(histories).__name__}. For a single history, use recommend."
         )
     rows, columns = histories.shape if histories.ndim == 2 else (1, histories.shape[0])
     if columns != len(item_ids):
@@ -119,7 +115,7 @@ def as_user_rows(histories: Any, item_ids: NDArray[Any]) -> Ratings:
 
 
 def clip_histories(histories: Ratings, rating_range: tuple[float, float] | None) -> Ratings:
-    """Move ratings outside the range to its ends, each by itself."""
+    """Clip ratings to the range, each by itself."""
     if rating_range is None:
         return histories
     low, high = rating_range
@@ -132,21 +128,19 @@ Exclusions = Sequence[Any] | Mapping[Any, Sequence[Any]] | Ratings
 def as_exclusions(
     exclude: Exclusions, seen: CSR, people: Ratings, positions: Callable[[Any], NDArray[np.int64]]
 ) -> CSR:
-    """What to leave out for each of `people`, as CSR rows of item positions in order.
+    """Return what to leave out for each of `people`, as CSR rows of item positions in order.
 
     Parameters
     ----------
     exclude : item ids, {user id: item ids}, or Ratings
-        For everybody, or for each user; users who are not among `people` do not matter.
+        For all users, or for each user; users who are not among `people` are ignored.
     seen : (indptr, indices)
         What is left out in any case.
     positions : function of item ids
         Where they are in the model, −1 for unknown ones.
     """
     if isinstance(exclude, (str, bytes)):
-        raise DataError(
-            f"exclude is a list of item ids, or one for each user, and {exclude!r} was given"
-        )
+        raise DataError(f"exclude is a list of item ids, or one for each user, not {exclude!r}")
     if not isinstance(exclude, Ratings) and len(exclude) == 0:
         return seen
     if isinstance(exclude, Ratings):
@@ -175,7 +169,7 @@ def as_exclusions(
 
 
 def as_pairs(pairs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Distinct users, distinct items, and for each pair its positions in them."""
+    """Return distinct users, distinct items, and for each pair its positions in them."""
     if isinstance(pairs, Ratings):
         return (
             pairs.user_ids,
@@ -192,7 +186,7 @@ def as_pairs(pairs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDAr
         rows = list(pairs) if hasattr(pairs, "__iter__") else [pairs]
         if any(not isinstance(row, (tuple, list, np.ndarray)) or len(row) != 2 for row in rows):
             raise DataError(
-                "pairs are rows of (user_id, item_id), a frame with these columns, or Ratings"
+                "pairs must be rows of (user_id, item_id), a frame with these columns, or Ratings"
             )
         users, items = [row[0] for row in rows], [row[1] for row in rows]
     (user_ids, user), (item_ids, item) = encode(users, "user id"), encode(items, "item id")
@@ -207,12 +201,12 @@ def _is_table(given: Any) -> bool:
 
 
 def _is_frame(given: Any) -> bool:
-    # of the type, because asking a lazy frame itself may be work
+    # of the type, because access to a lazy frame's columns may compute it
     return hasattr(type(given), "columns")
 
 
 def _frame_of_one_user(frame: Any) -> Columns:
-    """Columns of a frame that may do without a user column, but must not speak of several users."""
+    """Read the columns of a frame; a user column is optional, but must have only one user."""
     import narwhals.stable.v2 as nw
 
     frame = pa.table(frame) if isinstance(frame, pa.RecordBatch) else frame
@@ -221,13 +215,14 @@ def _frame_of_one_user(frame: Any) -> Columns:
         columns = frame_columns(frame, {})
         if (users := len(encode(columns.users, "user id")[0])) > 1:
             raise DataError(
-                f"a history of one user is needed, and {users:,} were given: see recommend_many"
+                f"the history of one user is needed, but there are {users:,} users. Use"
+                " recommend_many."
             )
         return columns
     if not any(normalize(name) in CONVENTIONS["item"] for name in names):
         raise DataError(
-            "a history needs a column item_id and may have one for the rating: its columns are"
-            f" {names}"
+            "a history needs a column item_id, and may have one for the rating. Its columns are"
+            f" {names}."
         )
     only = nw.from_native(frame).with_columns(nw.lit(0).alias("user")).to_native()
     return frame_columns(only, {})

@@ -1,9 +1,8 @@
-"""Noisy least squares, plain or reweighted, with Gaussian, Laplace or Huber noise: the Huber paper,
-made sound.
+"""Noisy least squares, plain or reweighted, with Gaussian, Laplace or Huber noise.
 
 After "Introducing the Huber mechanism for differentially private low-rank matrix completion"
-(Gowtham et al., 2022). Per user, private and free, from all of its ratings y (taken relative to its
-own mean):
+(Gowtham et al., 2022), with a correct sensitivity. Per user, private and at no cost, from all of
+its ratings y (relative to its own mean):
 
     u_i = clip((Σ_{j ∈ Ω_i} v_j v_jᵀ + λ_u |Ω_i| I)⁻¹ Σ_{j ∈ Ω_i} (y_ij − b_j) v_j)              (1)
 
@@ -12,7 +11,7 @@ Released, with noise on both, from at most k items of each user, in each of T·K
     G̃_j = Σ_i w_ij u_i u_iᵀ + noise,     g̃_j = Σ_i w_ij y_ij u_i + noise                       (2)
     w_ij = 1 (ALS),  or  w_ij = min(1, α / |y_ij − u_i · v_j|) (R-IRLS, Algorithms 2 and 3)     (3)
 
-and from these alone, for everybody to see:
+and from these alone, as post-processing:
 
     v_j = (Π_PSD(G̃_j) + λ_j I)⁻¹ g̃_j,     λ_j = λ + σ_g² / (τ² a_j)                            (4)
 
@@ -21,9 +20,8 @@ deviation σ_g, a vector has prior variance τ² and a_j is the curvature, estim
 (`curvature`).
 
 Clipping is in ℓ₁ for Laplace noise and for pure ε, in ℓ₂ for Gaussian noise and for Huber noise
-priced by its Gaussian bound. The price is the sum of pure ε, a privacy loss distribution or the
-Gaussian bound, whichever asks for the least noise (``accountant="auto"``); the statement says which
-it was.
+priced by its Gaussian bound. The cost is the sum of pure ε, a privacy loss distribution or the
+Gaussian bound, whichever needs the least noise (``accountant="auto"``); the statement names it.
 """
 
 from __future__ import annotations
@@ -88,7 +86,7 @@ class RobustSolve(Algorithm):
         Least squares, or reweighted least squares in which ratings far from their prediction count
         less.
     iterations : int
-        T. 1 is for few people; take 3 from some 10,000 on.
+        T. 1 is for few users; use 3 from some 10,000 on.
     inner_iterations : int
         K of "irls", each of which is released and charged.
     alpha : float, optional
@@ -118,7 +116,7 @@ class RobustSolve(Algorithm):
     centering : "user" or float
         Subtract every user's own mean (free), or a public constant.
     prior_count : float
-        A user's own mean counts so many ratings of the middle of the range as well.
+        A user's own mean also counts so many ratings of the middle of the range.
     gram_share : float
         Part of the budget for Gram matrices; the rest is for right-hand sides.
     initial_scale : float
@@ -192,7 +190,7 @@ class RobustSolve(Algorithm):
         other = "Laplace" if self.alpha < 1 else "Gaussian"
         check_that(
             SMALLEST_ALPHA <= self.alpha <= LARGEST_ALPHA,
-            f"alpha is {self.alpha!r}, which is {other} noise to all digits: it must lie between"
+            f"alpha is {self.alpha!r}, which is {other} noise to all digits, but must lie between"
             f" {SMALLEST_ALPHA:g} and {LARGEST_ALPHA:g}",
         )
         for name in ("item_regularization", "ridge_per_rating", "intercept"):
@@ -212,8 +210,7 @@ class RobustSolve(Algorithm):
         pure = self.mechanism == "gaussian" and budget.delta == 0
         check_that(
             not pure,
-            "delta is 0 and mechanism is 'gaussian', which has no pure ε: take 'laplace' or"
-            " 'huber'",
+            "delta is 0, but mechanism='gaussian' has no pure ε. Choose 'laplace' or 'huber'.",
         )
 
     def bounds(self) -> Bounds:
@@ -230,7 +227,7 @@ class RobustSolve(Algorithm):
         )
 
     def releases(self, n_items: int) -> list[Release]:
-        """Two in every inner iteration."""
+        """List two releases for every inner iteration."""
         n = self.iterations * self.inner
         share = {"sum": 1 - self.gram_share, "gram": self.gram_share}
         found = self.statistics(seal(empty_ratings(n_items), self.bounds()))
@@ -240,11 +237,11 @@ class RobustSolve(Algorithm):
         ]
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
-        """By the accountant who asks for the least noise, if "auto" may choose."""
+        """Return the plan of the accountant that needs the least noise, if "auto" may choose."""
         candidates = self._accountants(budget) if accountant == "auto" else [accountant]
         plans = [self._calibrate(n_items, budget, one) for one in candidates]
         best = plans[0]
-        for other in plans[1:]:  # the first is the simplest; another has to be better to be taken
+        for other in plans[1:]:  # the first is the simplest; another one must be clearly better
             if other.noise_multiplier("sum") < best.noise_multiplier("sum") * (1 - 1e-6):
                 best = other
         return best
@@ -265,22 +262,22 @@ class RobustSolve(Algorithm):
         return calibrate_plan(releases, budget, accountant)
 
     def _accountants(self, budget: Budget) -> list[str]:
-        """Who may be asked for the price: the best is taken."""
+        """List the accountants to compare."""
         if self.mechanism == "gaussian":
             return ["gdp"]
         if budget.delta == 0:
             return ["pure"]
-        if self.clipping == "l2":  # Δ₁ is far above Δ₂ there, and only the GDP bound knows Δ₂
+        if self.clipping == "l2":  # Δ₁ is far above Δ₂ there, and only the GDP bound uses Δ₂
             return ["gdp"]
         distributions = self._many(budget) and importlib.util.find_spec("dp_accounting") is not None
         return ["pure", "gdp", *(["pld"] if distributions else [])]
 
     def _many(self, budget: Budget) -> bool:
-        """Whether all releases at their worst are rarer than δ, more or less: else nothing is
-        better than the sum of ε.
+        """Decide whether a loss distribution can be cheaper than the sum of ε.
 
         A release has its largest loss where the noise lies in the far tail: half of the draws of
-        Laplace noise. This saves asking for a loss distribution in vain, which takes seconds.
+        Laplace noise. Unless all releases at their worst are about as rare as δ, the sum is best;
+        this saves computing a loss distribution, which takes seconds.
         """
         assert self.alpha is not None
         worst = 0.5 if self.mechanism == "laplace" else (1 - Huber(self.alpha).core) / 2
@@ -289,7 +286,7 @@ class RobustSolve(Algorithm):
         )
 
     def _ratios(self, n_items: int, neighboring: Neighboring) -> dict[str, float]:
-        """Δ₂/Δ₁ of every release, asked of the statistics of nobody at all."""
+        """Return Δ₂/Δ₁ of every release, from the statistics of no users."""
         found = self.statistics(seal(empty_ratings(n_items), self.bounds()))
         return {
             name: min(1.0, s.sensitivity(neighboring, "l2") / s.sensitivity(neighboring, "l1"))
@@ -341,14 +338,14 @@ class RobustSolve(Algorithm):
         if np.abs(V).max() < 1e-2:
             epsilon = session.plan.budget.epsilon
             logger.warning(
-                "at ε = %g the noise leaves nothing of the items: users' own means will predict",
+                "at ε = %g the items are all noise: users' own means will be predicted",
                 epsilon,
             )
         factors, biases = self._parts(V)
         return Learned(factors.astype(np.float32), biases.astype(np.float32))
 
     def _item_step(self, users: Users, session: Session) -> NDArray[Any]:
-        """Equation (4)."""
+        """Solve equation (4)."""
         sums = users.sum(ItemSums())
         grams = users.sum(ItemGrams())
         g, G = session.release_together([("sum", sums), ("gram", grams)])
@@ -365,15 +362,15 @@ class RobustSolve(Algorithm):
         return np.hstack([np.zeros((n, self.rank - self.factors)), V])
 
     def _parts(self, V: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Factors and biases in what the item step solves for."""
+        """Split the solution of the item step into factors and biases."""
         if self.iota == 0:
             return V, np.zeros(len(V))
         return np.ascontiguousarray(V[:, 1:]), self.iota * V[:, 0]
 
-    # ------------------------------------------------------------ reading out
+    # ------------------------------------------------------------ fold-in
 
     def fold_in_rule(self, learned: Learned) -> FoldIn:
-        """Equation (1) without the cut: what a user computes for itself is for itself."""
+        """Return equation (1) without the cut, because the result is for that user alone."""
         assert self.rating_range is not None
         if isinstance(self.centering, str):
             center = middle(self.rating_range)
@@ -384,10 +381,9 @@ class RobustSolve(Algorithm):
 
 
 def curvature(seen: NDArray[Any], deviation: float, rank: int) -> NDArray[Any]:
-    """Estimates of tr G / r from noisy ones, drawn toward their mean as far as they are noise
-    (James and Stein).
+    """Estimate tr G / r, shrunk toward the mean as far as it is noise (James and Stein).
 
-    None is below a tenth of the mean, nor of what the mean itself may be off by.
+    None is below a tenth of the mean, or of the mean's own error.
     """
     noise = deviation / math.sqrt(rank)
     mean = float(seen.mean())
@@ -398,14 +394,12 @@ def curvature(seen: NDArray[Any], deviation: float, rank: int) -> NDArray[Any]:
 
 @lru_cache(maxsize=64)
 def calibrate_plan(releases: tuple[Release, ...], budget: Budget, accountant: str) -> Plan:
-    """Loss distributions take a second, and a fit asks for its plan more than once."""
+    """Calibrate a plan; cached, because loss distributions take a second and fits ask twice."""
     return Plan.calibrate(releases, budget, accountant)
 
 
 def empty_ratings(n_items: int) -> Ratings:
-    """Ratings of no one at all: statistics of them say the same about shapes and sensitivities
-    as of everybody.
-    """
+    """Return ratings of no users, whose statistics have the same shapes and sensitivities."""
     return Ratings.from_indices(
         [0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalog=True
     )
@@ -415,8 +409,7 @@ def empty_ratings(n_items: int) -> Ratings:
 
 
 class HuberALS(PrivateRecommender):
-    """Private matrix factorization by least squares or robust least squares, with a choice of
-    noise.
+    """Private matrix factorization by (robust) least squares, with a choice of noise.
 
     ``delta=0`` asks for pure ε, which Gaussian noise cannot give.
 
@@ -434,7 +427,7 @@ class HuberALS(PrivateRecommender):
     max_items : int, optional
         Through how many items a user contributes. Default 30.
     accountant : {"auto", "gdp", "pld", "pure", "rdp"}
-        How the privacy cost is computed; "auto" takes whatever asks for the least noise.
+        How the privacy cost is computed; "auto" chooses the one that needs the least noise.
     """
 
     goal = "rating"

@@ -1,5 +1,4 @@
-"""IRLS: matrix factorization under the Huber loss, by iteratively reweighted least squares. Without
-privacy.
+"""IRLS: matrix factorization under the Huber loss, without privacy.
 
 The loss of `ALS` with ρ_α in place of the square (the Huber paper's equation 6):
 
@@ -31,8 +30,7 @@ from discreet.models.parameters import MOST_SWEEPS, check_int, check_number, che
 
 
 class IRLS(ALS):
-    """Robust matrix factorization: single wrong ratings do little harm. **Not private**: `HuberALS`
-    is.
+    """Robust matrix factorization: single wrong ratings do little harm. **Not private.**
 
     Parameters
     ----------
@@ -57,9 +55,7 @@ class IRLS(ALS):
         offset: NDArray[Any],
         ridge: NDArray[Any],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Factors and intercepts of every row by R-IRLS, given the factors and offsets of the
-        other side.
-        """
+        """Solve for factors and intercepts of every row by R-IRLS, given the other side."""
         indptr, indices, values = rows
         target = values.astype(Y.dtype) - offset[indices]
         none = np.zeros(len(indptr) - 1, Y.dtype)
@@ -106,7 +102,7 @@ def irls_rows(
     iterations: int,
     X: NDArray[Any],
 ) -> NDArray[Any]:
-    """Equation (2), `iterations` times from X, for every row at once.
+    """Iterate equation (2) from X, for every row at once.
 
     Parameters
     ----------
@@ -132,8 +128,7 @@ def huber_regression(
     ridge: float = 0.0,
     iterations: int = 20,
 ) -> NDArray[np.float64]:
-    """Robust linear regression (Algorithm 3 without noise): argmin Σ ρ_α(y − Aθ) + ridge/2 · ‖θ‖²,
-    from least squares.
+    """Fit a robust regression (Algorithm 3 without noise): argmin Σ ρ_α(y − Aθ) + ridge/2 · ‖θ‖².
 
     Parameters
     ----------

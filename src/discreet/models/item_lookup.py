@@ -1,7 +1,6 @@
-"""Items as users name them, by id or by title, histories of them as text or files, and ranked
-lists.
+"""Items by id or title as users type them, histories from text or files, and ranked lists.
 
-Nothing here imports more than numpy: one question on the command line needs no more.
+Nothing here imports more than numpy, so that one command-line query starts fast.
 """
 
 from __future__ import annotations
@@ -34,17 +33,14 @@ class ItemLookup:
         self.titles: np.ndarray[Any, Any] | None = model.titles_
 
     def id_of(self, text: str) -> Any:
-        """The id of the item called so; `DataError` with near misses where there is none, or
-        several.
-        """
+        """Return the id of that item; raise a `DataError` with near misses for none or several."""
         at = self._find(text)
         if at >= 0:
             return self.ids.tolist()[at]
         if at == _SEVERAL:
             same = [str(self.ids[i]) for i in self._by_title[fold_text(text)]]
             raise DataError(
-                f"{len(same)} items are called {text!r}: say which by its id,"
-                f" {' or '.join(same[:4])}"
+                f"{len(same)} items have the title {text!r}. Use an id: {' or '.join(same[:4])}."
             )
         raise DataError(f"the model does not know the item {text!r}{self._near(text)}")
 
@@ -83,9 +79,7 @@ class ItemLookup:
 
     @cached_property
     def _by_title(self) -> dict[str, list[int]]:
-        """Positions by every way to write a title; a longer way never shares a list with a
-        shorter one of others.
-        """
+        """Map every spelling of a title to positions; full titles precede shortened ones."""
         found: dict[str, list[int]] = defaultdict(list)
         for at, title in enumerate(self.titles if self.titles is not None else []):
             whole = str(title)
@@ -97,7 +91,7 @@ class ItemLookup:
 
 
 def rank_items(items: ItemLookup, ids: Any, scores: Any) -> list[dict[str, Any]]:
-    """One dictionary per item, best first: rank, item_id, title where known, score."""
+    """Return one dictionary per item, best first: rank, item_id, title where known, score."""
     rows = []
     for rank, (item, score) in enumerate(zip(ids.tolist(), scores.tolist(), strict=True), start=1):
         title = items.title_of(item)
@@ -164,7 +158,7 @@ def read_history(
 
 
 def with_default(history: dict[Any, float | None], model: Any) -> dict[Any, float]:
-    """Ratings for all: an item without one counts as liked."""
+    """Fill in ratings: an item without one counts as liked."""
     return {
         item: model.default_rating if rating is None else rating for item, rating in history.items()
     }
@@ -198,7 +192,7 @@ def _add(history: dict[Any, float | None], item: Any, rating: float | None) -> N
 def _rows(
     path: str, items: ItemLookup, item: str | None, rating: str | None, separator: str | None
 ) -> list[tuple[int, tuple[str, str | None]]]:
-    """(line, (item, rating)) of a file."""
+    """Yield (line, (item, rating)) of a file."""
     from discreet.data.catalog import ID_NAMES, TITLE_NAMES
     from discreet.data.columns import CONVENTIONS, normalize
     from discreet.data.readers import read_list
@@ -228,7 +222,7 @@ def _rows(
 def _find_column(
     wish: str | None, head: Sequence[str], usual: Sequence[str], path: str
 ) -> int | None:
-    """Position of the column asked for, or of one with a usual name."""
+    """Return the position of the named column, or of one with a usual name."""
     from discreet.data.columns import normalize
 
     if wish is None:
@@ -243,7 +237,7 @@ def _find_column(
 def _text_rows(
     lines: list[str], items: ItemLookup, separator: str | None
 ) -> list[tuple[int, list[str]]]:
-    """Cut lines into cells; titles may hold what separates, as long as the model knows them."""
+    """Split lines into cells; known titles may contain the separator."""
     from discreet.data.csv_format import guess_separator, split
 
     full = [line for line in lines if line.strip()]
@@ -266,7 +260,7 @@ def _text_rows(
 
 
 def _cell_text(value: Any) -> str:
-    """A cell of a table as text: ids that came as 7.0 because of a gap in their column are 7."""
+    """Format a cell as text: ids read as 7.0 because of a gap in their column are 7."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 

@@ -1,11 +1,8 @@
-"""Parameters checked before anything is done with them; every message says what was given and
-what is allowed.
-"""
+"""Checks of parameters; every message has the given value and what is allowed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -25,20 +22,18 @@ def check_that(condition: bool, message: str) -> None:
 
 
 def check_history_range(values: Any, history_range: tuple[float, float] | None) -> None:
-    """Raise a `DataError` for ratings of a history outside the public range; any will do where
-    there is none.
-    """
+    """Raise a `DataError` for ratings of a history outside the public range, if there is one."""
     if not in_range(values, history_range):
         assert history_range is not None
         low, high = history_range
         raise DataError(
-            f"a rating in the history is outside the range {low:g} to {high:g}: correct it or leave"
-            " it out"
+            f"a rating in the history is outside the range {low:g} to {high:g}. Correct it or leave"
+            " it out."
         )
 
 
 def in_range(values: Any, history_range: tuple[float, float] | None) -> bool:
-    """Whether all values, as 32-bit numbers, lie in the range; True where there is none."""
+    """Check whether all values, as 32-bit numbers, lie in the range; True where there is none."""
     if history_range is None:
         return True
     values = np.asarray(values, np.float32)
@@ -73,7 +68,7 @@ def check_positive(name: str, value: Any) -> None:
     check_that(value > 0, f"{name} is {value!r}, but must be above 0")
 
 
-def require_fraction(name: str, value: Any) -> None:
+def check_fraction(name: str, value: Any) -> None:
     """Raise a `ConfigError` unless the value is a number above 0 and at most 1."""
     check_number(name, value)
     check_that(0 < value <= 1, f"{name} is {value!r}, but must be above 0 and at most 1")
@@ -90,41 +85,18 @@ def check_range(name: str, value: Any) -> None:
     check_that(low < high, f"{name} is ({low:g}, {high:g}), but must go from low to high")
 
 
-def require_growth(growth: float, iterations: int) -> None:
-    """Raise a `ConfigError` unless a budget can grow so from iteration to iteration, and every
-    one has a part of it.
-    """
+def check_growth(growth: float, iterations: int) -> None:
+    """Raise a `ConfigError` unless every iteration gets a part of a budget that grows so."""
     check_that(0.01 <= growth <= 100, f"growth is {growth!r}, but must lie between 0.01 and 100")
     check_that(
         abs(iterations * math.log(growth)) < 500,
         f"growth is {growth!r} over {iterations:,} iterations, which leaves nothing of the budget"
-        " for some of them: take fewer, or a growth nearer to 1",
+        " for some of them. Choose fewer iterations, or a growth nearer to 1.",
     )
-
-
-def require_shares(shares: Any, names: Iterable[str]) -> None:
-    """Raise a `ConfigError` unless the parts of a budget are positive, and of releases with
-    these names.
-    """
-    if shares is None:
-        return
-    known = list(names)
-    check_that(
-        isinstance(shares, Mapping),
-        f"shares is {shares!r}, but must be a mapping such as {{{known[-1]!r}: 1}}",
-    )
-    for name, part in shares.items():
-        check_that(name in known, f"shares names {name!r}, but the releases are {', '.join(known)}")
-        number = (
-            isinstance(part, Real) and not isinstance(part, bool) and 0 < float(part) < math.inf
-        )
-        check_that(
-            number, f"shares has {part!r} for {name!r}, but every release needs a positive part"
-        )
 
 
 def check_choice(name: str, value: Any, *allowed: str) -> None:
-    """Raise a `ConfigError` unless the value is one of these words."""
+    """Raise a `ConfigError` unless the value is one of these strings."""
     good = isinstance(value, str) and value in allowed
     check_that(good, f"{name} is {value!r}, but must be {' or '.join(map(repr, allowed))}")
 

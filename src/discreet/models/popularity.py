@@ -1,6 +1,4 @@
-"""Popularity: the same list for everybody, the most chosen items first. The baseline for
-rankings. Not private.
-"""
+"""Popularity: the most chosen items for all users, the baseline for rankings. Not private."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ class Popularity(Recommender):
     def fold(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Nothing of the user matters."""
+        """Return empty vectors: scores do not depend on the user."""
         n = len(indptr) - 1
         return np.zeros((n, 0), np.float32), np.zeros(n, np.float32)
 

@@ -1,10 +1,10 @@
-"""What the private recommenders share: `fit`, written once, around an algorithm that is a value.
+"""Base of the private recommenders: `fit`, written once, around an algorithm that is a value.
 
 A private `fit` resolves the algorithm, seals the ratings, makes a session from the plan, and from
 then on holds nothing but released numbers. The plan follows from the parameters and the number of
 items in the public catalog; no rating is needed to price it. The resolved algorithm is saved with
-the model, so that loading derives nothing. A `fit` that is cut short (Ctrl-C, an error) leaves the
-ledger of what it had released, and nothing learned.
+the model, so that loading derives nothing. A `fit` that is interrupted (Ctrl-C, an error) leaves
+the ledger of what it had released, and nothing learned.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.users.sealed_users import RatingsSource, Users, seal
 from discreet.progress import ShowProgress, progress_bar
 
-CLIPPED = " (others are clipped to it)"  # said of any data, so that it says nothing about them
-COMMON_RANGE = (1.0, 5.0)  # stands in for a range that is read from the data, before there are any
+CLIPPED = " (others are clipped to it)"  # stated for any data, so it reveals nothing about them
+COMMON_RANGE = (1.0, 5.0)  # placeholder for a range that is read from the data, before access
 
 
 #: Documentation of the parameters that all private models have; see `PrivateRecommender`.
@@ -75,8 +75,8 @@ SHARED_PARAMETERS = """
 class PrivateRecommender(Recommender):
     """Base of the differentially private models.
 
-    A subclass adds parameters of its own and names the algorithms that it is a shell of. A
-    parameter that the algorithm has as well is None for the algorithm's own default.
+    A subclass adds its own parameters and names its algorithms. A parameter that the algorithm
+    has as well is None for the algorithm's own default.
 
     Learned attributes end with an underscore; the next fit begins without them. Notes of a fit
     begin with one, and are dropped as well if it is interrupted.
@@ -278,13 +278,12 @@ class PrivateRecommender(Recommender):
             The privacy account of these users in a `discreet.BudgetStore`, which is charged before
             anything is released.
         progress : function, bool or None
-            By default a bar is shown where a person looks, on a terminal or in a notebook. True
-            shows the steps in any case, False never; a function is called as ``progress(done,
-            total, text)``.
+            By default a bar is shown on a terminal or in a notebook. True always shows the steps,
+            False never; a function is called as ``progress(done, total, text)``.
         verbose : bool
             A line on stderr for every step instead.
         trust_user_column : bool
-            Learn although the user column does not look like one, as in `Ratings.from_frame`.
+            Train although the user column seems not to hold users, as in `Ratings.from_frame`.
         """
         self._check_parameters()
         algorithm = self.make_algorithm()
@@ -328,7 +327,7 @@ class PrivateRecommender(Recommender):
         return self
 
     def _abandon(self, algorithm: Algorithm, ledger: Ledger) -> None:
-        """All that is left of a fit that was cut short is what it released."""
+        """Keep only the ledger of an interrupted fit."""
         self._forget()
         for name in [name for name in vars(self) if name.startswith("_")]:
             delattr(self, name)
@@ -345,7 +344,7 @@ class PrivateRecommender(Recommender):
         self._state(ledger)
 
     def _state(self, ledger: Ledger) -> None:
-        """What may be promised, and what was learned, side by side."""
+        """Set the privacy statement and the summary."""
         learned = str(self.details_.get("learned", ""))
         self.privacy_ = dataclasses.replace(self.algorithm_.statement(ledger), learned=learned)
 
@@ -356,7 +355,7 @@ class PrivateRecommender(Recommender):
             self.earlier_ledgers_ = (*self.earlier_ledgers_, before.ledger)
 
     def _forget(self) -> None:
-        """Drop what was learned, but for what was spent on it."""
+        """Drop what was learned, but not what was spent on it."""
         for name in set(vars(self)) - {"privacy_", "earlier_ledgers_"}:
             if name.endswith("_"):
                 delattr(self, name)
@@ -369,7 +368,7 @@ class PrivateRecommender(Recommender):
         seen: tuple[float, float] | None,
         features: NDArray[Any] | None,
     ) -> None:
-        """Write down what is taken to be public."""
+        """Record what is taken to be public."""
         if getattr(ratings, "catalog", False):
             session.record_assumption("items", f"the catalog of {ratings.n_items:,} items")
         else:
@@ -400,7 +399,7 @@ class PrivateRecommender(Recommender):
             )
 
     def _features(self, ratings: Any) -> NDArray[Any] | None:
-        """Public features of the items, for models that have any."""
+        """Return public features of the items, for models that have any."""
         return None
 
     def _check_engine(self, ratings: Any, algorithm: Algorithm) -> None:
@@ -419,7 +418,7 @@ class PrivateRecommender(Recommender):
             ratings.ready()
 
     def _public_range(self, ratings: Any) -> tuple[float, float] | None:
-        """The range of ratings where it is public: as the model has it, or the people's engine."""
+        """Return the range of ratings if it is public: of the model, or of the engine."""
         return self.rating_range or getattr(ratings, "public_range", None)
 
     def _observe_range(self, ratings: Any, algorithm: Algorithm) -> tuple[float, float] | None:
@@ -449,16 +448,14 @@ class PrivateRecommender(Recommender):
 
     @property
     def history_range(self) -> tuple[float, float] | None:
-        """The range of ratings where it is public; where it was read from the data, histories
-        are clipped to it.
-        """
+        """Public range of ratings, or None; a range read from the data clips histories instead."""
         public = any(a.name == "ratings" and not a.inferred for a in self.privacy_.assumptions)
         used = self.rating_range_ or getattr(self.algorithm_, "rating_range", None)
         return (float(used[0]), float(used[1])) if public and used is not None else None
 
     @property
     def summary_(self) -> str:
-        """In one sentence what survived the noise; empty where the algorithm does not say."""
+        """One sentence on what was learned; empty where the algorithm does not report it."""
         self._check_fitted()
         return str(self.details_.get("learned", ""))
 
@@ -472,9 +469,7 @@ class PrivateRecommender(Recommender):
             )
         super()._check_comparable()
         if self.details_.get("dimensions") == 0:
-            logger.warning(
-                "what is shown as alike may be noise. What was learned: %s", self.summary_
-            )
+            logger.warning("similar items may be noise. What was learned: %s", self.summary_)
 
     def _learned(self) -> Learned:
         return Learned(self.item_factors_, self.item_biases_, self.counts_, self.details_)
@@ -482,7 +477,7 @@ class PrivateRecommender(Recommender):
     # ------------------------------------------------------------ on disk
 
     def params_to_save(self) -> dict[str, Any]:
-        """Without the seed: whoever knows the seed of seeded noise can subtract it."""
+        """Return the parameters without the seed, with which seeded noise could be subtracted."""
         given = self.get_params()
         return given | {
             "random_state": None,
@@ -524,26 +519,24 @@ class PrivateRecommender(Recommender):
         )
 
     def check_restored(self) -> None:
-        """The algorithm must be one that could have been resolved, and what the parameters
-        promise what was paid.
-        """
+        """Check that the algorithm is this model's, and that parameters and ledger agree."""
         n_items = len(self.item_ids_)
         budget = self.budget
         plan = self.privacy_.ledger.plan
         kinds = self.kinds(**self.get_params())
         check_that(
             isinstance(self.algorithm_, kinds),
-            f"its algorithm, {self.algorithm_.name!r}, is another model's",
+            f"its algorithm, {self.algorithm_.name!r}, belongs to another model",
         )
         self.algorithm_.resolve(budget, n_items, self.rating_range_ or COMMON_RANGE)
         promised = budget
-        if plan.scale == 1:  # the noise was said, and not the ε: what that costs is the promise
+        if plan.scale == 1:  # the noise was given, not ε: the guarantee is what it costs
             promised = self.algorithm_.plan(n_items, budget, plan.accountant).budget
         same = (promised.delta, promised.neighboring) == (
             plan.budget.delta,
             plan.budget.neighboring,
         )
-        # the best of several: all of them together cost more than one
+        # best of several runs: together they cost more than one
         if any(line.law for line in plan.releases):
             same = (
                 promised.neighboring == plan.budget.neighboring
@@ -554,8 +547,7 @@ class PrivateRecommender(Recommender):
         same = same and (self.noise != "secure" or self.privacy_.ledger.noise == "secure")
         check_that(
             same,
-            f"its parameters promise something else than its {LEDGER} says: one of them was"
-            " changed",
+            f"its parameters state another guarantee than its {LEDGER}: one of them was changed",
         )
         self._try_out()
 

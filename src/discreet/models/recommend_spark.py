@@ -1,8 +1,8 @@
-"""Lists for everybody in a Spark DataFrame: what a platform writes back into its tables.
+"""Recommendations for all users of a Spark DataFrame, as a DataFrame.
 
-Rows are divided by user, and each task reads the model, which holds nothing private, and ranks for
-its own users. A user's list is the same as `recommend_many` gives, to the last bit, whoever shares
-its task.
+Rows are partitioned by user, and each task reads the model, which holds nothing private, and ranks
+for its own users. A user's list is the same as that of `recommend_many`, to the last bit, for any
+partitioning.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Files = tuple[tuple[str, bytes], ...]
 
 
 def pack_model(model: Any) -> Files:
-    """A fitted model as the files that it is saved as, to be sent to workers."""
+    """Return the files of a fitted model, to be sent to workers."""
     with tempfile.TemporaryDirectory(prefix="discreet-") as folder:
         model.save(Path(folder) / "model")
         return tuple(
@@ -35,13 +35,13 @@ def pack_model(model: Any) -> Files:
 
 
 def unpack_model(files: Files) -> Any:
-    """The model again; a worker reads each once."""
+    """Load the model; a worker reads each one once."""
     digest = hashlib.sha256(b"".join(name.encode() + data for name, data in files)).hexdigest()
     return _unpack_model(digest, _Hidden(files))
 
 
 class _Hidden:
-    """Equal to every other of its kind, so that only the digest tells models apart."""
+    """Equal to every other of its kind, so that only the digest distinguishes models."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
@@ -74,11 +74,9 @@ def recommend_spark(
     exclude_seen: bool = True,
     partitions: int | None = None,
 ) -> Any:
-    """See `Recommender.recommend_spark`."""
+    """Recommend to all users of a DataFrame; see `Recommender.recommend_spark`."""
     if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
-        raise DataError(
-            f"recommend_spark needs a DataFrame of Spark, and a {type(frame).__name__} was given"
-        )
+        raise DataError(f"recommend_spark needs a Spark DataFrame, not a {type(frame).__name__}")
     chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     names = list(frame.columns)
     columns = {
@@ -99,7 +97,7 @@ def recommend_spark(
 
 
 def ranker(files: Files, n: int, columns: dict[str, str], exclude_seen: bool) -> Any:
-    """A task from histories, all rows of a user being in one partition, to lists."""
+    """Make a task from histories (all rows of a user in one partition) to lists."""
 
     def rank(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = [batch for batch in batches if batch.num_rows]
@@ -117,9 +115,7 @@ def ranker(files: Files, n: int, columns: dict[str, str], exclude_seen: bool) ->
 
 
 def as_histories(table: pa.Table, columns: dict[str, str], model: Any) -> Ratings:
-    """The rows of a partition as `Ratings` over the model's items; those of other items are
-    left out.
-    """
+    """Convert a partition to `Ratings` over the model's items; other items are left out."""
     timed = "timestamp" in columns
     return Ratings.from_frame(
         table,

@@ -72,9 +72,7 @@ def _blocks(
     unknown: Unknown,
     progress: Progress,
 ) -> Iterator[pa.Table]:
-    """Tables of the lists of some users after others; at least one, which has no rows where
-    there are no users.
-    """
+    """Yield tables of the lists, block by block; at least one, empty if there are no users."""
 
     for start in range(0, max(histories.n_users, 1), BLOCK):
         stop = min(start + BLOCK, histories.n_users)
@@ -103,7 +101,7 @@ def list_rows(model: Recommender, users: pa.Array, at: Any, scores: Any) -> pa.T
 
 
 def _column(ids: Any) -> pa.Array:
-    """Ids as arrow has them: integers, and text for all others."""
+    """Convert ids to arrow: integers, and text for all others."""
     import pyarrow as pa
 
     if ids.dtype == np.int64:

@@ -1,6 +1,4 @@
-"""A list of items with scores: it unpacks to (ids, scores), prints as a table and turns into a
-frame.
-"""
+"""A list of items with scores: unpacks to (ids, scores), prints as a table, converts to a frame."""
 
 from __future__ import annotations
 
@@ -44,18 +42,14 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
         return self[1]
 
     def rows(self) -> Iterator[tuple[Any, str | None, float]]:
-        """(item, title, score) of each, best first; the title is None where the model knows
-        none.
-        """
+        """Yield (item, title or None, score) of each, best first."""
         titles = (
             [None] * len(self.ids) if self.titles is None else [str(title) for title in self.titles]
         )
         return zip(self.ids.tolist(), titles, self.scores.tolist(), strict=True)
 
     def to_frame(self, backend: str = "pandas") -> Any:
-        """A frame with the columns item, title (where known) and score; pandas, polars or
-        pyarrow.
-        """
+        """Convert to a frame (pandas, polars, pyarrow) with item, title (if known) and score."""
         from discreet.data.frames import make_frame
 
         named = {} if self.titles is None else {"title": self.titles}

@@ -1,10 +1,9 @@
-"""The thin read-out path: item factors, biases, ids and titles, and how a history becomes a vector.
-Nothing else.
+"""The lightweight scorer: item factors, biases, ids, titles, and the fold-in of a history.
 
-`Scorer` is what `Recommender.recommend`, the service and the exports share. It needs neither a
-model class nor a table library: only numpy and the kernels are imported on the way. Item factors
-are packed for the product on first use and kept so. A single question (``kernels=once``) does
-without: it reads a memory-mapped file part by part, and the catalog never is in memory as a whole.
+`Scorer` is shared by `Recommender.recommend`, the service and the exports. It needs neither a
+model class nor a table library: only numpy and the kernels are imported. Item factors are packed
+for the product on first use and kept so. A single query (``kernels=reference``) does without: it
+reads a memory-mapped file part by part, and the catalog is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ class Scorer:
     rating_range : (low, high), optional
         Of predicted ratings; None where scores are not ratings.
     default_rating : float
-        What an item of a history counts as rated with where only that it is liked is said.
+        Rating that a liked item of a history without ratings counts as.
     item_similarity : ItemSimilarity, optional
     history_range : (low, high), optional
         Public range of the ratings: histories with others are refused.
     kernels : module
-        `discreet.kernels`, or `discreet.kernels.reference` to answer a single question without
-        loading compiled code.
+        `discreet.kernels`, or `discreet.kernels.reference` for a single query without loading
+        compiled code.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Scorer:
 
     @cached_property
     def _table(self) -> dict[Any, int]:
-        """Positions by id, and by the written form of an id where no other is called so."""
+        """Positions by id, and by the text of an id where it is unique."""
         ids = self.item_ids.tolist()
         table = {value: at for at, value in enumerate(ids)}
         if self.item_ids.dtype == np.int64:
@@ -88,9 +87,7 @@ class Scorer:
         return {canonical(value): at for at, value in reversed(list(enumerate(ids)))} | table
 
     def position(self, item_id: Any) -> int:
-        """Where the item of that id is, −1 if it is unknown; 7 and "7" are one id unless both
-        are there.
-        """
+        """Return the position of an id, −1 if unknown; 7 and "7" are the same unless both exist."""
         try:
             at = self._table.get(item_id)
             return self._table.get(canonical(item_id), -1) if at is None else at
@@ -98,11 +95,10 @@ class Scorer:
             return -1
 
     def history(self, history: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
-        """Positions, in order, and ratings of a plain history: a mapping id -> rating, or a list of
-        ids.
+        """Return sorted positions and ratings of a plain history: {id: rating}, or a list of ids.
 
         None for anything that is not plain: other forms, unknown items, an item twice, ratings that
-        are no numbers or outside the public range.
+        are not numbers or outside the public range.
         """
         ids: Iterable[Any]
         if type(history) is dict:
@@ -140,8 +136,7 @@ class Scorer:
         exclude: Array | None = None,
         only: Array | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Positions and scores of the best `n` items for one history, given by positions in order
-        and ratings.
+        """Return positions and scores of the best `n` items for one history (sorted positions).
 
         Parameters
         ----------
@@ -176,10 +171,9 @@ class Scorer:
     def best_many(
         self, questions: Sequence[tuple[Array, Array, int, bool]]
     ) -> list[tuple[Array, Array]]:
-        """`best` for several histories in one pass: each with ratings, n, and whether to leave out
-        what is seen.
+        """Rank as `best` for several histories (ratings, n, exclude_seen) in one pass.
 
-        The bits are those of one question at a time.
+        The bits are those of single queries.
         """
         own = [np.asarray(at, np.int32) for at, _, _, _ in questions]
         union = np.unique(np.concatenate(own)) if own else np.empty(0, np.int32)
@@ -221,14 +215,12 @@ class Scorer:
         return answers
 
     def similar(self, at: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Positions of the items most like the one at `at`, and cosines; without the item
-        itself.
-        """
+        """Return positions of the most similar items, and cosines, without the item itself."""
         check_int("n", n)
         panels, lengths = self._unit
         check_that(
             lengths[at] > 0,
-            f"nothing was learned of {self.name(at)!r} by which items could be like it",
+            f"no factors were learned for {self.name(at)!r}, so it has no similar items",
         )
         skip = np.zeros(len(self), np.float32)
         skip[at] = -np.inf
@@ -237,8 +229,7 @@ class Scorer:
         return items[0][found], scores[0][found]
 
     def similar_many(self, at: Array, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """`similar` for several items: positions (k, n), padded with −1, and cosines, padded with
-        −inf.
+        """Return `similar` for several items: positions (k, n) and cosines, with −1, −inf padding.
 
         The row of an item of which nothing was learned is all padding.
         """
@@ -254,9 +245,7 @@ class Scorer:
         return items, scores
 
     def why(self, at: Array, values: Array, item: int) -> NDArray[np.float64]:
-        """How much each item of a history adds to the score of `item`: the score less that
-        without this one.
-        """
+        """Return the contribution of each item of a history: the score less that without it."""
         k = len(at)
         kept = ~np.eye(k, dtype=bool)
         rows = HistoryRows(
@@ -275,23 +264,23 @@ class Scorer:
         return np.asarray(scores[0] - scores[1:], np.float64)
 
     def vector(self, at: Array, values: Array) -> tuple[Array, float]:
-        """A user's own vector, which goes with ``fold_in_rule.score_factors``, and the offset."""
+        """Compute a user's vector, for ``fold_in_rule.score_factors``, and the offset."""
         vectors, offsets = self._vector(at, values)
         return vectors[0], float(offsets[0])
 
     def title(self, at: int) -> str | None:
-        """The title of an item, where there are titles."""
+        """Return the title of an item, or None."""
         return None if self.titles is None else str(self.titles[at])
 
     def name(self, at: int) -> Any:
-        """The id of an item, as Python has it."""
+        """Return the id of an item as a Python object."""
         found = self.item_ids[at]
         return found.item() if isinstance(found, np.generic) else found
 
     # ------------------------------------------------------------ the parts
 
     def _vector(self, at: Array, values: Array) -> tuple[Array, Array]:
-        """The vector (1, r) and the offset (1,) of one user."""
+        """Compute the vector (1, r) and the offset (1,) of one user."""
         V, b, fold_in_rule = self.factors, self.biases, self.fold_in_rule
         rows = HistoryRows(np.array([0, len(at)]), np.asarray(at, np.int32), values)
         if fold_in_rule.exact_in_part(V.shape[1]):
@@ -313,16 +302,14 @@ class Scorer:
     def _unit(self) -> tuple[Any, Array]:
         """Vectors of length 1 by which items are compared, and their lengths before."""
         if self.factors.shape[1] == 0:
-            raise ConfigError(
-                "there is nothing to compare items by: this model has no item factors"
-            )
+            raise ConfigError("items cannot be compared: this model has no item factors")
         V = self.item_similarity.vectors(self.factors)
         lengths = np.linalg.norm(V, axis=1, keepdims=True)
         return self.kernels.Panels(V / np.maximum(lengths, 1e-30)), lengths[:, 0]
 
 
 def as_history(scorer: Scorer, history: Mapping[Any, Any] | Sequence[Any]) -> tuple[Array, Array]:
-    """A history in its thin form, or a `DataError` that says what is wrong with it."""
+    """Convert a history to positions and ratings, or raise a `DataError`."""
     found = scorer.history(history)
     if found is not None:
         return found
@@ -338,8 +325,7 @@ def as_history(scorer: Scorer, history: Mapping[Any, Any] | Sequence[Any]) -> tu
     strange = [item for item in history if scorer.position(item) < 0]
     if strange:
         raise DataError(
-            f"the model does not know {len(strange):,} of the item ids given, such as"
-            f" {strange[0]!r}"
+            f"{len(strange):,} of the item ids are not in the model, such as {strange[0]!r}"
         )
     latest = (
         dict(history)

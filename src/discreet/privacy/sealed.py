@@ -1,9 +1,7 @@
-"""The key to private data. Only ``privacy`` and ``engines`` may import this module; import-linter
-enforces it.
+"""The key to private data, for ``privacy`` and ``engines`` only (import-linter enforces it).
 
-Python cannot hide anything from code that is determined to look. What the key gives is that every
-place which opens private data has to say so by importing this file, and that nothing else can
-happen to open them by accident.
+Python cannot hide data from code that insists on reading it. The key makes every access to private
+data explicit, by an import of this file, and rules out access by accident.
 """
 
 from __future__ import annotations
@@ -21,15 +19,13 @@ T = TypeVar("T")
 
 
 class Key:
-    """The capability to open private data. There is one, ``KEY``; it cannot be copied, pickled
-    or made again.
-    """
+    """The capability to open private data: ``KEY``, which cannot be copied, pickled or remade."""
 
     __slots__ = ()
 
     def __new__(cls) -> Key:
         if "KEY" in globals():
-            raise PrivacyError("there is one key, and it cannot be made again")
+            raise PrivacyError("the key to private data exists once and cannot be made again")
         return super().__new__(cls)
 
     def __repr__(self) -> str:
@@ -43,16 +39,13 @@ KEY = Key()
 
 
 def require(key: object) -> None:
-    """Refuse anything but the key."""
+    """Raise a `PrivacyError` for anything but the key."""
     if key is not KEY:
-        raise PrivacyError(
-            "private data are opened only by Session.release; a statistic needs its key"
-        )
+        raise PrivacyError("private data can be opened only by Session.release")
 
 
 class Sealed(Generic[T]):
-    """A closed container. It shows its public label, gives its content to the key, and refuses
-    everything else.
+    """A closed container with a public label; only the key gives access to its content.
 
     Parameters
     ----------
@@ -70,7 +63,7 @@ class Sealed(Generic[T]):
         self.label = label
 
     def open(self, key: Key) -> T:
-        """The content, for whoever holds the key."""
+        """Return the content to the holder of the key."""
         require(key)
         return self._content()
 
@@ -78,9 +71,9 @@ class Sealed(Generic[T]):
         return f"<sealed {self.label}>"
 
     def refuse(self, *_arguments: Any, **_options: Any) -> NoReturn:
-        """Raise: private data have no length, no elements, no copy and no file."""
+        """Raise, because private data have no public length, elements, copy or file."""
         raise PrivacyError(
-            f"{self!r} cannot be read, copied, stored or turned into an array: use Session.release"
+            f"{self!r} cannot be read, copied, stored or converted. Use Session.release."
         )
 
     __array__ = __buffer__ = __dlpack__ = __dlpack_device__ = refuse
@@ -89,12 +82,12 @@ class Sealed(Generic[T]):
     __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = refuse
 
 
-#: Modules whose errors speak of public values: parameters, and settings of the environment.
+#: Modules whose errors contain only public values: parameters and environment settings.
 _OUTSPOKEN = ("discreet.privacy.", "discreet.kernels.threads", "discreet.kernels.simd")
 
 
 def _origin(error: BaseException) -> str:
-    """The module that raised the error."""
+    """Return the name of the module that raised the error."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -102,19 +95,17 @@ def _origin(error: BaseException) -> str:
 
 
 def guard(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """For every function that computes on private data: it warns of nothing, and fails without
-    saying why.
+    """Suppress warnings and error messages of a function that computes on private data.
 
     The text of an error may hold private numbers (a MemoryError names the shape of an array, and so
-    how many users there are). Only its type is told, and the error itself is neither cause nor
-    context of the one that is raised. What this package itself raises on purpose passes, because it
-    speaks of public values; the same kind of error from a kernel does not, for there the arrays are
-    private.
+    the number of users). Only its type is reported, and the error itself is neither cause nor
+    context of the one that is raised. Errors that this package raises on purpose pass, because they
+    contain public values; those of kernels do not, because kernels handle private arrays.
 
     Parameters
     ----------
     what : str
-        Public: what was to be computed.
+        Public: name of what is computed.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
@@ -128,7 +119,7 @@ def guard(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                     _OUTSPOKEN
                 ):
                     raise
-                if isinstance(error, EngineError):  # made of public words, whoever raises it
+                if isinstance(error, EngineError):  # its text is public by construction
                     raise
                 kind = "MemoryError" if is_out_of_memory(error) else type(error).__name__
             raise PrivacyError(f"{what} could not be computed ({kind})")

@@ -1,9 +1,9 @@
-"""``discreet report``: one HTML file about a trained model, to be looked at rather than read.
+"""``discreet report``: one HTML file about a trained model.
 
-ledger_summary, item_map, evaluation_section   content: from the ledger, the vectors, the ratings
-html, charts, templates                        escaped markup, SVG, the words of the pages
+ledger_summary, item_map, evaluation_section   content: from the ledger, the factors, the ratings
+html, charts, templates                        escaped markup, SVG, texts of the pages
 page                                           the report, with style.css and script.js inside
-sign_off                                       one sheet to be signed, with sign_off.css
+sign_off                                       one page for the signatory, with sign_off.css
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def check_target(path: str | os.PathLike[str]) -> Path:
-    """The file to write, if it can be one."""
+    """Check that the path is not a folder, and return it."""
     file = Path(path)
     if file.is_dir():
         raise ConfigError(
@@ -42,37 +42,36 @@ def write_report(
     n: int = 10,
     progress: Progress | None = None,
 ) -> Quality | None:
-    """Write a report about a fitted model to the file `path`, whole or not at all.
+    """Write a report about a fitted model to the file `path`, atomically.
 
     Parameters
     ----------
     model : Recommender
     path : path of the HTML file
     data : Ratings, optional
-        Ratings to measure the model on, beside baselines. Without them the report looks at nobody's
-        ratings.
+        Ratings to measure the model and baselines on. Without them no ratings are accessed.
     test : Ratings, optional
         Ratings that the model has not seen, of users in `data`. Without them a model with the same
-        parameters is trained anew on a part of `data` and asked about the rest.
+        parameters is trained on a part of `data` and measured on the rest.
     histories : mappings item id -> rating
-        What to show recommendations for, instead of invented histories.
-    n : how many recommendations
+        Histories to show recommendations for, instead of invented ones.
+    n : number of recommendations
     progress : callable(done, total, text), optional
 
     Returns
     -------
-    What was measured, or None without `data`.
+    The scores, or None without `data`.
 
     Notes
     -----
-    Privacy: with `data` the file shows exact statistics of people's ratings, which the
-    model's ε does not cover; the page says so.
+    Privacy: with `data` the file shows exact statistics of users' ratings, which the model's ε does
+    not cover; the page reports so.
     """
     from discreet.data.atomic_files import atomic_write
     from discreet.report import evaluation_section, item_map, page
 
     if test is not None and data is None:
-        raise ConfigError("test ratings need the data that say what is known of their users")
+        raise ConfigError("test is given without data: pass the histories of its users as data")
     file = check_target(path)
     measured = (
         None if data is None else evaluation_section.measure(model, data, test, progress=progress)

@@ -1,12 +1,12 @@
-"""How good the model is, beside baselines, on ratings that were held out.
+"""Scores of the model and of baselines on held-out ratings.
 
-Privacy: every number here is a look at people's ratings that no ε pays for. The page says so
-wherever it shows one.
+Privacy: scores are computed exactly from users' ratings and are not covered by ε. The page marks
+each section that shows one.
 
-1. Ratings alone: 80 % to learn from, 20 % held out at random. The model is trained anew, with its
-   own parameters, on the 80 %, because the saved one may have learned from what it would be asked.
-2. Ratings and a test set: the saved model itself is asked about the test set; baselines learn from
-   the ratings.
+1. Ratings alone: 20 % are held out at random. A model with the same parameters is trained on the
+   other 80 %, because the saved one may have been trained on the held-out ratings.
+2. Ratings and a test set: the saved model is measured on the test set; baselines are trained on the
+   ratings.
 """
 
 from __future__ import annotations
@@ -29,16 +29,22 @@ from discreet.models.bias import Bias
 from discreet.models.popularity import Popularity
 
 METRICS = {"rating": ("rmse", "recall@20", "ndcg@20"), "ranking": ("recall@20", "ndcg@100")}
-QUIET = 1000.0  # an ε at which there is next to no noise
+QUIET = 1000.0  # an ε with almost no noise
 Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
 class Quality:
-    """What was measured.
+    """Scores of the model and of baselines.
 
-    ``mine`` is the model's own name among the rows; ``trace`` what the model trained anew holds of
-    its training; ``counts`` how often each item of the catalog was rated in training.
+    Attributes
+    ----------
+    found : the scores
+    mine : name of the model's row
+    retrained : whether a model with the same parameters was trained
+    trace : training trace of the retrained model
+    counts : ratings per item of the catalog in training
+    users, targets : number of users and of held-out ratings
     """
 
     found: Comparison
@@ -51,12 +57,12 @@ class Quality:
 
     @property
     def quiet(self) -> str:
-        """Name of the row that is the model with next to no noise; it need not be there."""
+        """Name of the row of the model with almost no noise, which may be missing."""
         return _quiet_name(self.mine.split(",")[0])
 
 
 class _SavedModel:
-    """A model that is trained already, in the place of one that is to be trained."""
+    """A trained model whose `fit` does nothing, for use where a model is trained first."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -76,21 +82,21 @@ def measure(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Quality:
-    """Scores of the model and the baselines, whole and by popularity.
+    """Measure the model and the baselines, overall and by popularity.
 
     Parameters
     ----------
     model : Recommender
     data : Ratings
-        What the model learned from, or the like of it.
+        Ratings like those that the model was trained on.
     test : Ratings, optional
         Ratings that the model has not seen, of users who are in `data`.
     seed : int
-        Of the split.
+        Seed of the split.
     """
     data = data.with_items(model.item_ids_, "drop")
     if data.n_ratings == 0:
-        raise DataError("none of the ratings is of an item that the model knows")
+        raise DataError("no rating is of an item known to the model: check the item ids")
     split = (
         random_ratings(data, (0.8, 0.2), seed) if test is None else _make_split(model, data, test)
     )
@@ -136,18 +142,16 @@ def measure(
 
 
 def trace_of(model: Any) -> list[float]:
-    """What the model holds of its training, step by step; empty for those that hold nothing."""
+    """Return the model's training trace, step by step; empty if it has none."""
     return [float(x) for x in getattr(model, "details_", {}).get("trace", [])]
 
 
 def _make_split(model: Any, data: Ratings, test: Ratings) -> Split:
-    """The saved model's own test: users of `test`, known by what `data` holds of them."""
+    """Make a split with the users of `test`, and their histories from `data`."""
     test = test.with_items(model.item_ids_, "drop")
     rows = data.user_index(test.user_ids)
     if (rows < 0).all() or test.n_ratings == 0:
-        raise DataError(
-            "no user of the test ratings is in the data: both must name users in the same way"
-        )
+        raise DataError("no user of the test ratings is in the data: use the same user ids in both")
     test, rows = test.select_users(np.flatnonzero(rows >= 0), by="index"), rows[rows >= 0]
     return Split(
         "the test ratings given", 0, data, Holdout(data.select_users(rows, by="index"), test)
@@ -155,7 +159,7 @@ def _make_split(model: Any, data: Ratings, test: Ratings) -> Split:
 
 
 def _without_features(model: Any) -> bool:
-    """Whether the model learned with features of items that came from memory, and are gone."""
+    """Return whether the model was trained with item features that were not saved."""
     statement = getattr(model, "privacy_", None)
     used = statement is not None and any(
         assumed.name == "features" for assumed in statement.assumptions
@@ -164,7 +168,7 @@ def _without_features(model: Any) -> bool:
 
 
 def _quiet_name(name: str) -> str:
-    return f"{name} with next to no noise"
+    return f"{name} with almost no noise"
 
 
 def _model_name(model: Any) -> str:
@@ -185,13 +189,11 @@ def _fresh(model: Any, seed: int, **changed: Any) -> Any:
 
 
 def _references(model: Any, retrain: bool) -> dict[str, Callable[[int], Any]]:
-    """What to compare with: the model without noise, one without privacy, and what can be had
-    without taste.
-    """
+    """Return the references: the model with almost no noise, ALS, and the baselines."""
     makers: dict[str, Callable[[int], Any]] = {}
     rank = model.item_factors_.shape[1]
     if retrain and _can_be_quiet(model):
-        # a rank may follow from ε
+        # a model may choose its rank by ε: keep the rank, so that only the noise differs
         same = {"factors": rank} if "factors" in model.get_params() else {}
         makers[_quiet_name(type(model).__name__)] = lambda seed: _fresh(
             model, seed, epsilon=QUIET, **same
@@ -210,7 +212,7 @@ def _references(model: Any, retrain: bool) -> dict[str, Callable[[int], Any]]:
 
 
 def _can_be_quiet(model: Any) -> bool:
-    """Whether a larger ε is all it takes to have less noise."""
+    """Return whether a larger ε alone reduces the noise."""
     statement = getattr(model, "privacy_", None)
     fixed_noise = bool(getattr(getattr(model, "algorithm_", None), "sigmas", None))
     if statement is None or not statement.finite or fixed_noise or statement.epsilon >= QUIET / 4:
@@ -226,7 +228,7 @@ def _can_be_quiet(model: Any) -> bool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Models made for comparison have nothing to say about their parameters."""
+    """Suppress the warnings of reference models."""
     logger = logging.getLogger("discreet")
 
     def serious(record: logging.LogRecord) -> bool:

@@ -1,6 +1,4 @@
-"""Items as a map and as sample histories, from the model's own vectors: nobody's ratings are
-looked at.
-"""
+"""Item map and sample histories, computed from item factors without access to ratings."""
 
 from __future__ import annotations
 
@@ -12,19 +10,23 @@ from numpy.typing import NDArray
 
 from discreet.kernels import top_k
 
-GRID = 4095  # places along each side of the map: finer than any screen
-MOST_NEIGHBORS = 6000  # items up to which the page also holds who is most like whom
+GRID = 4095  # positions along each side of the map: finer than any screen
+MOST_NEIGHBORS = 6000  # items up to which similar items are stored; more would make a large page
 LONGEST = 110  # characters of a title on the map
 
 
 @dataclass(frozen=True)
 class Map:
-    """Items in the plane in which their vectors differ most.
+    """Items in the plane of the first two principal components.
 
-    ``at`` are the positions in the model's catalog of those drawn; ``x``, ``y`` lie between 0 and
-    `GRID`; ``length`` is that of the vector, 0 to 100 of the longest; ``alike`` holds the places
-    (in ``at``) of the most similar ones, or None; ``share`` is the part of the variance that the
-    plane holds, ``height`` its height over its width.
+    Attributes
+    ----------
+    at : positions of the items in the model's catalog
+    x, y : coordinates, 0 to `GRID`
+    length : norm of the factors, in percent of the largest
+    share : fraction of the variance in the plane
+    alike : positions (in ``at``) of the most similar items, or None
+    height : height of the map over its width
     """
 
     at: NDArray[np.int64]
@@ -38,7 +40,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Sample:
-    """A history and what is recommended for it: titles with ratings, and with scores."""
+    """A history (titles with ratings) and its recommendations (titles with scores)."""
 
     name: str
     history: list[tuple[str, float]]
@@ -47,14 +49,14 @@ class Sample:
 
 
 def names(model: Any) -> list[str]:
-    """Titles, or ids as text where there are none."""
+    """Return titles, or ids as text if there are none."""
     return [
         str(name) for name in (model.item_ids_ if model.titles_ is None else model.titles_).tolist()
     ]
 
 
 def item_map(model: Any) -> Map | None:
-    """Principal components of the item vectors; None where there are no two different vectors."""
+    """Compute principal components of the item factors; None if all are equal."""
     V = model.item_factors_.astype(np.float64)
     length = np.linalg.norm(V, axis=1)
     at = np.flatnonzero(length > 0)
@@ -65,12 +67,12 @@ def item_map(model: Any) -> Map | None:
     values, axes = np.linalg.eigh(centered.T @ centered)
     if values[-1] <= 0:
         return None
-    if V.shape[1] == 1:  # a line: let the bias be its second dimension
+    if V.shape[1] == 1:  # the bias is the second dimension of a single factor
         plane = np.column_stack([centered[:, 0], model.item_biases_[at].astype(np.float64)])
         share = 1.0
     else:
         axes = axes[:, [-1, -2]]
-        # an eigenvector's sign is chance
+        # the sign of an eigenvector is arbitrary: fix it, so that the map is reproducible
         axes *= np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1]])
         plane = centered @ axes
         share = float(values[-2:].sum() / values.sum())
@@ -86,7 +88,7 @@ def item_map(model: Any) -> Map | None:
 
 
 def _alike(W: NDArray[np.float64], n: int = 5) -> NDArray[np.int32]:
-    """The n most similar items of each, without itself."""
+    """Return the n items most similar to each, without itself."""
     W = W.astype(np.float32)
     found, _ = top_k(W, W, np.zeros(len(W), np.float32), min(n + 1, len(W)))
     kept = np.full((len(W), n), -1, np.int32)
@@ -97,7 +99,7 @@ def _alike(W: NDArray[np.float64], n: int = 5) -> NDArray[np.int32]:
 
 
 def map_data(drawn: Map, model: Any) -> dict[str, Any]:
-    """What the page's script draws."""
+    """Return the data that the page's script draws."""
     titles = names(model)
     shown = [
         titles[a] if len(titles[a]) <= LONGEST else titles[a][: LONGEST - 1] + "…"
@@ -115,11 +117,9 @@ def map_data(drawn: Map, model: Any) -> dict[str, Any]:
 
 
 def samples(model: Any, n: int = 10, how_many: int = 4, long: int = 5) -> list[Sample]:
-    """Histories of items that lie together, chosen far from each other, and the recommendations
-    for them.
-    """
+    """Make histories of similar items, different from each other, with recommendations."""
     return [
-        sample_recommendations(model, history, f"Somebody who liked {name}", n, invented=True)
+        sample_recommendations(model, history, f"A user who liked {name}", n, invented=True)
         for name, history in _histories(model, how_many, long)
     ]
 
@@ -127,7 +127,7 @@ def samples(model: Any, n: int = 10, how_many: int = 4, long: int = 5) -> list[S
 def sample_recommendations(
     model: Any, history: dict[Any, float], name: str, n: int, *, invented: bool = False
 ) -> Sample:
-    """Recommendations for one history, {item id: rating}."""
+    """Compute recommendations for one history, {item id: rating}."""
     titles = dict(zip(model.item_ids_.tolist(), names(model), strict=True))
     ids, scores = model.recommend(history, n)
     best = [

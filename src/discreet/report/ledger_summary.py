@@ -1,8 +1,6 @@
-"""What a saved model's ledger says, made ready for reading: prices, releases, and how loud the
-noise is.
+"""Summary of a saved model's ledger: costs, releases and signal-to-noise ratios.
 
-Everything here follows from the ledger, which is public: it looks at nobody's ratings and costs
-nothing.
+Everything here follows from the ledger, which is public: no ratings are accessed.
 """
 
 from __future__ import annotations
@@ -20,19 +18,23 @@ from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.release.ledger import Entry, Ledger
 from discreet.privacy.release.statement import PrivacyStatement
 
-_MOST_STEPS = 120  # of the staircase; more would be narrower than a pixel
+_MOST_STEPS = 120  # steps of the cost chart; more would be narrower than a pixel
 _DELTAS = (1e-2, 1e-12)
-SEEN = 0.01  # of the beliefs in the report: with less, δ says that there are no bounds on them
-TYPICAL = 100  # items of a person, where there is no bound on them
+SEEN = 0.01  # probability of an observation for `belief`; at δ or below there is no bound
+TYPICAL = 100  # items per user that the report assumes if the model does not bound them
 
 
 @dataclass(frozen=True)
 class Kind:
     """Equal releases counted together.
 
-    ``hearing`` is about how many people an item needs before what they say in this release is as
-    loud as its noise; NaN where the release is not one row per item, or how far people spread over
-    items is not known.
+    Attributes
+    ----------
+    entry : the first of the releases
+    count : their number
+    share : their share of μ²
+    hearing : approximate number of users at which the signal of one item equals the noise; NaN if
+        the release does not have one row per item, or items per user are unknown
     """
 
     entry: Entry
@@ -47,8 +49,15 @@ class Kind:
 
 @dataclass(frozen=True)
 class Quintile:
-    """Items of similar popularity: how many, how often rated, and how far above the noise that
-    is at best.
+    """Items of similar popularity.
+
+    Attributes
+    ----------
+    n_items : number of items
+    with_vector : number of items with nonzero factors
+    raters : median number of users per item
+    signal : signal-to-noise ratio of the median item
+    length : mean norm of nonzero factors
     """
 
     n_items: int
@@ -59,7 +68,7 @@ class Quintile:
 
 
 def kinds(model: Any) -> list[Kind]:
-    """The ledger's releases, in the order of their first appearance, with their shares of μ²."""
+    """List the ledger's releases in order of first appearance, with their shares of μ²."""
     ledger: Ledger = model.privacy_.ledger
     found: dict[tuple[Any, ...], list[Entry]] = {}
     for entry in ledger.entries:
@@ -88,17 +97,16 @@ def _weight(entry: Entry) -> float:
 
 
 def _noise_ratio(entry: Entry, model: Any) -> float:
-    """√(row length) · deviation over the most that one person adds to one item.
+    """Compute √(row length) · deviation, divided by the most that one user adds to one item.
 
-    A person is in `spread` items, each bounded alike, so one item gets Δ/√k (L2) or Δ/k (L1). To
-    replace a person is to take one away and add one, at least √2 (L2) or 2 (L1) times that: with
-    the least, nothing is overstated.
+    A user contributes to `spread` items, each bounded alike, so one item gets Δ/√k (L2) or Δ/k
+    (L1). Replacing a user removes one and adds one, which is at least √2 (L2) or 2 (L1) times that.
     """
     k = spread(model)
     if k is None or len(entry.shape) == 0 or entry.shape[0] < 2 or entry.unsafe or entry.rate < 1:
         return math.nan
     if (len(entry.shape) == 2 and entry.shape[0] == entry.shape[1]) or entry.name == "size":
-        return math.nan  # about the crowd, no row per item
+        return math.nan  # a statistic of all users, without a row per item
     l1 = entry.norm == "l1"
     one = entry.sensitivity / (k if l1 else math.sqrt(k))
     if model.privacy_.neighboring == "replace-one":
@@ -107,7 +115,7 @@ def _noise_ratio(entry: Entry, model: Any) -> float:
 
 
 def has_joint_bound(model: Any) -> bool:
-    """Whether a person's items share one bound, so that there is none on their number."""
+    """Return whether a user's items share one bound, so that their number is not bounded."""
     algorithm = getattr(model, "algorithm_", None)
     if algorithm is None:
         return False
@@ -116,10 +124,9 @@ def has_joint_bound(model: Any) -> bool:
 
 
 def spread(model: Any) -> int | None:
-    """Through how many items a person contributes: the bound, or `TYPICAL` where all of them are
-    bounded together.
+    """Return the bound on items per user, or `TYPICAL` if all items are bounded together.
 
-    None where people are bounded in another way, which says nothing about single items.
+    None if users are bounded in another way, which does not determine single items.
     """
     if not hasattr(model, "algorithm_"):
         return None
@@ -131,9 +138,7 @@ def spread(model: Any) -> int | None:
 
 
 def audible(found: Sequence[Kind]) -> list[Kind]:
-    """Of releases with a row per item that differ in the step only ("sum 1", "sum 2"), the one
-    with least noise.
-    """
+    """Keep, of per-item releases that differ only in the step ("sum 1"), the least noisy one."""
     best: dict[str, Kind] = {}
     for kind in found:
         stem = kind.entry.name.rstrip("0123456789 ")
@@ -143,38 +148,35 @@ def audible(found: Sequence[Kind]) -> list[Kind]:
 
 
 def loudest(found: Sequence[Kind]) -> Kind | None:
-    """The release that decides whether an item is heard: of those that hold a vector per item, the
-    quietest one.
+    """Return the least noisy release with a vector per item.
 
-    The right-hand sides say what people think of an item; without them nothing is learned about it.
+    It holds the right-hand sides: an item whose signal is below its noise there is not learned.
     """
     vectors = [kind for kind in found if len(kind.entry.shape) > 1 and not math.isnan(kind.hearing)]
     return min(vectors, key=lambda kind: kind.hearing, default=None)
 
 
 def curve(statement: PrivacyStatement) -> list[tuple[float, float]]:
-    """(δ, ε) from likely to unlikely, by the accountant of the statement; empty where there is
-    no such curve.
-    """
+    """Compute (δ, ε) from large to small δ by the statement's accountant; may be empty."""
     if not statement.finite or statement.accountant == "pure" or statement.delta == 0:
         return []
     slow = statement.accountant == "pld"  # a fraction of a second for each point
     deltas = np.geomspace(*_DELTAS, 11 if slow else 61).tolist()
     found = [(delta, epsilon_at(statement, delta)) for delta in deltas]
-    # pld cannot see the far tail
+    # the discretized distribution of pld is truncated, so that ε is infinite for tiny δ
     found = [(delta, epsilon) for delta, epsilon in found if math.isfinite(epsilon)]
     return found if len(found) > 2 else []
 
 
 def epsilon_at(statement: PrivacyStatement, delta: float) -> float:
-    """What the same releases cost at another δ; the sampler's part of δ is kept back."""
+    """Compute ε of the same releases at another δ, minus the sampler's part of δ."""
     ledger = statement.ledger
     spare = max(0.0, delta - ledger.noise_delta)
     return float(accounting.epsilon(ledger.events(), spare, statement.accountant))
 
 
 def spending_steps(statement: PrivacyStatement) -> list[tuple[str, float]]:
-    """(name of the release, ε of it and all before it); empty where the price has no such steps."""
+    """List (name of a release, ε up to and including it); empty if ε has no such steps."""
     entries = [entry for entry in statement.ledger.entries if not entry.unsafe]
     if not statement.finite or not entries or statement.accountant == "pld":
         return []
@@ -193,12 +195,11 @@ def spending_steps(statement: PrivacyStatement) -> list[tuple[str, float]]:
 
 
 def belief(prior: float, epsilon: float, delta: float = 0.0, seen: float = 1.0) -> float:
-    """The most that a belief of probability `prior` can become by what is seen with a probability
-    of `seen` or more.
+    """Bound the posterior probability of an event with probability `prior`.
 
-    What is seen with probability β by those who are right, and α by the others, has odds of β/α for
-    it, and α is at least (β − δ)·e^(−ε). So the odds grow by e^ε / (1 − δ/β) at most, and without
-    bound where β is no more than δ.
+    An observation with probability β ≥ `seen` if the event holds, and α otherwise, multiplies the
+    odds by β/α, and α is at least (β − δ)·e^(−ε). So the odds grow by e^ε / (1 − δ/β) at most, and
+    without bound if β ≤ δ.
     """
     if seen <= delta:
         return 1.0
@@ -206,7 +207,7 @@ def belief(prior: float, epsilon: float, delta: float = 0.0, seen: float = 1.0) 
 
 
 def read_released_counts(model: Any) -> NDArray[np.float64] | None:
-    """Noisy numbers of ratings per item, where the model kept what it released of them."""
+    """Return the noisy counts of ratings per item, if the model released and kept them."""
     counts = getattr(model, "counts_", None)
     if counts is None or len(counts) != len(model.item_ids_):
         return None
@@ -214,8 +215,9 @@ def read_released_counts(model: Any) -> NDArray[np.float64] | None:
 
 
 def quintiles(model: Any, counts: NDArray[Any], people: float) -> list[Quintile]:
-    """Five groups of items by popularity, a fifth of the ratings each, head first; `people`
-    drown one item's noise.
+    """Group items by popularity into fifths of the ratings, most popular first.
+
+    `people` is the number of users at which the signal of one item equals its noise.
     """
     group = popularity_quintiles(counts, "ratings")
     length = np.linalg.norm(model.item_factors_.astype(np.float64), axis=1)

@@ -19,64 +19,62 @@ from discreet.report.html import markup, power, render_template, script_data
 from discreet.report.item_map import Sample
 from discreet.version import __version__
 
-_LOOK = "looks at people's ratings"
+_LOOK = "computed from ratings"
 _WORLDS = {
-    "add-remove": "with and without all the ratings of any one person",
-    "replace-one": "with all the ratings of any one person replaced by those of another",
+    "add-remove": "with and without all ratings of any one user",
+    "replace-one": "with all ratings of any one user replaced by those of another",
 }
-_RELATIONS = {"add-remove": "one person more or less", "replace-one": "one person is another"}
+_RELATIONS = {"add-remove": "one user added or removed", "replace-one": "one user replaced"}
 _NOISE = {
     "secure": (
         "It came from the operating system's entropy through a cryptographic generator and was"
-        " added to whole numbers, so that rounding gives nothing away."
+        " added to integers, so that rounding reveals nothing."
     ),
-    "seeded": (
-        "RESEARCH MODE: it came from a seed. Whoever learns the seed can take the noise away again."
-    ),
+    "seeded": "RESEARCH MODE: it came from a seed and can be subtracted with that seed.",
 }
 VERDICTS = (
-    (1.0, "By common reading that is a strong promise."),
-    (10.0, "By common reading that is a reasonable promise, though not a strong one."),
+    (1.0, "This is commonly considered a strong guarantee."),
+    (10.0, "This is commonly considered a reasonable guarantee, but not a strong one."),
     (
         WEAK_EPSILON,
-        "By common reading that is a weak promise: it rules out certainty rather than good"
+        "This is commonly considered a weak guarantee: it rules out certainty, but not good"
         " guesses.",
     ),
     (math.inf, f"An ε above {WEAK_EPSILON:g} is no meaningful protection."),
 )
 QUINTILES = ("1 (head)", "2", "3", "4", "5 (tail)")
-_TRACES = {"DPLMC": "How far the item vectors moved (root mean square)"}
+_TRACES = {"DPLMC": "Change of the item factors (root mean square)"}
 _NORMS = {"l1": "ℓ₁", "l2": "ℓ₂"}
 _DELTAS = (1e-3, 1e-5, 1e-6, 1e-7, 1e-9)
-_MOST_ROWS = 30  # releases up to which the staircase is a table as well: a screen of it
+_MOST_ROWS = 30  # releases up to which the costs are shown as a table as well: one screen
 
 
 def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
-    """Render the whole file, as text."""
+    """Render the whole file as text."""
     statement: PrivacyStatement | None = getattr(model, "privacy_", None)
     looks = quality is not None
-    # the trace of a training on the ratings given
+    # whether the trace is of a model trained on the ratings given, and not of the saved one
     anew = quality is not None and bool(quality.trace) and not trace_of(model)
     values: dict[str, Any] = {}
-    sections = {"promise": ("What is promised", False)}
+    sections = {"promise": ("Privacy guarantee", False)}
     badge = "NOT PRIVATE"
     if statement is not None:
-        sections["ledger"] = ("What left the ratings", False)
+        sections["ledger"] = ("Released statistics", False)
         values["ledger"] = _summarize_ledger(model, statement)
         unsafe = sorted({entry.name for entry in statement.ledger.entries if entry.unsafe})
         values["unsafe"] = (
-            f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
+            f"{', '.join(unsafe)} released without noise" if unsafe else "no noise was added"
         )
         if statement.finite:
-            sections["noise"] = ("What the noise did", looks)
+            sections["noise"] = ("Effect of the noise", looks)
             values["guarantee"] = _describe_guarantee(statement)
             values["noise"] = _measure_noise(model, quality)
             badge = f"{statement.status}, ε = {statement.epsilon:.4g}, δ = {power(statement.delta)}"
     sections |= {
-        "quality": ("How good it is", looks),
-        "training": ("How it was trained", anew),
-        "samples": ("What it recommends", False),
-        "map": ("A map of the items", False),
+        "quality": ("Evaluation", looks),
+        "training": ("Training", anew),
+        "samples": ("Example recommendations", False),
+        "map": ("Item map", False),
         "about": ("About this page", False),
     }
     explicit = model.goal == "rating"
@@ -109,28 +107,28 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
 
 def _describe_guarantee(statement: PrivacyStatement) -> dict[str, Any]:
     epsilon, delta = statement.epsilon, statement.delta
-    together = "all releases as one: telling a bell curve from one shifted by μ"
+    together = "all releases as one Gaussian mechanism with this sensitivity and unit noise"
     prices = [(at, ledger_summary.epsilon_at(statement, at)) for at in _DELTAS]
     return {
         "worlds": _WORLDS[statement.neighboring],
         "times": f"{math.exp(epsilon):,.4g}" if epsilon < 30 else f"e^{epsilon:.4g}",
         "verdict": next(words for limit, words in VERDICTS if epsilon <= limit),
         "facts": [
-            ("ε", f"{epsilon:.4g}", "how far any likelihood can move; smaller is more private"),
+            ("ε", f"{epsilon:.4g}", "bound on the log-ratio of any probability; smaller is better"),
             ("δ", power(delta), "the probability with which ε may not hold"),
             *([] if statement.mu is None else [("μ", f"{statement.mu:.4g}", together)]),
-            ("Neighbors", _RELATIONS[statement.neighboring], "what the two worlds differ in"),
+            ("Neighbors", _RELATIONS[statement.neighboring], "difference of the two data sets"),
             (
                 "Releases",
                 f"{len(statement.ledger.entries):,}",
-                "noisy sums that everything in the model was made of",
+                "noisy sums from which the whole model was computed",
             ),
             ("Noise", statement.noise, _NOISE.get(statement.noise, "")),
         ],
         "doubt": (
-            "that somebody is in the data"
+            "that a given user is in the data"
             if statement.neighboring == "add-remove"
-            else "which of two histories it was"
+            else "that a user has one of two given histories"
         ),
         "seen": f"{ledger_summary.SEEN:.0%}",
         "beliefs": [

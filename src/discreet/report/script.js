@@ -57,7 +57,7 @@
     }
   }
 
-  // Titles of the surest items, as many as find room: landmarks for whoever only looks.
+  // Titles of the items with the largest norms, as many as fit: landmarks.
   const order = Array.from({ length: n }, (_, i) => i).sort((a, b) => items.length[b] - items.length[a]).slice(0, 400);
   function label(pen, ink, paper) {
     pen.font = "12px system-ui, sans-serif";

@@ -1,10 +1,8 @@
-"""One page for whoever signs: what is promised to whom, what it rests on, and what was done to
-check it.
+"""The sign-off page: guarantee, assumptions, releases and checks, for the signatory.
 
-Everything on it comes from the saved model (its ledger, which is public), from the account that
-paid, and from the results of an audit and of the conformance kit, where there are any. It looks at
-nobody's ratings. What is missing is said to be missing: a page that leaves it out would be read as
-if all were well.
+Its contents come from the saved model (its ledger, which is public), from the account that was
+charged, and from the results of an audit and of the conformance checks, if given. No ratings are
+accessed. Missing parts are reported as missing, because silence would be read as a passed check.
 """
 
 from __future__ import annotations
@@ -40,25 +38,25 @@ AUDIT_FORMAT = "discreet-audit/1"
 
 @dataclass(frozen=True)
 class Signing:
-    """What the page says beside what the model knows of itself.
+    """Contents of the page that do not come from the model.
 
     Parameters
     ----------
     people : str
-        To whom it is promised.
+        The users whom the guarantee covers.
     purpose : str
-        For what the model is used.
+        Purpose of the model.
     said_by : str
-        Who vouches for what was taken to be public.
+        Who confirms what is assumed public.
     account : Account, optional
-        That paid for the training.
+        The account that was charged for the training.
     audit : mapping, optional
         The result of ``discreet audit``, as saved in JSON.
     conformance : Report, optional
-        Of the kit in ``discreet.testing``.
+        Result of the checks in ``discreet.testing``.
     """
 
-    people: str = "everybody whose ratings were used"
+    people: str = "all users whose ratings were used"
     purpose: str = ""
     said_by: str = ""
     account: Account | None = None
@@ -67,7 +65,7 @@ class Signing:
 
 
 def read_audit(path: str | Path) -> dict[str, Any]:
-    """The result of ``discreet audit --json`` or ``--out``, from its file."""
+    """Read the result of ``discreet audit --json`` or ``--out`` from its file."""
     try:
         found = read_document(Path(path))
     except DataError:
@@ -75,11 +73,11 @@ def read_audit(path: str | Path) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
     except ValueError:
-        raise DataError(f"{path} is not JSON: give what discreet audit has written") from None
+        raise DataError(f"{path} is not JSON: name the file of discreet audit --out") from None
     inner = found.get("audit", found) if isinstance(found, dict) else None
     if not isinstance(inner, dict) or not isinstance(inner.get("levels"), list):
         raise DataError(
-            f"{path} is not the result of an audit: give what discreet audit has written"
+            f"{path} is not the result of an audit: name the file of discreet audit --out"
         )
     return inner
 
@@ -87,7 +85,7 @@ def read_audit(path: str | Path) -> dict[str, Any]:
 def write_sign_off(
     model: Any, path: str | Path, signing: Signing | None = None, folder: str | Path = ""
 ) -> None:
-    """Write the page to a file, whole or not at all.
+    """Write the page to a file, atomically.
 
     Parameters
     ----------
@@ -105,11 +103,11 @@ def write_sign_off(
 
 
 def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
-    """Render the page, as text; the words are in ``templates/sign_off.html.j2``."""
+    """Render the page as text, from ``templates/sign_off.html.j2``."""
     statement: PrivacyStatement | None = getattr(model, "privacy_", None)
     name = type(model).__name__
     if statement is None:
-        raise ConfigError(f"{name} is not a private model: there is no promise to sign")
+        raise ConfigError(f"{name} is not a private model: there is no guarantee to sign")
     account = signing.account
     likelier = math.exp(min(statement.epsilon, 30.0))
     times = f"{likelier:.3g}" if likelier < 100 else f"{likelier:,.0f}"
@@ -148,15 +146,15 @@ def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
 
 
 def _list_public(statement: PrivacyStatement, signing: Signing) -> list[list[Any]]:
-    """List what was taken to be public, and who said so."""
-    inferred = _mark("nobody: read from the data", "bad")
+    """List the assumptions, and who confirms them."""
+    inferred = _mark("not confirmed: read from the data", "bad")
     rows: list[list[Any]] = [
-        [a.text, inferred if a.inferred else signing.said_by or "who trained it"]
+        [a.text, inferred if a.inferred else signing.said_by or "the trainer of the model"]
         for a in statement.assumptions
         if a.name not in ("delta", "filter")
     ]
     filters = "; ".join(a.text for a in statement.assumptions if a.name == "filter")
-    exact = _mark(f"{filters}: decided by exact counts, which no ε pays for", "bad")
+    exact = _mark(f"{filters}: based on exact counts, not covered by ε", "bad")
     return [*rows, ["Filters of ratings", exact if filters else "no filter by counts"]]
 
 
@@ -169,7 +167,7 @@ def _mark(text: str, kind: str) -> Markup:
 
 @dataclass(frozen=True)
 class Family:
-    """Releases whose names differ by a number only."""
+    """Releases whose names differ only in a number."""
 
     name: str
     entries: tuple[Entry, ...]
@@ -216,7 +214,7 @@ def _several(values: list[float]) -> str:
 
 
 def _two(events: list[Event], statement: PrivacyStatement) -> list[str]:
-    """ε by the statement's own accountant, and by the second one where it can say."""
+    """Compute ε by the statement's accountant, and by the second one if it can."""
     if not statement.finite:
         return ["∞", "∞"]
     delta = max(0.0, statement.delta - statement.ledger.noise_delta)
@@ -229,7 +227,7 @@ def _second(events: list[Event], delta: float, first: float) -> str:
         return "–"
     try:
         return f"{accounting.independent_epsilon(events, delta):.4g}"
-    except ConfigError:  # not installed, or nothing to say
+    except ConfigError:  # not installed, or not supported
         return "–"
 
 
@@ -238,16 +236,16 @@ def _second(events: list[Event], delta: float, first: float) -> str:
 
 def _describe_balance(account: Account) -> dict[str, Any]:
     b = account.balance
-    more = f", {b.unsettled} that never ended and stay spent" if b.unsettled else ""
+    more = f", {b.unsettled} running or crashed, counted as spent" if b.unsettled else ""
     records = account.store.verify().records
     return {
         "head": [f"account {b.account!r}", f"ε at δ = {power(b.delta)}", "μ²"],
         "rows": [
-            ["in all", f"{b.epsilon:g}", f"{b.limit:.4g}"],
+            ["total", f"{b.epsilon:g}", f"{b.limit:.4g}"],
             ["spent", _number(b.epsilon_spent), f"{b.spent + b.reserved:.4g}"],
             ["left", f"{b.epsilon_left:g}", f"{b.left:.4g}"],
         ],
-        "caption": f"{b.trainings} settled{more}; the log of {records} records verifies",
+        "caption": f"{b.trainings} completed{more}; the log of {records} records is verified",
         "broken": b.broken,
     }
 
@@ -273,14 +271,14 @@ def _describe_conformance(report: Report | None) -> dict[str, Any] | None:
     kept = sum(check.passed is True for check in report.checks)
     skipped = [check.rule for check in report.checks if check.passed is None]
     broken = [f"{check.rule}: {check.text}" for check in report.checks if check.passed is False]
-    text = f"{kept} of {len(report.checks)} rules kept"
-    text += f", {len(broken)} broken" if broken else ", none broken"
+    text = f"{kept} of {len(report.checks)} checks passed"
+    text += f", {len(broken)} failed" if broken else ", none failed"
     text += f"; not applicable: {', '.join(skipped)}" if skipped else ""
     return {"text": text, "broken": broken}
 
 
 def _checksum(folder: str | Path, name: str) -> str:
-    """SHA-256 of a file of the model's folder; empty where there is none."""
+    """Return the SHA-256 of a file of the model's folder; empty if there is none."""
     file = Path(folder, name)
     return hashlib.sha256(file.read_bytes()).hexdigest() if folder and file.is_file() else ""
 

@@ -1,4 +1,4 @@
-"""``discreet serve``: recommendations over HTTP, from histories that are read and forgotten.
+"""``discreet serve``: recommendations over HTTP, from histories that are not stored.
 
 Histories come in bodies alone, so that they are in no address, log or metric. A history becomes a
 vector, the vector a list, and nothing is kept of either. `create_app` makes the application,
@@ -103,7 +103,7 @@ class Refused(Exception):
 def create_app(
     shelf: ModelRegistry, settings: Settings | None = None, counters: Metrics | None = None
 ) -> Middleware:
-    """The application: routes behind a gate.
+    """Create the application: routes behind the middleware.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def create_app(
     )
 
 
-# ------------------------------------------------------------------ questions
+# ------------------------------------------------------------------ recommendations
 
 
 def _add_questions(
@@ -192,7 +192,7 @@ def _add_questions(
         tags=["recommend"],
     )
     async def recommend(request: Request) -> Response:
-        """The best items for one history."""
+        """Recommend items for one history."""
         body = await request.body()
         long = len(body) > LONG_BODY
         served, asked = await run(functools.partial(_read_question, shelf, body), long=long)
@@ -218,7 +218,7 @@ def _add_questions(
         tags=["recommend"],
     )
     async def batch(request: Request) -> Response:
-        """The best items for each of several histories."""
+        """Recommend items for each of several histories."""
         body = await request.body()
         slices = await run(functools.partial(_read_batch, shelf, body), long=True)
         first = await run(
@@ -243,7 +243,7 @@ def _add_questions(
         n: Annotated[int, Query(ge=1, le=LARGEST_N)] = 10,
         model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
     ) -> Response:
-        """The items most like one, which is named by id or title."""
+        """List the items most similar to one, which is named by id or title."""
         served = _find_model(shelf, model)
         at = served.position(item)
         if at < 0:
@@ -398,7 +398,7 @@ def _find_model(shelf: ModelRegistry, name: str | None) -> ServedModel:
         raise Refused(
             404,
             "unknown model",
-            f"there is no model of that name: there are {', '.join(shelf.names)}",
+            f"unknown model: use one of {', '.join(shelf.names)}",
         )
     return found
 
@@ -424,7 +424,7 @@ def _sentence(errors: Any) -> str:
     return f"{where}: {first['msg']}" if where else str(first["msg"])
 
 
-# ------------------------------------------------------------------ looks at what is served
+# ------------------------------------------------------------------ information
 
 
 def _add_looks(app: FastAPI, shelf: ModelRegistry, counters: Metrics) -> None:
@@ -434,7 +434,7 @@ def _add_looks(app: FastAPI, shelf: ModelRegistry, counters: Metrics) -> None:
         n: Annotated[int, Query(ge=1, le=100)] = 20,
         model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
     ) -> Response:
-        """Items whose title or id holds the words of the query."""
+        """Search items whose title or id contains all words of the query."""
         served = _find_model(shelf, model)
         scorer = served.scorer
         found = [
@@ -456,12 +456,12 @@ def _add_looks(app: FastAPI, shelf: ModelRegistry, counters: Metrics) -> None:
         return _json(
             about
             | promise
-            | {"requests": "histories are read from bodies, answered, and forgotten"}
+            | {"requests": "histories are read from request bodies and are not stored"}
         )
 
     @app.get("/health", tags=["service"])
     async def health() -> Response:
-        """Whether the service answers, and with which models."""
+        """Report that the service is up, and its models."""
         models = {
             name: {"items": len(served.scorer)}
             for name in shelf.names
@@ -471,12 +471,12 @@ def _add_looks(app: FastAPI, shelf: ModelRegistry, counters: Metrics) -> None:
 
     @app.get("/metrics", tags=["service"], response_class=Response)
     async def metrics() -> Response:
-        """What the service counts of itself, for Prometheus."""
+        """Return the service's metrics for Prometheus."""
         return Response(counters.text(shelf), media_type="text/plain; version=0.0.4")
 
     @app.get("/", tags=["page"], response_class=Response)
     async def page(model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None) -> Response:
-        """The page that recommends in the browser: it holds the model, and sends nothing."""
+        """Return the web page that recommends in the browser, with network access blocked."""
         try:
             whole = await asyncio.to_thread(lambda: _find_model(shelf, model).page)
         except ConfigError as error:
@@ -537,8 +537,8 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         text = {
-            404: "there is nothing at this address: see /docs",
-            405: "this address takes another method: see /docs",
+            404: "unknown path: see /docs",
+            405: "this path does not support the method: see /docs",
         }
         message = text.get(error.status_code, str(error.detail))
         return _json(

@@ -1,8 +1,8 @@
-"""Questions that wait for each other are answered by one pass over the factors of a large catalog.
+"""Batching: concurrent requests share one pass over the factors of a large catalog.
 
 The product of one vector with a million items takes as long as reading the items from memory; with
-sixty vectors it takes little longer. No bit of an answer depends on what else is asked, so nobody
-can tell.
+sixty vectors it takes little longer. No bit of a response depends on the other requests of a batch,
+so that a client learns nothing about them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Batcher:
         mine: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((served, question, mine))
         if self._answering is None or self._answering.done():
-            # of nobody: whoever asked first may have gone
+            # not of one request: the client of the first one may have disconnected
             self._answering = asyncio.create_task(self._answer_all())
         return await mine
 

@@ -1,12 +1,11 @@
-"""What every request passes: host and origin, a token, limits on sizes and on how many are answered
-at once, counters.
+"""Middleware: checks of host, origin and token, limits on size and concurrency, metrics.
 
-The names that a request may go to are checked because of DNS rebinding: a web site can have its own
-name point to 127.0.0.1, and its pages would then ask this service as if it were theirs. They cannot
-change the ``Host`` that the browser sends.
+The host name of a request is checked against DNS rebinding: a web site can resolve its own name to
+127.0.0.1, and its pages could then send requests to this service as same-origin. They cannot change
+the ``Host`` header that the browser sends.
 
-No path, query, header or body is ever logged. An error that nobody foresaw is answered with 500 and
-logged by the name of its class alone, because its text might quote what somebody sent.
+No path, query, header or body is ever logged. An unexpected error gets status 500 and
+is logged by its class name alone, because its message might quote the request.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-FAILED = "something went wrong here, and it is not your fault"
-BUSY = "too many requests are under way: try again in a second"
+FAILED = "internal server error"
+BUSY = "too many concurrent requests: try again in a second"
 OPEN = ("/health",)  # without a token
 LARGE_ANSWERS = ("/v1/recommend/batch", "/")  # a client that does not read can keep these under way
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -136,7 +135,7 @@ class Middleware:
                 send,
                 421,
                 "unknown host",
-                "this service has another name: start it with --allow-host NAME",
+                "unknown host name: start the service with --allow-host NAME",
             )
             return
         if not self._accept_origin(headers):
@@ -144,7 +143,7 @@ class Middleware:
                 send,
                 403,
                 "foreign origin",
-                "pages of that site may not ask: start it with --cors ORIGIN",
+                "requests from this origin are not allowed: start the service with --cors ORIGIN",
             )
             return
         if self.token is not None and scope["path"] not in OPEN and scope["method"] != "OPTIONS":

@@ -1,8 +1,7 @@
-"""The models that a service holds, by name, and how they are exchanged while it runs.
+"""Models of a service by name, with reloading of replaced folders.
 
-A folder that is replaced on disk is opened beside the old model and takes its place when it is
-complete; whoever asks meanwhile is answered by the old one. A folder that cannot be read changes
-nothing.
+A replaced folder is loaded while the old model continues to serve requests, which then switch to
+the new model. A folder that cannot be read has no effect.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from discreet.serve.web_page import web_page
 
 logger = logging.getLogger("discreet")
 
-LOOK_EVERY = 1.0  # seconds between two looks at the folders
-MOST_HITS = 5_000  # places looked at in a search
+LOOK_EVERY = 1.0  # seconds between two checks of the folders
+MOST_HITS = 5_000  # matches examined per search, which bounds its time
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class ServedModel:
         return (first + rest)[:n]
 
     def warm(self) -> None:
-        """Do before the first question what would make it slow."""
+        """Prepare data structures that would slow down the first request."""
         self.scorer.best(*self.scorer.history([]), 1)
         self._items.find_title("")
         assert self._text
@@ -109,7 +108,7 @@ class ServedModel:
 
 
 class ModelRegistry:
-    """Models by name; the first one answers where none is named."""
+    """Models by name; the first one is the default."""
 
     def __init__(self, folders: dict[str, Path]) -> None:
         if not folders:
@@ -125,7 +124,7 @@ class ModelRegistry:
         return list(self._models)
 
     def get(self, name: str | None) -> ServedModel | None:
-        """The model of that name, or the first one."""
+        """Return the model of that name, or the first one."""
         return self._models.get(next(iter(self._models)) if name is None else name)
 
     def describe(self) -> list[dict[str, Any]]:
@@ -140,7 +139,7 @@ class ModelRegistry:
         ]
 
     async def watch(self) -> None:
-        """Look at the folders for ever, and take over what was replaced."""
+        """Poll the folders and load replaced models, without end."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             for name, folder in self._folders.items():

@@ -22,7 +22,7 @@ Rating = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e9, le=1e
 
 
 class RatedItem(BaseModel):
-    """An item with a rating, or without one: then it counts as liked."""
+    """An item, optionally with a rating; without one it counts as liked."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -31,7 +31,7 @@ class RatedItem(BaseModel):
 
 
 class RecommendRequest(BaseModel):
-    """A history, and what to recommend for it. Items are named by id or by title."""
+    """A history and the options of its recommendations. Items are named by id or by title."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -56,21 +56,21 @@ class RecommendRequest(BaseModel):
         [], description="Items to leave out."
     )
     only: Annotated[list[Item], Field(max_length=LONGEST_HISTORY)] | None = Field(
-        None, description="If given, recommend among these items alone."
+        None, description="If given, recommend only these items."
     )
     exclude_seen: Annotated[bool, Field(strict=True)] = Field(
         True, description="Leave out the items of the history."
     )
     unknown: Literal["error", "skip"] = Field(
-        "error", description="What to do with items that the model lacks."
+        "error", description="What to do with items unknown to the model."
     )
     model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = Field(
-        None, description="Which model answers; the first one by default."
+        None, description="Name of the model. Default: the first one."
     )
 
 
 class BatchRequest(BaseModel):
-    """Several questions at once."""
+    """Several requests at once."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"requests": [{"history": [], "n": 3}]}]}
@@ -79,7 +79,7 @@ class BatchRequest(BaseModel):
     requests: Annotated[list[RecommendRequest], Field(min_length=1, max_length=LARGEST_BATCH)] = (
         Field(
             description=(
-                f"The questions. Their n must not add up to more than {LARGEST_BATCH_ITEMS:,}."
+                f"The requests. The sum of their n must not exceed {LARGEST_BATCH_ITEMS:,}."
             )
         )
     )
@@ -100,18 +100,18 @@ class RecommendResponse(BaseModel):
     recommendations: list[RecommendedItem]
     ignored: int = Field(
         0,
-        description="Items of the question that the model does not know, where these are skipped.",
+        description="Skipped items of the request that are unknown to the model.",
     )
 
 
 class BatchResponse(BaseModel):
-    """One answer per question, in order."""
+    """One response per request, in order."""
 
     answers: list[RecommendResponse]
 
 
 class ErrorDetail(BaseModel):
-    """What went wrong: a word for programs and a sentence for people."""
+    """An error: a code for programs and a message for humans."""
 
     code: str
     message: str

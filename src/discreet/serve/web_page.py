@@ -1,12 +1,11 @@
-"""``discreet export --web``: one file that recommends in the browser and cannot send anything.
+"""``discreet export --web``: one HTML file that recommends in the browser, with network blocked.
 
-The file holds the item factors, the released numbers that reading a history needs, and a script
-that does there what `discreet.models.fold_in` does in Python. Its content policy forbids every
-connection, also to where it came from, and allows the one script and the one style sheet in it by
-their hashes.
+The file contains the item factors, the released statistics that fold-in needs, and a script that
+computes what `discreet.models.fold_in` computes in Python. Its content security policy blocks all
+connections, including to its own server, and allows its script and style sheet by their hashes.
 
-Factors are stored as float16, each column divided by its largest value: a number is off by at most
-2⁻¹¹ of itself, or 2⁻²⁵ of the largest in its column.
+Factors are stored as float16, each column divided by its largest value: the error of a number is at
+most 2⁻¹¹ of itself, or 2⁻²⁵ of the largest in its column.
 """
 
 from __future__ import annotations
@@ -28,16 +27,15 @@ from discreet.models.scorer import Scorer
 from discreet.privacy.release.statement import WEAK
 from discreet.version import __version__
 
-MOST_ITEMS = 200_000
-#: Arrays that are large, and may be rounded.
+MOST_ITEMS = 200_000  # about 34 MB at rank 64, without titles
+#: Large arrays, which may be rounded.
 HALVES = ("factors", "gain")
-# what no HTML file may hold: control characters, halves of surrogate pairs, characters that are
-# none
+# not allowed in HTML: control characters, halves of surrogate pairs, noncharacters
 _STRANGE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = None) -> str:
-    """The whole file, as text.
+    """Return the whole file as text.
 
     Parameters
     ----------
@@ -49,7 +47,7 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
     Raises
     ------
     ConfigError
-        For a model whose read-out is code of its own, and for more than 200,000 items.
+        For a model with its own fold-in code, and for more than 200,000 items.
     """
     check_exportable(scorer)
     style = _part("page.css")
@@ -57,9 +55,9 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
     private = statement["status"] != "not private"
     badge = "NOT PRIVATE"
     if private:
-        badge = f"Learned with privacy: ε = {statement['epsilon']:.4g} for each person"
+        badge = f"Trained with differential privacy: ε = {statement['epsilon']:.4g} per user"
     if statement["status"] == WEAK:
-        badge = f"ε = {statement['epsilon']:.4g} for each person: {WEAK}"
+        badge = f"ε = {statement['epsilon']:.4g} per user: {WEAK}"
     filled = {
         "policy": content_policy(style, script),
         "heading": _text(heading or "Recommendations made on your device"),
@@ -68,8 +66,8 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
         "count": f"{len(scorer):,}",
         "promise": _promise(statement, private),
         "about": (
-            f"Made by discreet {_text(__version__)}. One file: save it, and it works without a"
-            " network."
+            f"Made by discreet {_text(__version__)}. This is a single file: save it, and it works"
+            " offline."
         ),
         "style": style,
         "model": _as_data(describe_model(scorer)),
@@ -79,21 +77,21 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
 
 
 def check_exportable(scorer: Scorer) -> None:
-    """Raise a `ConfigError` for a model that no page can hold."""
+    """Raise a `ConfigError` for a model that cannot be exported as a page."""
     if scorer.fold_in_rule.kind not in KINDS:
         raise ConfigError(
-            "this model reads histories by code of its own, which a page cannot run: serve it"
+            "this model has its own fold-in code, which a page cannot run: use discreet serve"
             " instead"
         )
     if len(scorer) > MOST_ITEMS:
         raise ConfigError(
-            f"a page can hold {MOST_ITEMS:,} items, and this model has {len(scorer):,}: serve it"
-            " instead"
+            f"a page can contain {MOST_ITEMS:,} items, and this model has {len(scorer):,}: use"
+            " discreet serve instead"
         )
 
 
 def describe_model(scorer: Scorer) -> dict[str, Any]:
-    """What the script reads: numbers, names, and arrays packed as text."""
+    """Return the data of the script: numbers, names, and arrays packed as text."""
     arrays = {
         "factors": scorer.factors,
         "biases": scorer.biases.astype(np.float32),
@@ -121,7 +119,7 @@ def describe_model(scorer: Scorer) -> dict[str, Any]:
 
 
 def round_half(array: NDArray[Any]) -> NDArray[np.float32]:
-    """A matrix as the page has it: what float16 by column leaves of it."""
+    """Round a matrix as the page does: to float16, scaled by column."""
     halves, scale = _halves(array)
     return (halves.astype(np.float64) * scale).astype(np.float32)
 
@@ -146,30 +144,29 @@ def _base64(array: NDArray[Any]) -> str:
 
 
 def _step(low: float, high: float) -> float:
-    """Of the rating slider: half stars on short scales, and ten steps on long ones."""
+    """Return the step of the rating slider: 0.5 on short scales, else a twentieth."""
     return 0.5 if high - low <= 10 else (high - low) / 20
 
 
 def _promise(statement: dict[str, Any], private: bool) -> str:
     if not private:
         return (
-            "<p><strong>Nothing.</strong> This model was trained without privacy protection, and"
-            " the numbers in this file may give single people away. Do not pass it on more widely"
-            " than their ratings.</p>"
+            "<p><strong>No guarantee.</strong> This model was trained without privacy protection,"
+            " and individual ratings may be recovered from this file. Do not share it more widely"
+            " than the ratings.</p>"
         )
     odds = float(np.exp(min(float(statement["epsilon"]), 700.0)))
     delta = max(float(statement["delta"]), 1e-18)
     plain = (
-        "<p>Whatever anybody can find out from this file is almost as likely to be found whether"
-        f" or not any one person took part: at most {odds:.3g} times as likely, but for a chance of"
-        f" one in {1 / delta:,.0f}. This is differential privacy, for each person with all of their"
-        " choices.</p>"
+        "<p>Anything that can be learned from this file is almost as likely without any one user's"
+        f" data: at most {odds:.3g} times as likely, except with a probability of one in"
+        f" {1 / delta:,.0f}. This is differential privacy for all data of each user.</p>"
     )
     if statement["status"] == WEAK:
         plain = (
             f"<p>This model was trained with ε = {statement['epsilon']:.4g}, which is {WEAK}: what"
-            f" can be found out about one person may be up to {odds:.3g} times as likely because"
-            " that person took part.</p>"
+            f" can be learned from this file may be up to {odds:.3g} times as likely because of one"
+            " user's data.</p>"
         )
     cautions = "".join(f"<li>{_text(caution)}</li>" for caution in statement.get("cautions", ()))
     listed = f"<p>It depends on this:</p><ul class='check'>{cautions}</ul>" if cautions else ""
@@ -182,8 +179,8 @@ def _text(value: Any) -> str:
 
 
 def _as_data(document: dict[str, Any]) -> str:
-    """JSON that cannot end the element it is in."""
-    # escapes whatever is not ASCII
+    """Return JSON text that cannot close its HTML element."""
+    # ensure_ascii is on by default, so that all other characters are escaped
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -33,8 +33,6 @@ def test_releases_together_and_in_blocks_are_watched_like_any_other():
             model.fit(ratings)
         assert [record.entry for record in watch.releases] == list(model.privacy_.ledger.entries)
         assert (
-            watch.looks
-            == watch.through_the_door
-            == sum(len(record.parts) for record in watch.releases)
+            watch.looks == watch.in_release == sum(len(record.parts) for record in watch.releases)
         )
         assert all(np.isfinite(record.exact).all() for record in watch.releases)

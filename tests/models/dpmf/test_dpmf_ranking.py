@@ -291,7 +291,7 @@ def test_items_outside_the_core_are_reached_by_features():
     shown = Ratings.from_arrays([0] * 4, history)
     scores = ours.predict(shown, [(0, int(j)) for j in outside])
     assert scores[outside % 2 == 1].mean() > 1.5 * scores[outside % 2 == 0].mean()
-    with pytest.raises(ConfigError, match="nothing was learned of"):
+    with pytest.raises(ConfigError, match="no factors were learned for"):
         plain.similar_items(int(outside[0]))
     assert (ours.similar_items(int(outside[0]), 3)[0] % 2 == outside[0] % 2).all()
 

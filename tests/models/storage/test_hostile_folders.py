@@ -128,7 +128,7 @@ def edited(originals, tmp_path, name, **changes):
 )
 def test_an_edited_promise_is_found(originals, tmp_path, name, changes):
     with pytest.raises(
-        DataError, match=r"promise something else than (its )?ledger.json|but random batches"
+        DataError, match=r"state another guarantee than (its )?ledger.json|but Poisson batches"
     ):
         discreet.load(edited(originals, tmp_path, name, **changes))
 
@@ -138,7 +138,7 @@ def test_seeded_noise_does_not_become_secure(originals, tmp_path):
     model = discreet.DPMF(3, epsilon=50.0, noise="seeded", random_state=1).fit(ratings)
     model.save(tmp_path / "seeded" / "DPMF")
     assert discreet.load(tmp_path / "seeded" / "DPMF").privacy_.cautions
-    with pytest.raises(DataError, match=r"promise something else than (its )?ledger.json"):
+    with pytest.raises(DataError, match=r"state another guarantee than (its )?ledger.json"):
         discreet.load(edited(tmp_path / "seeded", tmp_path, "DPMF", noise="secure"))
 
 

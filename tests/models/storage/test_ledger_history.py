@@ -54,7 +54,7 @@ def test_a_private_model_is_replaced_only_where_that_is_asked_for(models, tmp_pa
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     for other in (second, opened, first):
         with pytest.raises(
-            ConfigError, match="m holds a private model: choose a new folder, or say replace=True"
+            ConfigError, match=r"m holds a private model. Choose a new folder, or pass replace=True"
         ):
             other.save(folder)
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
@@ -66,7 +66,7 @@ def test_a_private_model_is_replaced_only_where_that_is_asked_for(models, tmp_pa
     assert len(names(folder) - PRIVATE) == 2
     card = (folder / "README.md").read_text()
     assert all(name in card for name in names(folder) - PRIVATE)
-    assert "promises add up" in card
+    assert "guarantees add up" in card
     assert not list(tmp_path.glob("m.*"))
 
 

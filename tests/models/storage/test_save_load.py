@@ -132,7 +132,7 @@ def test_ids_that_cannot_be_saved_are_named(tmp_path):
         some_ratings(item_ids=[datetime.date(2000, 1, 1 + j) for j in range(12)])
     )
     with pytest.raises(
-        ConfigError, match="item ids of type date cannot be saved: use integers, text, tuples"
+        ConfigError, match=r"item ids of type date cannot be saved. Use integers, text, tuples"
     ):
         model.save(tmp_path / "model")
     assert not list(tmp_path.iterdir())
@@ -290,7 +290,7 @@ KILLED = """if True:
                 try:
                     discreet.load(os.path.join(place, "model"))
                 except DataError as error:
-                    assert "a save was cut off: rename" in str(error)
+                    assert "a save was interrupted. Rename" in str(error)
                 hidden = [name for name in left if name.endswith(".old")]
                 os.rename(os.path.join(place, hidden[0]), os.path.join(place, "model"))
                 left = os.listdir(place)
@@ -443,7 +443,7 @@ def test_nothing_but_a_model_is_replaced(what, old, new, tmp_path):
     message = (
         "is a file"
         if what == "file"
-        else r"holds more than a saved model, such as '.*': choose a new folder"
+        else r"holds more than a saved model, such as '.*'. Choose a new folder"
     )
     with pytest.raises(ConfigError, match=message):
         new.save(target)
@@ -501,7 +501,7 @@ def rewrite(folder, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": 3}, r"was written by a newer discreet \(format 3\): upgrade to load it"),
+        ({"format": 3}, r"was written by a newer discreet \(format 3\). Upgrade to load it"),
         ({"format": "new"}, "is not a complete model"),
         (
             {"class": "DeepDream"},
@@ -540,7 +540,7 @@ def test_private_folders_of_format_1_are_refused_in_one_sentence(tmp_path):
     rewrite(tmp_path / "model", format=1)
     with pytest.raises(
         DataError,
-        match=r"is a private model in format 1, .*: train it again, or read it with the ver",
+        match=r"is a private model in format 1, .* Train it again, or read it with the ver",
     ):
         discreet.load(tmp_path / "model")
 
@@ -558,9 +558,9 @@ def test_no_model_there(tmp_path):
     for name, what in (
         ("nothing", "does not exist"),
         ("file", "is not a folder"),
-        ("folder", "holds no model.json"),
+        ("folder", "has no model.json"),
     ):
-        with pytest.raises(DataError, match=f"{name} {what}: give a folder that save.* wrote"):
+        with pytest.raises(DataError, match=f"{name} {what}. Pass a folder that save.* wrote"):
             discreet.load(tmp_path / name)
 
 

@@ -1,12 +1,10 @@
-"""Checks for private models, shipped with the package: whoever writes a model gets the whole set
-for nothing.
+"""Conformance checks for every private model, also those outside this package.
 
     from discreet.testing import check_private_model
 
     print(check_private_model(MyModel(factors=4, epsilon=1.0)))
 
-or, in a test file, a subclass of `PrivateModelConformance`, which pytest turns into one test per
-rule.
+In a test file, subclass `PrivateModelConformance`: pytest runs one test per rule.
 """
 
 from discreet.auditing.conformance.kit import PrivateModelConformance, check_private_model

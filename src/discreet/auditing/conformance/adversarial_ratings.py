@@ -1,9 +1,8 @@
-"""Ratings to test private models on: a crowd, and a few people who go as far as anybody can.
+"""Ratings to test private models on: typical users, and a few adversarial ones.
 
-Whoever could move a statistic the most is among them: somebody with every item and the highest
-rating, with the lowest, with both in turn, with ratings far outside the range, with a single one,
-with none. Their ids are numbers that nothing else in a model is likely to hold, so that they can be
-searched for in what it saves.
+The adversarial users move statistics as far as possible: with every item and the highest rating,
+the lowest, both in turn, ratings far outside the range, a single rating, or none. User ids are
+numbers that are unlikely to occur elsewhere, so that a search in saved files finds them.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ def make_ratings(
     implicit: bool = False,
     seed: int = 0,
 ) -> Ratings:
-    """Ratings of a crowd of `n_users` with two tastes, behind whom the special people come first.
+    """Generate adversarial users, and after them `n_users` typical users with two tastes.
 
     Parameters
     ----------
     low, high : the public range of ratings
-    far : whether somebody's ratings are far outside it
-    implicit : whether the crowd's ratings are all 1
+    far : whether some ratings are far outside it
+    implicit : whether all ratings of the typical users are 1
     """
     rng = np.random.default_rng([11, seed])
     all_items = np.arange(n_items)
@@ -66,28 +65,24 @@ def make_ratings(
 
 
 def specials(ratings: Ratings, crowd: int = 3) -> list[int]:
-    """Positions of the users to be left out in turn, for ratings that `make_ratings` made."""
+    """List the users to be left out in turn, for ratings made by `make_ratings`."""
     return list(range(min(9 + crowd, ratings.n_users)))
 
 
 def some_users(ratings: Ratings, most: int) -> list[int]:
-    """Positions of at most `most` users: those with the most ratings, the fewest, and others in
-    between.
-    """
+    """List at most `most` users, from the one with the fewest ratings to the one with the most."""
     order = np.argsort(np.diff(ratings.indptr), kind="stable")
     places = np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).round().astype(int))
     return order[places].tolist()
 
 
 def without(ratings: Ratings, user: int) -> Ratings:
-    """Everybody but this user."""
+    """Remove one user."""
     return ratings.select_users(np.arange(ratings.n_users) != user)
 
 
 def replace_user(ratings: Ratings, user: int) -> Ratings:
-    """Somebody else in this user's place, as different as can be: mirrored ratings of the same
-    items and of others.
-    """
+    """Replace one user by the most different one: with mirrored ratings, and all other items."""
     values = ratings.values[np.isfinite(ratings.values) & (np.abs(ratings.values) < _FAR / 10)]
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     begin, end = ratings.indptr[user], ratings.indptr[user + 1]
@@ -102,14 +97,12 @@ def replace_user(ratings: Ratings, user: int) -> Ratings:
     ]
     rows[user] = (np.arange(ratings.n_items), other)
     ids = ratings.user_ids.copy()
-    ids[user] = (
-        max(ids.tolist()) + 1 if ids.dtype == np.int64 else f"somebody other than {ids[user]!r}"
-    )
+    ids[user] = max(ids.tolist()) + 1 if ids.dtype == np.int64 else f"replacement of {ids[user]!r}"
     return _assemble(rows, ids, ratings.n_items, ratings)
 
 
 def reorder_users(ratings: Ratings, seed: int = 5) -> Ratings:
-    """The same users in another order."""
+    """Permute the users."""
     return ratings.select_users(
         np.random.default_rng(seed).permutation(ratings.n_users), by="index"
     )
@@ -118,8 +111,8 @@ def reorder_users(ratings: Ratings, seed: int = 5) -> Ratings:
 class UnevenPeople(LocalRatings):
     """`Ratings` sealed in blocks of 1, 1, 2, 4, 8, … users.
 
-    Whatever a step or a sum does from some number of users on, it does not do in the smaller ones
-    of these blocks, and so the sums differ from those of one block.
+    A step that depends on the number of users acts differently in the smaller blocks, so its sums
+    differ from those of one block.
     """
 
     def _cuts(self, n: int) -> list[int]:
@@ -127,9 +120,7 @@ class UnevenPeople(LocalRatings):
 
 
 def with_repeated_rows(ratings: Ratings, user: int) -> Ratings:
-    """The same ratings, this user's rows given twice, as a careless reader of files would leave
-    them.
-    """
+    """Repeat every row of one user, as a careless reader of files would."""
     rows = [(ratings.indices[a:b], ratings.values[a:b]) for a, b in _spans(ratings)]
     items, values = rows[user]
     rows[user] = np.repeat(items, 2), np.repeat(values, 2)

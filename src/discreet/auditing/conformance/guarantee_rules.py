@@ -1,6 +1,4 @@
-"""Rules about the promise: the noise has its price, the statement says so, and nothing private
-is kept.
-"""
+"""Rules about the guarantee: the noise is as charged and stated, and no private data are kept."""
 
 from __future__ import annotations
 
@@ -23,11 +21,11 @@ from discreet.privacy.release.ledger import Ledger
 if TYPE_CHECKING:
     from discreet.auditing.conformance.kit import Kit
 
-#: A right model fails by chance about once in a million runs of the kit.
+#: With this p-value, a correct model fails about once in a million runs of the kit.
 UNLIKELY = 1e-8
-#: Beyond this ε, the distributions of dp-accounting take minutes.
+#: Above this ε, the privacy loss distributions of dp-accounting take minutes.
 PLD_UP_TO = 60.0
-#: Factors that differ are what "post-processing" is about.
+#: Rule "post-processing" compares these.
 _LEARNED = ("factors.safetensors: item_factors", "factors.safetensors: item_biases")
 _PRIVATE_NAMES = re.compile(r"n_?users|users|n_?ratings|nnz|user_?(ids?|factors|vectors?)")
 _REACHES_IN = re.compile(
@@ -54,7 +52,7 @@ def _noise(kit: Kit) -> str:
             must(
                 chance > UNLIKELY,
                 f"{record.name!r}, {grade}: over {z.size:,} draws the noise has {ratio:.3f} times"
-                f" the variance that was priced (chi-square, p = {chance:.1e})",
+                f" the charged variance (chi-square, p = {chance:.1e})",
             )
             law = stats.kstest(
                 z, mechanisms.make_mechanism(entry.mechanism, 1.0, entry.alpha).cdf
@@ -68,14 +66,12 @@ def _noise(kit: Kit) -> str:
 
 
 def _variance_test(z: NDArray[np.float64], mechanism: str) -> tuple[float, float]:
-    """The variance of what should have variance 1, and the two-sided probability of one as far
-    off.
-    """
+    """Return the variance of z, which should be 1, and its two-sided p-value."""
     ratio = float(np.mean(z**2))
     if mechanism == "gaussian":
         total = ratio * z.size
         return ratio, float(2 * min(stats.chi2.cdf(total, z.size), stats.chi2.sf(total, z.size)))
-    # of the mean of z² for Laplace noise, whose kurtosis is 6; Huber noise has less
+    # The deviation of the mean of z² for Laplace noise, of kurtosis 6; Huber noise has less.
     spread = math.sqrt(5 / z.size)
     return ratio, float(2 * stats.norm.sf(abs(ratio - 1) / spread))
 
@@ -88,7 +84,7 @@ def _secure(kit: Kit) -> str:
     for grade, run in (("secure", kit.base), ("seeded", kit.run_seeded)):
         must(
             run.model.privacy_.noise == grade,
-            f"after a fit with noise={grade!r} the statement says otherwise",
+            f"after a fit with noise={grade!r} the statement has another grade",
         )
     for one, other in zip(kit.base.watch.releases, kit.again.watch.releases, strict=True):
         for a, b in zip(one.parts, other.parts, strict=True):
@@ -99,7 +95,7 @@ def _secure(kit: Kit) -> str:
             units = a.released / (a.grid or math.inf)
             must(
                 a.grid is not None and np.array_equal(units, np.rint(units)),
-                f"{one.name!r} is not on its grid: low bits may show what the noise should hide",
+                f"{one.name!r} is not on its grid: low bits may reveal the sum",
             )
     for label, near in kit.neighbors:
         theirs = near.watch.releases if isinstance(near, Run) else []
@@ -110,7 +106,7 @@ def _secure(kit: Kit) -> str:
     return "two fits"
 
 
-@rule("re-priced", "an independent accountant prices the saved ledger at no more than the stated ε")
+@rule("re-priced", "by an independent accountant, the saved ledger costs at most the stated ε")
 def _check_price(kit: Kit) -> str:
     ledger = Ledger.from_dict(kit.ledger_file(kit.base))
     stated = kit.base.model.privacy_.epsilon
@@ -120,35 +116,35 @@ def _check_price(kit: Kit) -> str:
         by = "dp-accounting"
     else:
         found = ledger.price().epsilon
-        by = "the ledger's own accountant, for dp-accounting takes minutes at this ε"
-    must(found <= stated + 1e-6, f"{by} finds ε = {found:.8g}, and {stated:.8g} is stated")
+        by = "the ledger's own accountant, because dp-accounting takes minutes at this ε"
+    must(found <= stated + 1e-6, f"{by} finds ε = {found:.8g}, but {stated:.8g} is stated")
     return f"{found:.6g} by {by}, {stated:.6g} stated"
 
 
-@rule("statement", "the statement follows from plan and ledger, and keeps the budget")
+@rule("statement", "the statement follows from plan and ledger, within the budget")
 def _statement(kit: Kit) -> str:
     for run in (kit.base, kit.run_seeded):
         plan = run.model.plan(kit.ratings.n_items)
         statement = run.model.privacy_
         price = statement.ledger.price()
         budget = plan.budget
-        must(statement.finite, "the statement says NOT PRIVATE")
+        must(statement.finite, "the statement is NOT PRIVATE")
         must(statement.epsilon == price.epsilon, "the statement's ε is not what the ledger costs")
         must(
             statement.epsilon <= budget.epsilon * (1 + 1e-9),
             "the statement's ε is above the budget",
         )
-        # pure ε is pure but for the sampler
+        # Pure ε has no δ except that of the sampler.
         spent = max(budget.delta, min(statement.ledger.noise_delta, 1e-15))
         must(statement.delta <= spent, "the statement's δ is above the budget")
         must(
             statement.neighboring == budget.neighboring == run.model.neighboring,
-            "another neighboring relation",
+            "the neighboring relation differs",
         )
-        must(statement.accountant == plan.accountant, "another accountant than the plan's")
+        must(statement.accountant == plan.accountant, "the accountant is not the plan's")
         must(
             run.model.accountant in (plan.accountant, "auto"),
-            "another accountant than was asked for",
+            "the accountant is not the requested one",
         )
         must(f"{statement.epsilon:.4g}" in str(statement), "the text does not name ε")
         must(
@@ -175,8 +171,8 @@ def _check_saved_folder(kit: Kit) -> str:
             ]
             must(
                 not found,
-                f"{label}: {list_first(found)} changed in the saved folder, although the same was"
-                " released",
+                f"{label}: {list_first(found)} changed in the saved folder, although the same"
+                " values were released",
             )
     for place, content in kit.base.read_saved.items():
         must(
@@ -194,20 +190,18 @@ def _check_saved_folder(kit: Kit) -> str:
         seed = run.read_saved.get("model.json: parameters.random_state", "None")
         must(
             seed == "None",
-            f"model.json holds random_state = {seed}: whoever knows it can subtract seeded noise",
+            f"model.json holds random_state = {seed}, which reveals seeded noise",
         )
     return ", ".join(kit.base.files)
 
 
 def _find_values(hidden: dict[str, str], content: bytes) -> list[str]:
-    """Which of the values occur as words; short ones occur by chance."""
+    """List the values that occur as words; short ones are skipped, they occur by chance."""
     words = set(re.findall(rb"[0-9A-Za-z_]+", content))
     return [what for what, text in hidden.items() if len(text) >= 5 and text.encode() in words]
 
 
-@rule(
-    "round trip", "a saved model comes back with the same promise, ledger, factors and predictions"
-)
+@rule("round trip", "a loaded model has the same guarantee, ledger, factors and predictions")
 def _round_trip(kit: Kit) -> str:
     for run in (kit.base, kit.run_seeded):
         again = kit.load(run)
@@ -220,7 +214,7 @@ def _round_trip(kit: Kit) -> str:
         )
         same = np.array_equal(run.model.item_factors_, again.item_factors_)
         must(same, "item_factors_ changed by saving and loading")
-        # adversarial users rate outside any range
+        # Adversarial users have ratings outside any range.
         some = clip_histories(kit.some_people, run.model.history_range)
         lists, others = run.model.recommend_many(some, 5), again.recommend_many(some, 5)
         must(all(map(np.array_equal, lists, others)), "predictions changed by saving and loading")
@@ -231,24 +225,24 @@ def _round_trip(kit: Kit) -> str:
 def _zero_noise(kit: Kit) -> str:
     model = kit.without_noise
     must(not model.privacy_.finite, "a fit without noise claims to be private")
-    must("NOT PRIVATE" in model.card(), "the card of a fit without noise does not say NOT PRIVATE")
+    must("NOT PRIVATE" in model.card(), "the card of a fit without noise lacks NOT PRIVATE")
     if kit.twin is None:
         raise Skipped("no twin was given: pass twin=function(model, ratings) -> item factors")
     expected = np.asarray(kit.twin(model, kit.ratings))
     found = model.item_factors_
     must(
         expected.shape == found.shape,
-        f"the twin has shape {expected.shape}, the model {found.shape}",
+        f"the factors of twin have shape {expected.shape}, the model's {found.shape}",
     )
     off = float(np.abs(expected - found).max() / max(float(np.abs(expected).max()), 1e-30))
     must(
         off <= kit.tolerance,
-        f"item factors are off by {off:.2e} of the largest, and {kit.tolerance:g} is allowed",
+        f"item factors are off by {off:.2e} of the largest, but {kit.tolerance:g} is allowed",
     )
     return f"off by {off:.1e} of the largest factor"
 
 
-@rule("seed", "a seed of 0 is a seed like any other, and a second fit starts afresh")
+@rule("seed", "seed 0 is a seed like any other, and a second fit starts from scratch")
 def _seed(kit: Kit) -> str:
     zero, again, twice, one = kit.seeds
     must(
@@ -257,7 +251,7 @@ def _seed(kit: Kit) -> str:
     )
     must(
         not differences(zero.learned, twice.learned),
-        "a second fit goes on where the first one ended",
+        "a second fit continues where the first one ended",
     )
     must(bool(zero.watch.releases), "nothing was released through Session.release")
     pairs = zip(zero.watch.releases[0].parts, one.watch.releases[0].parts, strict=True)
@@ -270,8 +264,7 @@ def _seed(kit: Kit) -> str:
 
 @rule(
     "key",
-    "the model's code does not reach for the key to private data, nor for private parts of sealed"
-    " objects",
+    "the model's code uses neither the key to private data nor private parts of sealed objects",
 )
 def _key(kit: Kit) -> str:
     classes = [*type(kit.model).__mro__, *type(kit.model.make_algorithm()).__mro__]
@@ -286,7 +279,7 @@ def _key(kit: Kit) -> str:
     for cls in classes:
         try:
             found = _REACHES_IN.search(inspect.getsource(cls))
-        except (OSError, TypeError):  # no source to look at: built in, or typed into a shell
+        except (OSError, TypeError):  # no source: built in, or defined interactively
             continue
-        must(found is None, f"{cls.__name__} reaches for {found.group() if found else ''!r}")
+        must(found is None, f"{cls.__name__} uses {found.group() if found else ''!r}")
     return f"{len(modules)} modules"

@@ -1,6 +1,4 @@
-"""The conformance kit: one call that checks every rule of a private model, and a class that
-makes tests of them.
-"""
+"""The conformance kit: a function that checks every rule of a private model, and a test class."""
 
 from __future__ import annotations
 
@@ -38,10 +36,10 @@ from discreet.models.storage.ledger_history import LEDGER
 from discreet.privacy.release.unsafe import NoNoise
 
 Twin = Callable[[Any, Ratings], Any]
-_CROWDS = (40, 160, 640, 2560, 10240, 40960)
-_SEED = 58_204_713  # found again if it is saved
+_CROWDS = (40, 160, 640, 2560, 10240, 40960)  # numbers of users to try: a small ε needs more
+_SEED = 58_204_713  # a number that a search in saved files finds
 
-#: Importing them fills RULES.
+#: Importing these modules fills RULES.
 _FILES_OF_RULES = (release_rules, guarantee_rules)
 
 
@@ -55,23 +53,23 @@ def check_private_model(
     tolerance: float = 1e-4,
     rules: Iterable[str] | None = None,
 ) -> Report:
-    """Check that a private model keeps its promises, on small data and without changing the model.
+    """Check the guarantees of a private model on small data, without changing the model.
 
-    It is fitted about forty times. Two fits on neighboring data see the same released values, so
-    that whatever else differs between them was taken from the person in whom they differ.
+    The kit fits it about forty times. Two fits on neighboring data share the same released values,
+    so any other difference between them reveals the user in whom the data differ.
 
     Parameters
     ----------
     model : PrivateRecommender
-        Its parameters decide what is tested; `noise` and `random_state` are set by the kit.
+        Tested with its own parameters, except `noise` and `random_state`, which the kit sets.
     ratings : Ratings, optional
-        By default a crowd as large as the budget needs, and people who go as far as anybody can.
+        Default: as many generated users as the budget needs, and adversarial ones.
     twin : function (model, ratings) -> item factors, optional
-        The non-private algorithm, for a model with these parameters (and a source without noise).
+        The non-private reference algorithm, for a model with these parameters.
     people : int
-        How many persons are left out (or replaced) in turn.
+        Number of users to leave out (or replace) in turn.
     draws : int
-        How many draws of noise are looked at for each release and grade.
+        Draws of noise to test for each release and grade.
     tolerance : float
         For `twin`: largest difference, relative to the largest factor.
     rules : names of rules, optional
@@ -84,12 +82,12 @@ def check_private_model(
     Raises
     ------
     ConformanceError
-        An AssertionError that names every broken rule and what was found.
+        An AssertionError that names every broken rule and the finding.
     """
     kit = Kit(model, ratings, twin, people, draws, tolerance)
     wanted = names() if rules is None else list(rules)
     if unknown := sorted(set(wanted) - set(names())):
-        raise ConfigError(f"there is no rule {unknown[0]!r}: there are {', '.join(names())}")
+        raise ConfigError(f"There is no rule {unknown[0]!r}. Choose from {', '.join(names())}.")
     report = Report(repr(model), tuple(kit.check(known) for known in RULES if known.name in wanted))
     if not report.passed:
         raise ConformanceError(report)
@@ -97,8 +95,7 @@ def check_private_model(
 
 
 class PrivateModelConformance:
-    """Every rule as a test. Subclass it in a test file, say which model, and pytest finds the
-    rest::
+    """Every rule as a test, for pytest. Subclass it in a test file, and define the model::
 
         class TestMyModel(PrivateModelConformance):
             def make(self):
@@ -115,14 +112,12 @@ class PrivateModelConformance:
     tolerance: float = 1e-4
 
     def make(self) -> PrivateRecommender:
-        """The model to test."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must say which model to test: def make(self)"
-        )
+        """Return the model to test."""
+        raise NotImplementedError(f"{type(self).__name__} needs a model to test: def make(self).")
 
     def _kit(self) -> Kit:
         if "_made" not in vars(type(self)):
-            twin = vars(type(self)).get("twin")  # as it was written, not bound to this object
+            twin = vars(type(self)).get("twin")  # the plain function, not a bound method
             twin = twin.__func__ if isinstance(twin, staticmethod) else twin
             made = Kit(self.make(), self.ratings, twin, self.people, self.draws, self.tolerance)
             type(self)._made = made  # type: ignore[attr-defined]
@@ -146,7 +141,7 @@ for _rule in RULES:
 
 
 class Kit:
-    """The fits that the rules look at, each made when it is first needed."""
+    """The fits that the rules examine, each made on first use."""
 
     seed = _SEED
 
@@ -161,7 +156,7 @@ class Kit:
     ):
         if not isinstance(model, PrivateRecommender):
             raise ConfigError(
-                f"{type(model).__name__} is no PrivateRecommender, so there is no promise to check"
+                f"{type(model).__name__} is no PrivateRecommender: there is no guarantee to check."
             )
         self.model = model
         self.twin = twin
@@ -171,7 +166,7 @@ class Kit:
         self._given = ratings
 
     def check(self, known: Rule) -> Check:
-        """What came of one rule."""
+        """Check one rule."""
         try:
             detail = known.check(self)
         except Skipped as reason:
@@ -192,12 +187,12 @@ class Kit:
 
     @property
     def some_people(self) -> Ratings:
-        """A few of them, to be read out."""
+        """Some of the users, for predictions."""
         return self.ratings.select_users(np.arange(min(50, self.ratings.n_users)), by="index")
 
     @property
     def base(self) -> Run:
-        """Secure noise, many draws; what the neighbors replay."""
+        """The fit with secure noise and many draws, which fits on neighboring data replay."""
         return self._start[1]
 
     @cached_property
@@ -205,8 +200,8 @@ class Kit:
         if self._given is not None:
             return self._given, self._first(self._given)
         crowd, found = self._large_enough()
-        # four times as many, so that no fit fails for an unlucky draw; nobody far outside a range
-        # read from the data
+        # Four times as many users, so that no fit gives up because of an unlikely draw; and no
+        # ratings far outside a range that the model reads from the data.
         self._far = not self._reads_data(found)
         ratings = self._people(4 * crowd)
         return ratings, self._first(ratings)
@@ -214,7 +209,7 @@ class Kit:
     _far = True
 
     def _large_enough(self) -> tuple[int, Run]:
-        """A crowd with which the model learns something three times out of three."""
+        """Find the smallest number of users with which three fits in a row succeed."""
         for crowd in _CROWDS:
             try:
                 runs = [self._fit(self._people(crowd), "secure", luck=1) for _ in range(3)]
@@ -236,9 +231,7 @@ class Kit:
         )
 
     def _reads_data(self, run: Run) -> bool:
-        """Whether something but the item list was read from the data, which the statement then
-        cautions about.
-        """
+        """Return whether the model inferred more than the item list from the data."""
         return any(a.inferred and a.name != "items" for a in run.model.privacy_.assumptions)
 
     def _first(self, ratings: Ratings) -> Run:
@@ -246,7 +239,7 @@ class Kit:
 
     @cached_property
     def users(self) -> list[int]:
-        """Who is left out in turn."""
+        """The users to leave out in turn."""
         if self._given is None:
             return adversarial_ratings.specials(self.ratings)[: self.people]
         chosen = adversarial_ratings.some_users(self.ratings, self.people)
@@ -269,9 +262,7 @@ class Kit:
     def _fit(
         self, ratings: Any, noise: Any, seed: int = _SEED, luck: int = 5, **options: Any
     ) -> Run:
-        """A fit of a new model. One that gives up because of too much noise has more luck with
-        other noise.
-        """
+        """Fit a new model; repeat with other noise if the fit gives up because of its noise."""
         model = clone(self.model, noise=noise, random_state=seed)
         try:
             return fit(model, ratings, **options)
@@ -308,7 +299,7 @@ class Kit:
         for user in users:
             count = int(np.diff(self.ratings.indptr)[user])
             what = "replaced" if change is adversarial_ratings.replace_user else "left out"
-            label = f"with person {user} ({count} ratings) {what}"
+            label = f"with user {user} ({count} ratings) {what}"
             try:
                 found.append(
                     (label, self._fit(change(self.ratings, user), noise, replay=base.watch))
@@ -357,7 +348,7 @@ class Kit:
 
     @cached_property
     def seeds(self) -> tuple[Run, ...]:
-        """Seeded with 0, with 0 again, with 0 in a second fit, and with 1."""
+        """Fits with seed 0, 0 again, 0 as a second fit, and 1."""
         wanted = (0, 1), (0, 1), (0, 2), (1, 1)
         return tuple(self._fit(self.ratings, "seeded", seed, times=times) for seed, times in wanted)
 
@@ -374,7 +365,7 @@ class Kit:
         return json.loads(run.files[LEDGER])
 
     def load(self, run: Run) -> Any:
-        """The model as `discreet.load` brings it back, also if it is not one of discreet's own."""
+        """Load the saved model as `discreet.load` does, even if its class is not in discreet."""
         kind = type(run.model)
         algorithm = type(run.model.algorithm_)
         find = functools.partial(
@@ -396,7 +387,7 @@ class Kit:
 
 
 class FitFailed(Exception):
-    """A fit of the kit raised."""
+    """A fit of the kit raised an exception."""
 
     def __init__(self, cause: Exception):
         self.cause = cause

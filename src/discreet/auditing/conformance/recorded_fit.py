@@ -1,6 +1,4 @@
-"""One fit under observation: what was released, what the model learned, what it said, and what
-it saves.
-"""
+"""Record one fit: its releases, the learned model, the printed text and the saved files."""
 
 from __future__ import annotations
 
@@ -23,14 +21,23 @@ from discreet.data.ratings import Ratings
 from discreet.errors import DiscreetError
 from discreet.models.private import PrivateRecommender
 
-_LONG = 50  # longer sequences are compared as one value
-# in JSON files: checksums follow from the rest, and a ledger's id is random
+_LONG = 50  # longer sequences are compared as one value, which keeps the list of places short
+# Keys of JSON files that are not compared: checksums follow from the rest, ledger ids are random.
 _LEFT_OUT = ("sha256", "checksum", "id")
 
 
 @dataclasses.dataclass
 class Run:
-    """What was seen of one fit."""
+    """The record of one fit.
+
+    Attributes
+    ----------
+    model : the fitted model
+    watch : its releases
+    said : printed, logged, warned and progress lines
+    learned : the model's attributes, flattened
+    files : contents of the saved folder by name
+    """
 
     model: Any
     watch: Recorder
@@ -40,7 +47,7 @@ class Run:
 
     @property
     def read_saved(self) -> dict[str, Any]:
-        """Everything in the saved folder by its place, such as ``model.json: state.center``."""
+        """All saved values by place, such as ``model.json: state.center``."""
         found: dict[str, Any] = {}
         for name, content in self.files.items():
             found |= flatten(_parse_file(name, content), f"{name}:", separator=" ")
@@ -48,7 +55,7 @@ class Run:
 
 
 def clone(model: PrivateRecommender, **changes: Any) -> Any:
-    """A new model with the same parameters, but for `changes`."""
+    """Make a new model with the same parameters, except for `changes`."""
     return type(model)(**(model.get_params() | changes))
 
 
@@ -61,7 +68,7 @@ def fit(
     times: int = 1,
     newcomers: bool = False,
 ) -> Run:
-    """Fit the model (which is changed) and look at everything that others could see of it."""
+    """Fit the given model in place, and record all of its output."""
     said: list[str] = []
 
     def progress(*what: Any) -> None:
@@ -78,13 +85,13 @@ def fit(
             for path in sorted(Path(folder, "model").rglob("*"))
             if path.is_file()
         }
-    known = {*model.parameter_names(), "earlier_ledgers_"}  # which tell of the fits before this one
+    known = {*model.parameter_names(), "earlier_ledgers_"}  # describes earlier fits
     learned = {name: value for name, value in vars(model).items() if name not in known}
     return Run(model, watch, [*said, text], flatten(learned), files)
 
 
 def flatten(value: Any, path: str = "", separator: str = ".") -> dict[str, Any]:
-    """A nested value as {place: something that can be compared}."""
+    """Flatten a nested value to {place: comparable value}."""
     if isinstance(value, np.ndarray):
         content = value.tolist() if value.dtype == object else value.tobytes()
         return {path: (str(value.dtype), value.shape, content)}
@@ -109,7 +116,7 @@ def flatten(value: Any, path: str = "", separator: str = ".") -> dict[str, Any]:
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Places where two flattened values differ."""
+    """List the places where two flattened values differ."""
     return [
         place
         for place in one | other
@@ -118,16 +125,14 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
 
 
 def _opaque(value: Any) -> Any:
-    """An object of unknown make: its pickle; ratings and what refuses to be pickled are said to
-    be kept.
-    """
+    """Return the pickle of an unknown object, or `Kept` for ratings and sealed data."""
     if isinstance(value, Ratings):
         return Kept("the ratings themselves")
     try:
         return pickle.dumps(value)
     except DiscreetError:
         return Kept("sealed data")
-    except Exception:  # whatever an unknown object may raise
+    except Exception:  # an unknown object may raise anything
         return f"<{type(value).__name__}>"
 
 
@@ -139,7 +144,7 @@ class Kept:
 
 
 def _parse_file(name: str, content: bytes) -> Any:
-    """A saved file as nested values, where its kind is known."""
+    """Parse a saved file to nested values, if its type is known."""
     with contextlib.suppress(Exception):
         if name.endswith(".safetensors"):
             from safetensors.numpy import load
@@ -153,7 +158,7 @@ def _parse_file(name: str, content: bytes) -> Any:
 
 @contextlib.contextmanager
 def _collect_output(said: list[str]) -> Iterator[None]:
-    """Collect whatever is printed, logged or warned about."""
+    """Collect printed text, log lines and warnings."""
 
     class Collect(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

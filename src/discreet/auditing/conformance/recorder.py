@@ -1,10 +1,9 @@
-"""What a fit does at the one door: every release, what was computed for it, and what left.
+"""Record the releases of a fit: their ledger entries, exact sums, noise and released values.
 
-While a `Watch` is active, sessions report to it what they charge and compute, by whichever way of
-releasing, and the sources of noise what they draw. It sees exact sums, so it is for tests and for
-audits of generated people alone. A watch may also *replay* an earlier one: every release then
-returns what it returned there, whatever the data are, and so shows what two data sets lead to once
-the same values have been released.
+While a `Recorder` is active, it intercepts what sessions charge and compute, and what the sources
+of noise draw. It has access to exact sums, so it is for tests and for audits of generated users
+only. A recorder may also *replay* an earlier one: every release then returns the recorded value,
+whatever the data, which shows how two data sets differ given the same released values.
 """
 
 from __future__ import annotations
@@ -32,15 +31,20 @@ from discreet.privacy.users import poisson_batches as subsample
 
 
 class Diverged(Exception):
-    """Other data led to another sequence of releases, although the same values had been
-    released before.
-    """
+    """Two data sets led to different releases, although all earlier released values were equal."""
 
 
 @dataclass
 class Part:
-    """One addition of noise: a whole statistic, or a block of its rows. ``exact`` and
-    ``released`` in real units.
+    """One addition of noise, to a whole statistic or to a block of its rows.
+
+    Attributes
+    ----------
+    exact, released : the values without and with noise, in real units (not in those of the grid)
+    mechanism : the distribution of the noise
+    weights : the factors by which the noise of each entry is divided
+    grid : the unit of the grid, if any
+    draws : the added noise, and more draws of it for tests
     """
 
     exact: NDArray[np.float64]
@@ -53,7 +57,15 @@ class Part:
 
 @dataclass
 class RecordedRelease:
-    """One release that a session charged."""
+    """One release that a session charged.
+
+    Attributes
+    ----------
+    name, statistic, session : as in `Session.release`
+    entry : the ledger entry, if one was written
+    looks : the rows computed by each access, None for all
+    parts : the additions of noise
+    """
 
     name: str
     statistic: Any
@@ -64,7 +76,7 @@ class RecordedRelease:
 
     @property
     def exact(self) -> NDArray[np.float64]:
-        """The statistic, its blocks put together."""
+        """The exact statistic, concatenated from its parts."""
         return (
             np.concatenate([np.atleast_1d(part.exact) for part in self.parts])
             if self.parts
@@ -73,7 +85,7 @@ class RecordedRelease:
 
 
 class RecordedRun:
-    """A statistic that tells when it is looked at."""
+    """A statistic that records every access."""
 
     def __init__(self, inner: Any, record: RecordedRelease, watch: Recorder):
         self._inner = inner
@@ -88,7 +100,7 @@ class RecordedRun:
     ) -> NDArray[Any]:
         self._record.looks.append(rows)
         self._watch.current = self._record
-        self._watch.through_the_door += isinstance(self._inner, Sum)
+        self._watch.in_release += isinstance(self._inner, Sum)
         exact = self._inner.compute(key, grid=grid, rows=rows)
         self.exact = np.asarray(exact, np.float64) * (grid or 1.0)
         self.grid = grid
@@ -96,18 +108,17 @@ class RecordedRun:
 
 
 class Recorder:
-    """A context in which releases are recorded, and perhaps replayed.
+    """A context that records releases, and optionally replays earlier ones.
 
     Parameters
     ----------
-    replay : Watch, optional
-        Return what was released there.
+    replay : Recorder, optional
+        Return the values that were released there.
     draws : int
-        Draw at least this much noise for every release, to look at its law; what is released holds
-        the first draw.
+        Draw at least this much noise for every release, to test its distribution. The released
+        value contains the first draw.
     newcomers : bool
-        In a replay, whoever was not there before is in every batch: what a batch costs is about
-        those who are in it.
+        In a replay, put new users in every batch: the cost of a batch is that of its members.
     """
 
     def __init__(self, replay: Recorder | None = None, draws: int = 0, newcomers: bool = False):
@@ -117,10 +128,10 @@ class Recorder:
         self.releases: list[RecordedRelease] = []
         self.current: RecordedRelease | None = None
         self.looks = 0
-        self.through_the_door = 0
+        self.in_release = 0
         self.stray = 0
         self._charged: dict[int, tuple[Entry, RecordedRelease]] = {}
-        # who was in them, for a replay has the same people in its own
+        # Membership by user, because a replay must sample the same users.
         self.batches: list[dict[int, bool]] = []
 
     def __enter__(self) -> Self:
@@ -143,7 +154,7 @@ class Recorder:
     def _here_alone(
         self, original: Callable[..., Any], watched: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """Watch this thread alone: whoever trains in another one meanwhile may have real people."""
+        """Record this thread only: a concurrent training in another may have real users."""
         here = threading.get_ident()
 
         def call(*given: Any, **options: Any) -> Any:
@@ -165,7 +176,7 @@ class Recorder:
             entry = original(session, name, statistic)
             written = next(iter(session.ledger.entries[before:]), None)
             self.releases.append(RecordedRelease(str(name), statistic, session, written))
-            # with the entry, so that its id stays its own
+            # The entry is stored too: while it lives, no other object can have its id.
             self._charged[id(entry)] = (entry, self.releases[-1])
             return entry
 
@@ -173,7 +184,7 @@ class Recorder:
 
     def _noisy(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def noisy(session: Session, entry: Entry, statistic: Any, rows: slice | None) -> Any:
-            if id(entry) not in self._charged:  # from before the watch
+            if id(entry) not in self._charged:  # charged before recording began
                 return original(session, entry, statistic, rows)
             record = self._charged[id(entry)][1]
             watched = RecordedRun(statistic, record, self)
@@ -199,14 +210,14 @@ class Recorder:
             exact = np.asarray(values, np.float64) * (grid or 1.0)
             nothing = np.zeros_like(values)
             if self.replay is not None:
-                # so that its draws are counted as ever
+                # Draw anyway: the source counts its draws, as it would without a replay.
                 original(source, nothing, mechanism, weights, grid)
                 released = self._earlier(record, exact.shape)
             else:
                 released = original(source, values.copy(), mechanism, weights, grid)
             draws = [np.asarray(released, np.float64) - exact]
             more = -(-self.draws // max(1, exact.size)) - 1
-            if more > 0:  # from a copy: what is drawn to be looked at is not counted as released
+            if more > 0:  # from a copy, so that draws for tests are not counted as released
                 zeros = np.zeros((more, *exact.shape), values.dtype)
                 draws += list(
                     np.asarray(
@@ -229,9 +240,7 @@ class Recorder:
     def _coins(
         self, original: Callable[..., NDArray[np.bool_]]
     ) -> Callable[..., NDArray[np.bool_]]:
-        """Coins belong to rows; people who are in both data sets get those that they had,
-        wherever their row is.
-        """
+        """Replay Poisson sampling by user: it draws by row, and a canary shifts the rows."""
 
         def who_is_in(rows: Any, rate: float, seed: tuple[int, int] | None) -> NDArray[np.bool_]:
             batches = [] if self.replay is None else self.replay.batches
@@ -254,12 +263,12 @@ class Recorder:
         if known is None or known.name != record.name:
             there = "nothing more" if known is None else repr(known.name)
             raise Diverged(
-                f"release {place + 1} was {record.name!r}, where the other data led to {there}"
+                f"release {place + 1} is {record.name!r}, but {there} with the other data"
             )
         if at >= len(known.parts) or known.parts[at].released.shape != shape:
             then = known.parts[at].released.shape if at < len(known.parts) else "no"
             raise Diverged(
-                f"release {record.name!r} had shape {shape}, where the other data led to {then}"
+                f"release {record.name!r} has shape {shape}, but {then} with the other data"
             )
         return known.parts[at].released
 
@@ -267,12 +276,10 @@ class Recorder:
 def _record_result(
     record: RecordedRelease, before: int, watched: RecordedRun, entry: Entry, result: NDArray[Any]
 ) -> None:
-    """Record what left the session, which is not what the source of noise gave if something was
-    done to it since.
-    """
+    """Record the result of the session, in case it changed the output of the noise source."""
     released = np.array(result, copy=True)
     noise = np.asarray(released, np.float64) - watched.exact
-    if len(record.parts) == before:  # a source of noise that is not watched
+    if len(record.parts) == before:  # from a noise source that is not intercepted
         mechanism = mechanisms.make_mechanism(entry.mechanism, entry.deviation, entry.alpha)
         weights = watched.weights(mechanism.norm)
         record.parts.append(

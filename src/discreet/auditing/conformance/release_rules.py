@@ -1,6 +1,4 @@
-"""Rules about what leaves the data: only what was planned, moved by no person further than
-stated, and nothing else.
-"""
+"""Rules about releases: all are planned, their sensitivity holds, and nothing else leaves."""
 
 from __future__ import annotations
 
@@ -17,8 +15,7 @@ from discreet.errors import DiscreetError, PlanMismatch
 if TYPE_CHECKING:
     from discreet.auditing.conformance.kit import Kit
 
-#: Rounding of floating-point sums in research mode, and of exact ones, as a share of the
-#: sensitivity.
+#: Rounding of float sums (research mode) and of exact sums, as a share of the sensitivity.
 FLOAT_SLACK = 1e-3
 EXACT_SLACK = 1e-12
 
@@ -28,68 +25,68 @@ def _fit(kit: Kit) -> str:
     for run in (kit.base, kit.run_seeded):
         must(
             bool(np.isfinite(run.model.item_factors_).all()),
-            "the item factors are not all finite numbers",
+            "the item factors are not all finite",
         )
     return repr(kit.ratings)
 
 
 @rule(
     "plan",
-    "the ledger is the plan: what was planned was released, as often, with that noise, and nothing"
-    " else",
+    "the ledger equals the plan: the same releases, as often, with the same noise, and no others",
 )
 def _plan(kit: Kit) -> str:
     for run in (kit.base, kit.run_seeded):
         plan = run.model.plan(kit.ratings.n_items)
         ledger = run.model.privacy_.ledger
-        must(plan == ledger.plan, "the ledger was kept for another plan than plan(n_items) gives")
+        must(plan == ledger.plan, "the plan in the ledger is not plan(n_items)")
         planned = {line.name: line.count for line in plan.releases}
         made = dict(Counter(entry.name for entry in ledger.entries))
-        must(made == planned, f"planned were {planned}, and the ledger has {made}")
+        must(made == planned, f"{planned} were planned, but the ledger has {made}")
         for entry in ledger.entries:
             wanted = plan.noise_multiplier(entry.name)
             used = entry.noise_multiplier
             must(
                 used == wanted,
-                f"{entry.name!r} has the noise multiplier {used}, and {wanted} was planned",
+                f"{entry.name!r} has the noise multiplier {used}, but {wanted} was planned",
             )
     return f"{sum(planned.values())} releases of {len(planned)} kinds"
 
 
-@rule("before data", "the shape and the sensitivity of every release are known before any data are")
+@rule("before data", "the shape and sensitivity of every release are known before reading any data")
 def _before_data(kit: Kit) -> str:
     known = {row["name"]: row for row in kit.base.model.price_list(kit.ratings.n_items)}
     for entry in kit.base.model.privacy_.ledger.entries:
         row = known.get(entry.name, {"shape": (), "sensitivity": None})
-        # left open: released numbers decide
+        # None: earlier released values determine the shape.
         shape = entry.shape if row["shape"] is None else row["shape"]
-        said = (shape, row["sensitivity"])
-        done = (entry.shape, entry.sensitivity)
+        planned = (shape, row["sensitivity"])
+        made = (entry.shape, entry.sensitivity)
         must(
-            said == done,
-            f"{entry.name!r}: price_list says (shape, sensitivity) {said}, and the ledger {done}",
+            planned == made,
+            f"{entry.name!r}: (shape, sensitivity) is {planned} in price_list, but {made} in the"
+            " ledger",
         )
     return f"{len(known)} kinds of releases"
 
 
 @rule(
-    "one look",
-    "every entry of the ledger stands for one look at the data, and no look is without an entry",
+    "one access",
+    "every ledger entry is one access to the data, and every access has an entry",
 )
-def _one_look(kit: Kit) -> str:
+def _one_access(kit: Kit) -> str:
     for run in (kit.base, kit.run_seeded):
         watch, entries = run.watch, run.model.privacy_.ledger.entries
         charged = sum(len(session.ledger.entries) for session in watch.sessions)
         many = f"{charged} entries were written in {len(watch.sessions)} sessions"
         must(len(watch.sessions) == 1, f"{many}, and the model's ledger has {len(entries)}")
         must(charged == len(entries), f"{many}, and the model's ledger has {len(entries)}")
-        outside = watch.looks - watch.through_the_door + watch.stray
+        outside = watch.looks - watch.in_release + watch.stray
         must(outside == 0, f"{outside} statistics were computed outside Session.release")
         for record in watch.releases:
             length = record.statistic.shape[0]
             rows = [row for look in record.looks for row in range(length)[look or slice(None)]]
             found = (
-                f"release {record.name!r} was charged once, and {len(rows)} of its {length} rows"
+                f"release {record.name!r} was charged once, but {len(rows)} of its {length} rows"
                 " were computed"
             )
             must(sorted(rows) == list(range(length)), found)
@@ -98,18 +95,18 @@ def _one_look(kit: Kit) -> str:
 
 @rule(
     "extra release",
-    "a release that was not planned, or is one too many, is refused before the data are opened",
+    "a release that was not planned, or is one too many, is refused before data are read",
 )
 def _extra(kit: Kit) -> str:
     must(bool(kit.base.watch.releases), "nothing was released through Session.release")
     session, record = kit.base.watch.sessions[-1], kit.base.watch.releases[-1]
-    for name in ("a release that nobody planned", record.name):
+    for name in ("an unplanned release", record.name):
         before = len(session.ledger.entries)
         try:
             session.release(name, record.statistic)
         except PlanMismatch:
             must(
-                len(session.ledger.entries) == before, f"{name!r} was refused, and is in the ledger"
+                len(session.ledger.entries) == before, f"{name!r} was refused, but is in the ledger"
             )
         else:
             must(
@@ -120,10 +117,10 @@ def _extra(kit: Kit) -> str:
     return "both refused"
 
 
-@rule("shapes", "what is released, in which shape and how often does not depend on the ratings")
+@rule("shapes", "names, shapes and number of the releases do not depend on the ratings")
 def _shapes(kit: Kit) -> str:
-    """What the plan leaves open may follow from released numbers, which neighbors see as well."""
-    others = [*kit.neighbors, ("with other people altogether", kit.other_people)]
+    """Compare shapes; those left open by the plan may depend on releases, which replays share."""
+    others = [*kit.neighbors, ("with entirely different users", kit.other_people)]
     for label, run in others:
         if not isinstance(run, Run):
             must(False, f"{label}: {run}")
@@ -140,9 +137,7 @@ def _shapes(kit: Kit) -> str:
 
 
 def _shapes_of(run: Run, all_of_them: bool) -> list[tuple[str, tuple[int, ...] | None]]:
-    """Names and shapes in the order of the releases; or, without what the plan leaves open, in
-    that of the names.
-    """
+    """List names and shapes in order; or sorted, without the shapes that the plan leaves open."""
     found = [(record.name, tuple(record.statistic.shape)) for record in run.watch.releases]
     if all_of_them:
         return list(found)
@@ -154,7 +149,7 @@ def _shapes_of(run: Run, all_of_them: bool) -> list[tuple[str, tuple[int, ...] |
 
 @rule(
     "neighbors",
-    "no statistic moves further than its sensitivity when one person is left out or replaced",
+    "no statistic moves further than its sensitivity when one user is left out or replaced",
 )
 def _neighbors(kit: Kit) -> str:
     furthest: dict[str, float] = {}
@@ -171,7 +166,7 @@ def _neighbors(kit: Kit) -> str:
             for one, other in zip(base.watch.releases, _releases(run), strict=False):
                 share = _measure_shift(one, other, label, kit.relation, slack)
                 furthest[one.name] = max(furthest.get(one.name, 0.0), share)
-    return "furthest, as a share of the sensitivity: " + ", ".join(
+    return "largest moves, as shares of the sensitivity: " + ", ".join(
         f"{k} {v:.2f}" for k, v in furthest.items()
     )
 
@@ -179,10 +174,10 @@ def _neighbors(kit: Kit) -> str:
 def _measure_shift(
     one: RecordedRelease, other: RecordedRelease, label: str, relation: str, slack: float
 ) -> float:
-    """How far the statistic moved, as a share of its sensitivity."""
+    """Return how far the statistic moved, as a share of its sensitivity."""
     entry = one.entry
     if entry is None or one.exact.shape != other.exact.shape:
-        return 0.0  # other rules are about that
+        return 0.0  # other rules report it
     step = one.exact - other.exact
     weights = one.parts[0].weights
     weighted = step if weights is None else step * weights
@@ -190,13 +185,13 @@ def _measure_shift(
     stated = one.statistic.sensitivity(relation, entry.norm)
     must(
         entry.sensitivity == stated,
-        f"{one.name!r}: the ledger has {entry.sensitivity}, the statistic {stated}",
+        f"{one.name!r}: the sensitivity is {entry.sensitivity} in the ledger, but {stated} in the"
+        " statistic",
     )
     must(
         size[entry.norm] <= stated * (1 + slack),
-        f"{one.name!r}, {label}: it moved by {size[entry.norm]:.6g} in the {entry.norm} norm, and"
-        f" its sensitivity is {stated:.6g}; a contribution is not cut, or what one person adds"
-        " depends on others",
+        f"{one.name!r}, {label}: it moved by {size[entry.norm]:.6g} in the {entry.norm} norm, but"
+        f" its sensitivity is {stated:.6g}. A contribution is not clipped, or depends on others",
     )
     if entry.mechanism == "huber":
         must(
@@ -207,14 +202,14 @@ def _measure_shift(
     found = float(np.abs(step).max(initial=0.0))
     must(
         found <= most * (1 + slack),
-        f"{one.name!r}, {label}: an entry moved by {found:.6g}, at most {most:.6g}",
+        f"{one.name!r}, {label}: an entry moved by {found:.6g}, but {most:.6g} is the bound",
     )
     return size[entry.norm] / stated
 
 
 @rule(
     "post-processing",
-    "once the same values are released, what the model learned is the same without any one person",
+    "given the same released values, the learned model is the same without any one user",
 )
 def _post_processing(kit: Kit) -> str:
     for place, content in kit.base.learned.items():
@@ -225,14 +220,14 @@ def _post_processing(kit: Kit) -> str:
             found = differences(kit.base.learned, run.learned)
             must(
                 not found,
-                f"{label}: {list_first(found)} changed, although the same values had been released",
+                f"{label}: {list_first(found)} changed, although the same values were released",
             )
     return f"{len(kit.base.learned)} learned values, {len(kit.neighbors)} neighboring data sets"
 
 
 @rule(
     "silence",
-    "what is printed, logged, warned of or shown as progress does not depend on any one person",
+    "printed text, log lines, warnings and progress do not depend on any one user",
 )
 def _silence(kit: Kit) -> str:
     for label, run in kit.neighbors:
@@ -240,22 +235,22 @@ def _silence(kit: Kit) -> str:
             other = [line for line in kit.base.said if line not in run.said] or [
                 "another number of lines"
             ]
-            must(run.said == kit.base.said, f"{label}, the model did not say: {other[0][:200]!r}")
+            must(run.said == kit.base.said, f"{label}, this output changed: {other[0][:200]!r}")
     return f"{len(kit.base.said)} lines"
 
 
-@rule("repeated rows", "a person whose rows come twice is refused, or counts once")
+@rule("repeated rows", "a user whose rows are repeated is refused, or counts once")
 def _check_repeated_rows(kit: Kit) -> str:
     try:
         run = kit.run_with_repeats
     except DiscreetError:
         return "refused"
     for one, other in zip(kit.base.watch.releases, run.watch.releases, strict=False):
-        _measure_shift(one, other, "with a person's rows given twice", kit.relation, EXACT_SLACK)
+        _measure_shift(one, other, "with a user's rows repeated", kit.relation, EXACT_SLACK)
     return "counted once"
 
 
-@rule("exact sums", "secure sums have the same bits in any order of the users")
+@rule("exact sums", "secure sums are bitwise equal in any order of the users")
 def _exact(kit: Kit) -> str:
     for one, other in zip(kit.base.watch.releases, kit.run_reordered.watch.releases, strict=True):
         must(
@@ -265,24 +260,21 @@ def _exact(kit: Kit) -> str:
     return "users in another order"
 
 
-@rule("apart", "what a user adds to a sum does not depend on how many users are computed together")
+@rule("apart", "a user's contribution does not depend on the number of users in the same block")
 def _apart(kit: Kit) -> str:
-    """A gate on the number of users inside a step is passed by the one block of all users, and
-    not by a block of 1.
-    """
+    """Compare with blocks of 1, 1, 2, …, in which a condition on the number of users fails."""
     if any(line.rate < 1 for line in kit.base.model.privacy_.ledger.plan.releases):
-        raise Skipped("batches of users are drawn for one block of all users only")
+        raise Skipped("Poisson sampling needs all users in one block")
     changed = find_changed_sums(kit.base.watch.releases, kit.in_uneven_blocks.watch.releases)
     must(
         not changed,
-        f"{list_first(changed)} changed with the blocks that users are in: a step looks at other"
-        " users",
+        f"{list_first(changed)} changed with the blocks of users: a step depends on other users",
     )
     return "users in blocks of 1, 1, 2, 4, …"
 
 
 def find_changed_sums(ours: list[RecordedRelease], theirs: list[RecordedRelease]) -> list[str]:
-    """Name the releases whose exact sums are not the same in two trainings."""
+    """Name the releases whose exact sums differ between two trainings."""
     pairs = zip(ours, theirs, strict=False)
     found = [repr(one.name) for one, other in pairs if not np.array_equal(one.exact, other.exact)]
     return (

@@ -1,9 +1,8 @@
-"""The rules that every private model keeps, by name.
+"""The rules that every private model must satisfy, by name.
 
-A rule is a function of the `Kit`, which fits the model on neighboring data and remembers the fits.
-It returns a few words about what was checked, and raises `Broken` with what was found where the
-rule does not hold. `release_rules` has those about what leaves the data, `guarantee_rules` those
-about noise, price and what is kept. A `Report` has the results.
+A rule is a function of the `Kit`, which fits the model on neighboring data and caches the fits. It
+returns a summary of the check, or raises `Broken` with the finding. `release_rules` is about
+releases, `guarantee_rules` about noise, cost and stored data. A `Report` has the results.
 """
 
 from __future__ import annotations
@@ -18,12 +17,19 @@ class Broken(AssertionError):
 
 
 class Skipped(Exception):
-    """A rule cannot be checked with what was given."""
+    """A rule cannot be checked with the given arguments."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """``name`` is for programs, ``text`` says what must hold."""
+    """A rule of the kit.
+
+    Attributes
+    ----------
+    name : the identifier
+    text : what must hold
+    check : the function that checks it
+    """
 
     name: str
     text: str
@@ -44,18 +50,18 @@ def rule(name: str, text: str) -> Callable[[Callable[[Any], str]], Callable[[Any
 
 
 def must(condition: bool, found: str) -> None:
-    """Raise `Broken` unless the condition holds; unlike an assert, also when Python optimizes."""
+    """Raise `Broken` unless the condition holds; unlike assert, also under ``python -O``."""
     if not condition:
         raise Broken(found)
 
 
 def names() -> list[str]:
-    """The rules, in the order in which they are checked."""
+    """List the names of the rules, in the order of the checks."""
     return [known.name for known in RULES]
 
 
 def list_first(places: list[str], most: int = 4) -> str:
-    """The first few of a list, and how many more there are."""
+    """Join the first few of a list, with the number of those left out."""
     return ", ".join(places[:most]) + (
         f" and {len(places) - most} more" if len(places) > most else ""
     )
@@ -63,7 +69,14 @@ def list_first(places: list[str], most: int = 4) -> str:
 
 @dataclass(frozen=True)
 class Check:
-    """A rule and what came of it; ``passed`` is None where it could not be checked."""
+    """The result of one rule.
+
+    Attributes
+    ----------
+    rule, text : the rule
+    passed : None if it could not be checked
+    detail : what was checked or found
+    """
 
     rule: str
     text: str
@@ -77,7 +90,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Report:
-    """All checks of one model."""
+    """The results of all rules for one model."""
 
     model: str
     checks: tuple[Check, ...]
@@ -89,14 +102,14 @@ class Report:
 
     @property
     def broken(self) -> list[str]:
-        """Names of the rules that are broken."""
+        """The names of the broken rules."""
         return [check.rule for check in self.checks if check.passed is False]
 
     def __str__(self) -> str:
         return "\n".join([self.model, *(f"  {check}" for check in self.checks)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return a dictionary for JSON."""
         return {
             "model": self.model,
             "passed": self.passed,

@@ -1,7 +1,7 @@
-"""People in files on one machine: more ratings than memory holds, and no cluster.
+"""Ratings in files on one machine: data larger than memory, without a cluster.
 
-`Blocks.write` divides ratings of any size into blocks of users; `Blocks` is what `fit` of a private
-model takes. It is the reference for every other engine.
+`BlockRatings.write` divides ratings of any size into blocks of users, and `fit` of a private model
+takes a `BlockRatings`. It is the reference for every other engine.
 """
 
 from __future__ import annotations

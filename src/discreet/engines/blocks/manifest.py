@@ -1,14 +1,13 @@
 """A folder of blocks: the manifest, the secret, and the block files.
 
-The manifest knows the size of each block, from which the number of people and ratings follows. It
-belongs to the data, says so in its first line, and is written for its owner only; none of it but
-the number of blocks and the catalog goes into a model or a ledger.
+The manifest holds the size of each block, which determines the numbers of users and ratings. It is
+as private as the data, states this in its first line, and is readable by its owner only. Only the
+number of blocks and the catalog go into a model or a ledger.
 
-The secret is the key of the hashes that stand for users in the blocks (`engines.identity`). It is
-the only file from which, together with the blocks, user ids can be found out: by decrypting those
-that are whole numbers, by trying those that are text. It is written last and for its owner only,
-and is deleted or replaced with the folder. Without it the blocks cannot be trained on any more, and
-say nothing about ids.
+The secret is the key of the hashes that represent users in the blocks (`engines.user_hash`).
+Together with the blocks it reveals user ids: integers by decryption, text by trial. It is written
+last, for its owner only, and is deleted or replaced with the folder. Without it the blocks cannot
+be used for training any more, and reveal nothing about ids.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from discreet.errors import DataError, EngineError
 
 MANIFEST = "manifest.json"
 SECRET = "secret.key"
-FORMAT = 2  # 1 had raw user ids in the blocks
+FORMAT = 2  # format 1 had raw user ids in the blocks
 NOTICE = (
-    "PRIVATE: this file tells how many people and ratings there are. Keep it with the data, and"
-    " publish it as little as them."
+    "PRIVATE: this file reveals how many users and ratings there are. Keep it with the data, and"
+    " do not publish it."
 )
 
 
 @dataclass(frozen=True)
 class BlockFile:
-    """One block as the manifest knows it."""
+    """Name, size in bytes and checksum of one block file."""
 
     name: str
     bytes: int
@@ -48,7 +47,7 @@ class BlockFile:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What there is in a folder of blocks.
+    """Content of a folder of blocks.
 
     Parameters
     ----------
@@ -56,9 +55,9 @@ class Manifest:
     item_ids, titles, catalog, filtered
         As in `Ratings`.
     low, high : float, optional
-        The lowest and the highest rating there is; None where there is none.
+        Lowest and highest rating; None if there are no ratings.
     secret_check : str
-        By which the folder recognizes its own secret (`Secret.check_value`).
+        Text by which the folder recognizes its own secret (`Secret.check_value`).
     rated, user_problem
         As in `Ratings`.
     """
@@ -102,7 +101,7 @@ class Manifest:
             found = json.loads(file.read_text(encoding="utf-8"))
             if found["format"] != FORMAT:
                 raise DataError(
-                    f"{file} is of format {found['format']}, and this version of discreet reads"
+                    f"{file} has format {found['format']}, but this version of discreet reads"
                     f" {FORMAT}: write the blocks again"
                 )
             scale = found["rating_range"]
@@ -119,7 +118,7 @@ class Manifest:
                 None if scale is None else float(scale[0]),
                 None if scale is None else float(scale[1]),
                 str(found["secret_check"]),
-                bool(found.get("rated", True)),  # folders from before they were checked
+                bool(found.get("rated", True)),  # older folders lack these two fields
                 str(found.get("user_problem", "")),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -142,7 +141,7 @@ def write_private(file: Path, data: bytes) -> None:
 
 
 def read_secret(folder: Path, manifest: Manifest) -> Secret:
-    """Read the secret of a folder; raises a `DataError` where it is lost or is another folder's."""
+    """Read the secret of a folder; raise a `DataError` if it is lost or of another folder."""
     try:
         secret = Secret((folder / SECRET).read_bytes())
         problem = (
@@ -172,7 +171,7 @@ def write_portion(file: Path, portion: PackedBlock) -> BlockFile:
 
 
 def read_portion(folder: Path, at: int, block: BlockFile) -> PackedBlock:
-    """A block; raises an `EngineError` where it is lost or damaged."""
+    """Read a block; raise an `EngineError` if it is lost or damaged."""
     try:
         data = (folder / block.name).read_bytes()
         if len(data) == block.bytes and zlib.crc32(data) == block.crc32:

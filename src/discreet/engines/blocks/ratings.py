@@ -1,4 +1,4 @@
-"""Blocks of users in a folder, as `fit` takes them."""
+"""Ratings in block files in a folder, for `fit`."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ from discreet.privacy.users.lazy_partitions import (
 )
 from discreet.privacy.users.sealed_users import Users
 
-CACHE_MEGABYTES = 256
+CACHE_MEGABYTES = 256  # two or three blocks of a million ratings
 
 
 class BlockRatings:
-    """Ratings of any size, in blocks of users in a folder: what `Blocks.write` has written.
+    """Ratings of any size in a folder of block files, as `BlockRatings.write` made it.
 
-    A private model trains on it as on `Ratings`, and what it releases has the same bits; but only a
-    few blocks are in memory at a time, one for each core, and those that the cache has room for.
+    A private model trains on it as on `Ratings`, and its releases have the same bits; but only a
+    few blocks are in memory at a time: one per core, and those in the cache.
 
     Parameters
     ----------
     folder : path
     cache_megabytes : int
-        Memory in which blocks stay between passes, with what their users have computed so far; no
-        bit depends on it.
+        Memory in which blocks and their users' intermediate results stay between passes; no bit of
+        a result depends on it.
     trust_user_column : bool
-        Train although the user column, when the blocks were written, did not look like one.
+        Train although the user column looked wrong when the blocks were written.
     """
 
     exact_only = True
@@ -91,24 +91,24 @@ class BlockRatings:
         replace: bool = False,
         progress: Callable[[int, int, str], None] | None = None,
     ) -> BlockRatings:
-        """Divide ratings into blocks of users; they are read piece by piece, and never as a whole.
+        """Divide ratings into blocks of users, reading one part of the source at a time.
 
         Parameters
         ----------
         source : path, frame, Ratings, or an iterable of paths or frames
-            A file as for `Ratings.read`, a folder of such files, a frame, or several of these one
-            after the other.
+            A file as for `Ratings.read`, a folder of such files, a frame, or several of these in
+            sequence.
         folder : path
-            Where the blocks go. They hold people's ratings: keep them as you keep these. User ids
-            are not among them; the file ``secret.key`` is what they could be found out with.
+            Target of the blocks. They hold users' ratings: protect them like the data. They contain
+            no user ids, but the file ``secret.key`` could be used to recover them.
         blocks : int
-            How many: a public number, which must not follow from the data. A core works on one at a
-            time, so that a block of 1,500,000 ratings takes about 150 MB.
+            Number of blocks: a public number, which must not depend on the data. Each core holds
+            one at a time; a block of 1,500,000 ratings takes about 150 MB.
         items, user, item, rating, timestamp, duplicates, separator, header, unknown_items,
         trust_user_column
             As in `Ratings.read`.
         replace : bool
-            Replace blocks that are there.
+            Replace existing blocks.
         progress : function, optional
             Called as ``progress(done, total, text)``.
         """
@@ -155,13 +155,13 @@ class BlockRatings:
 
     @property
     def parts(self) -> int:
-        """How many blocks: public."""
+        """Number of blocks, which is public."""
         return len(self._manifest.blocks)
 
     @property
     def engine(self) -> str:
-        """What the ledger says of where people were."""
-        return f"blocks: people are in {self.parts:,} block files on one machine"
+        """Where the ratings were, for the ledger."""
+        return f"blocks: users are in {self.parts:,} block files on one machine"
 
     @property
     def rated(self) -> bool:
@@ -176,24 +176,22 @@ class BlockRatings:
         return None if low is None or high is None else (low, high)
 
     def check(self) -> None:
-        """Read every block once and compare it with its checksum; raises an `EngineError` for
-        one that is lost.
-        """
+        """Compare every block with its checksum; raise an `EngineError` if one is lost."""
         for at, block in enumerate(self._manifest.blocks):
             read_portion(self._folder, at, block)
 
     @guard("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
         engine = FileEngine(self._folder, self._manifest, self._secret, bounds, seed, self._room)
-        nobody = PackedBlock.of_nobody().sealed(bounds, seed, self._secret)
-        return Users(Replay(engine, nobody), Public(bounds, self.n_items))
+        empty = PackedBlock.of_nobody().sealed(bounds, seed, self._secret)
+        return Users(Replay(engine, empty), Public(bounds, self.n_items))
 
     def __repr__(self) -> str:
-        return f"<blocks of people with ratings of {self.n_items:,} items: {self.parts} files>"
+        return f"<BlockRatings: {self.n_items:,} items, {self.parts} block files>"
 
 
 class FileEngine:
-    """Passes over block files, one on each core."""
+    """Passes over block files, one file per core at a time."""
 
     def __init__(
         self, folder: Path, manifest: Manifest, secret: Secret, bounds: Bounds, seed: int, room: int

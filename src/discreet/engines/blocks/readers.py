@@ -1,6 +1,4 @@
-"""Ratings of any size, piece by piece: from files, frames, or whatever gives one frame after
-the other.
-"""
+"""Read ratings of any size in parts: from files, frames, or an iterable of them."""
 
 from __future__ import annotations
 
@@ -35,13 +33,13 @@ from discreet.data.values import as_ratings, as_timestamps
 from discreet.engines.user_hash import Identity, Secret, identities
 from discreet.errors import ConfigError, DataError
 
-BYTES = 1 << 24  # of a text file at a time
-ROWS = 1 << 20  # of a table at a time
+BYTES = 1 << 24  # of a text file at a time: large enough for arrow, small compared with memory
+ROWS = 1 << 20  # of a table at a time, for the same reason
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read: the parameters of `Ratings.read` that say which column is which."""
+    """Parameters of `Ratings.read` that describe the columns of a file."""
 
     columns: Mapping[str, Column]
     separator: str | None = None
@@ -49,7 +47,19 @@ class ReadOptions:
 
 
 class BlockRows(NamedTuple):
-    """A piece: who rated which item (a position, −1 for none of the catalog) how, and when."""
+    """Some rows of the source, column by column.
+
+    Attributes
+    ----------
+    who : (n, 3) uint64
+        Keyed hashes of the users (`user_hash.Identity`).
+    items : (n,) int32
+        Positions in the catalog, −1 for an item that is not in it.
+    ratings, times : (n,)
+        Values, and times or None.
+    rated, dates : bool
+        Whether there is a rating column, and whether user ids are dates.
+    """
 
     who: Identity
     items: NDArray[np.int32]
@@ -64,7 +74,7 @@ class ItemColumn:
 
     def __init__(self, given: Catalog | None, unknown: str) -> None:
         if unknown not in ("error", "drop"):
-            raise ConfigError(f'unknown_items must be "error" or "drop", and {unknown!r} was given')
+            raise ConfigError(f'unknown_items must be "error" or "drop", not {unknown!r}')
         self.given = given
         self._unknown = unknown
         self._index = None if given is None else IdIndex(given.ids)
@@ -78,15 +88,13 @@ class ItemColumn:
         at = self._index.positions(distinct, "item id").astype(np.int32)
         if self._unknown == "error" and (at < 0).any():
             raise DataError(
-                f"a rated item is not in the catalog of {len(self._index.ids):,}: add what is"
-                ' missing, or leave its ratings out with unknown_items="drop"'
+                f"a rated item is not in the catalog of {len(self._index.ids):,}: add it, or drop"
+                ' its ratings with unknown_items="drop"'
             )
         return at[codes]
 
     def final(self) -> tuple[NDArray[Any], NDArray[np.int32] | None]:
-        """The item ids in their order and, where they were found in the data, the new place of
-        each.
-        """
+        """Return the item ids in order and, if they were found in the data, their new places."""
         if self.given is not None:
             return self.given.ids, None
         ids, place = encode(self._values, "item id")
@@ -103,9 +111,7 @@ class ItemColumn:
 def pieces(
     source: Any, reading: ReadOptions, items: ItemColumn, secret: Secret
 ) -> Iterator[BlockRows]:
-    """The ratings of a source, piece by piece, in its order; users by their hash under the
-    secret.
-    """
+    """Yield the ratings of a source in parts, in order; users by their hash under the secret."""
     if isinstance(source, Ratings):
         yield from _ratings(source, items, secret)
         return
@@ -148,16 +154,14 @@ def _is_frame(source: Any) -> bool:
 
 
 def _files(path: Path) -> list[Path]:
-    """The file, or all files of a folder in the order of their names; hidden ones and such as
-    _SUCCESS do not count.
-    """
+    """Return the file, or the files of a folder by name, without hidden ones and _SUCCESS."""
     if not path.is_dir():
         return [check_file(path)]
     inside = sorted(
         entry for entry in path.iterdir() if entry.is_file() and entry.name[0] not in "._"
     )
     if not inside:
-        raise DataError(f"{path} is a folder without files of ratings")
+        raise DataError(f"{path} is a folder without ratings files: pass another folder")
     return inside
 
 
@@ -201,7 +205,7 @@ def _whole_lines(stream: Any, where: str) -> Iterator[bytes]:
 
 
 def _text_block(block: bytes, layout: CsvFormat, where: str) -> Columns:
-    """Each entry is read by itself, so that it does not matter in which block it is."""
+    """Read some lines; each entry is read by itself, so the division into blocks is irrelevant."""
     as_text = {
         role
         for role, at in layout.columns.items()
@@ -219,8 +223,8 @@ def _text_block(block: bytes, layout: CsvFormat, where: str) -> Columns:
             as_text |= roles
         if failed:
             raise DataError(
-                f"{where} has a line without a user, an item or a finite rating where there should"
-                " be one: Ratings.read says which line it is"
+                f"{where} has a line without a user, an item or a finite rating: Ratings.read names"
+                " the line"
             )
     if len(columns.users) < seen.lines - layout.skip:
         raise DataError(
@@ -293,7 +297,7 @@ def _part(column: Any, part: slice) -> Any:
 
 
 def _ratings(source: Ratings, items: ItemColumn, secret: Secret) -> Iterator[BlockRows]:
-    """People who have no rating are people as well: they come with an item that is none."""
+    """Yield the rows of `Ratings`; users without ratings are kept, as one row with item −1."""
     who = identities(source.user_ids, secret)
     place = items.positions(source.item_ids)
     counts = np.maximum(np.diff(source.indptr), 1)

@@ -1,9 +1,7 @@
-"""Blocks from a stream: each piece is divided by a hash of its users, and each block is put
-together at the end.
+"""Write blocks from a stream: divide rows by a hash of their users, then pack each block.
 
-Memory is bounded by a piece of the source and by the largest block, whatever the size of the data.
-Rows lie in scratch files beside the result meanwhile, which comes to its place as a whole or not at
-all.
+Memory is bounded by one part of the source and by the largest block, whatever the size of the data.
+Meanwhile rows are in scratch files next to the result, which appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from discreet.errors import ConfigError, DataError
 from discreet.kernels.threads import available_cores
 
 Progress = Callable[[int, int, str], None]
-MOST_BLOCKS = 1 << 16
+MOST_BLOCKS = 1 << 16  # names have five digits, and Spark's shuffle numbers blocks in 16 bits
 _ROW = np.dtype([("who", "<u8", 3), ("item", "<i4"), ("rating", "<f4"), ("time", "<i8")])
 
 
@@ -55,28 +53,28 @@ def write_blocks(
     trust_user_column: bool,
     progress: Progress | None,
 ) -> None:
-    """See `BlockRatings.write`."""
+    """Write blocks; see `BlockRatings.write`."""
     if isinstance(blocks, bool) or not isinstance(blocks, int) or not 1 <= blocks <= MOST_BLOCKS:
         raise ConfigError(
             f"blocks is {blocks!r}, but must be a whole number from 1 to {MOST_BLOCKS:,}"
         )
     check_duplicates_rule(duplicates)
     if folder.exists() and not replace:
-        raise ConfigError(f"{folder} is there already: say replace=True, or give another folder")
+        raise ConfigError(f"{folder} already exists: pass replace=True, or choose another folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
         raise ConfigError(
-            f"{folder} holds something else than blocks, so it is not replaced: give another folder"
+            f"{folder} holds other files than blocks and is not replaced: choose another folder"
         )
     target = Path(os.path.abspath(folder))
     with temporary_sibling(target, mode=0o700) as part:
         scratch = part / "scratch"
         scratch.mkdir(mode=0o700)
-        # in memory until all is written: what a crash leaves behind says nothing about ids
+        # kept in memory until all is written: what a crash leaves behind reveals nothing about ids
         secret = Secret()
         read = _divide(pieces(source, reading, items, secret), scratch, blocks, progress)
         item_ids, places = items.final()
         if any(not isinstance(one, (int, str)) for one in item_ids.tolist()):
-            raise DataError("item ids must be whole numbers or text to be written to blocks")
+            raise DataError("item ids must be integers or text to be written to blocks")
 
         def put_together(at: int) -> tuple[BlockFile, float, float, NDArray[np.int64]]:
             rows = _scratch_rows(scratch, at)
@@ -123,7 +121,13 @@ def write_blocks(
 
 
 class _Read(NamedTuple):
-    """Whether the rows that were read have times and ratings, and dates for users."""
+    """Facts about the rows that were read.
+
+    Attributes
+    ----------
+    timed, rated, dates : bool
+        Whether they have times, whether they have ratings, and whether user ids are dates.
+    """
 
     timed: bool
     rated: bool
@@ -131,9 +135,7 @@ class _Read(NamedTuple):
 
 
 def _check_users(source: Any, read: _Read, counts: Any, trusted: bool) -> tuple[bool, str]:
-    """Say whether there are ratings, and what speaks against the user column, as `Ratings` of
-    the source would.
-    """
+    """Return whether there are ratings, and the doubt about the user column, as in `Ratings`."""
     if trusted:
         return True, ""
     if isinstance(source, Ratings):
@@ -144,14 +146,14 @@ def _check_users(source: Any, read: _Read, counts: Any, trusted: bool) -> tuple[
 def _divide(
     rows: Iterator[BlockRows], scratch: Path, blocks: int, progress: Progress | None
 ) -> _Read:
-    """Append every row to the scratch file of its block, in the order in which rows come."""
+    """Append every row to the scratch file of its block, in the order of the source."""
     timed: bool | None = None
     rated = dates = True
     any_rows = False
     for piece in rows:
         if timed is not None and timed != (piece.times is not None):
             raise DataError(
-                "some files have a column of times and others have none: give timestamp= for all"
+                "some files have a timestamp column and others have none: pass timestamp= for all"
             )
         timed = piece.times is not None
         rated = rated and piece.rated
@@ -172,7 +174,7 @@ def _divide(
         if progress:
             progress(0, blocks, "reading")
     if not any_rows:
-        raise DataError("there are no ratings in it: at least one is needed")
+        raise DataError("the source holds no ratings: at least one is needed")
     return _Read(bool(timed), rated, dates)
 
 

@@ -1,8 +1,8 @@
-"""People in an Apache Spark cluster (``pip install "discreet[spark]"``).
+"""Ratings in an Apache Spark cluster (``pip install "discreet[spark]"``).
 
-`SparkRatings` is what `fit` of a private model takes. Users are sealed into blocks once, by hash of
-their ids; every release is one job over the blocks, which gives exact integers; noise is drawn on
-the driver.
+`fit` of a private model takes a `SparkRatings`. Users are sealed into blocks once, by hash of their
+ids; every release is one job over the blocks, which returns exact integers; noise is drawn on the
+driver.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Jobs: what the driver asks Spark to do, in words of the DataFrame API alone (serverless Spark
-has no RDDs).
-"""
+"""Spark jobs of the driver, in the DataFrame API alone, because serverless Spark has no RDDs."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ from discreet.privacy.users.lazy_partitions import (
 
 T = TypeVar("T")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-# bytes that may come to the driver; beyond, sums are added on the workers, chunk by chunk
+# bytes that the driver may collect; larger sums are added on the workers, chunk by chunk
 LARGE_SUMS = 1 << 28
 _TYPE = re.compile(re.escape(WORKER_MARK) + r"(\w+)")
 
@@ -43,7 +41,7 @@ class SparkEngine:
     sealed : Sealed
     bounds : Bounds
     seed : int
-        Of users' random choices.
+        Seed of users' random choices.
     room : int
         Bytes in which a worker may keep blocks between passes.
     """
@@ -58,9 +56,7 @@ class SparkEngine:
         self._started = False
 
     def close(self) -> None:
-        """Let workers drop the blocks of this training; one that cannot be reached does so by
-        itself, in a minute.
-        """
+        """Make workers drop the blocks of this training; unreachable ones do so in a minute."""
         spark = self._sealed.spark
         tasks = 2 * cores(spark)
 
@@ -102,8 +98,7 @@ class SparkEngine:
             if not again:
                 self._sealed.renew()
         raise EngineError(
-            "sealed blocks are lost, and sealing them again did not bring them back: look at the"
-            " storage"
+            "sealed blocks are lost, and sealing them again did not restore them: check the storage"
         )
 
     def _pass(self, work: Pass) -> tuple[list[NDArray[np.int64]], list[str]]:
@@ -112,9 +107,9 @@ class SparkEngine:
         size = sum(8 * int(np.prod(want.shape)) for want in wanted)
 
         def job() -> Any:
-            with arrow_batches(spark, 1):  # blocks are large: they travel one at a time
+            with arrow_batches(spark, 1):  # blocks are large, so transfer one at a time
                 frame, tasks = self._sealed.run_on_blocks(work)
-                if size * tasks > LARGE_SUMS:  # all public
+                if size * tasks > LARGE_SUMS:  # depends on public numbers only
                     frame = frame.groupBy("place", "chunk").applyInArrow(
                         worker.add_chunks, worker.SUMS
                     )
@@ -135,19 +130,18 @@ class SparkEngine:
 
 
 class SealedBlocks:
-    """Blocks of people that Spark has written: read again for every release, and written again if
-    they are lost.
+    """Blocks of users that Spark has written; read for every release, rewritten if lost.
 
     Parameters
     ----------
     spark : SparkSession
     path : str
     parts : int
-        How many blocks: public.
+        Number of blocks, which is public.
     secret : Secret
-        Of the hashes of users in the blocks; it is kept by the driver alone, and ends with it.
+        Key of the users' hashes in the blocks; only the driver keeps it, and it ends with it.
     write : function
-        Writes the blocks to the path, anew.
+        Writes the blocks to the path again.
     """
 
     def __init__(
@@ -157,16 +151,16 @@ class SealedBlocks:
         self.path = path
         self.parts = parts
         self.secret = secret
-        self.within_reach = path.startswith("file:")  # of the workers' own hands
+        self.within_reach = path.startswith("file:")  # workers can open the files themselves
         self._write = write
         write()
         self._files = self._list_files()
 
     def run_on_blocks(self, work: Pass) -> tuple[Any, int]:
-        """A frame of what the workers make of all blocks, and how many tasks do it.
+        """Return a frame of the workers' results over all blocks, and the number of tasks.
 
-        Where workers can open the files by themselves (a folder of this machine, or one that all
-        machines have mounted), Spark only tells them which; else it hands the blocks over.
+        If workers can open the files themselves (a local folder, or one mounted on all machines),
+        Spark sends only the file numbers; otherwise it transfers the blocks.
         """
         if not self.within_reach:
             blocks = self._frame().select(*Piece._fields, "payload")
@@ -179,26 +173,26 @@ class SealedBlocks:
         return self.spark.read.schema(SEALED).parquet(self.path)
 
     def renew(self) -> None:
-        """Seal again: the same rows give the same blocks, to the last bit."""
+        """Seal again: the same rows give the same blocks, bit for bit."""
         before = self._pieces
         self._write()
         self._files = self._list_files()
         if self._pieces != before:
             raise EngineError(
-                "the ratings have changed since they were sealed: begin with a new SparkRatings"
+                "the ratings have changed since they were sealed: create a new SparkRatings"
             )
 
     def complete(self) -> bool:
-        """Whether all blocks are still there."""
+        """Check whether all blocks still exist."""
         try:
             return self._list_files() == self._files
         except EngineError:
             return False
 
     def each_once(self, counted: list[str]) -> bool:
-        """Whether a pass counted every block once: none is missing, and none was counted twice."""
+        """Check that a pass counted every block once; raise an error if one counted twice."""
         if len(set(counted)) != len(counted):
-            raise EngineError("a block was counted twice in one pass, so its sum was thrown away")
+            raise EngineError("a block was counted twice in one pass: its sum was discarded")
         return set(counted) == {piece.label for piece in self._pieces}
 
     @property
@@ -217,7 +211,7 @@ class SealedBlocks:
         for row in outcome(job):
             if sources.setdefault(row["part"], row["source"]) != row["source"]:
                 raise EngineError(
-                    "Spark divided the people of one block over two tasks: seal them again"
+                    "Spark divided the users of one block over two tasks: seal them again"
                 )
             files.setdefault(row["file"], []).append(Piece(row["part"], row["piece"], row["crc32"]))
         return [
@@ -226,17 +220,15 @@ class SealedBlocks:
 
 
 def cores(spark: Any) -> int:
-    """About how many tasks run at once; a number of the cluster, not of the data."""
+    """Return about how many tasks run at once, a property of the cluster and not of the data."""
     try:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # Spark Connect has no context
-        return 8
+        return 8  # a guess, which affects only speed
 
 
 def shake_hands(spark: Any, tasks: int) -> None:
-    """Raise an `EngineError` unless the workers compute as the driver does: before anything is
-    charged.
-    """
+    """Raise an `EngineError` unless all workers compute like the driver, before any charge."""
 
     def job() -> Any:
         return spark.range(0, tasks, 1, tasks).mapInArrow(worker.greet, "machine string").collect()
@@ -247,7 +239,7 @@ def shake_hands(spark: Any, tasks: int) -> None:
 
 @contextmanager
 def arrow_batches(spark: Any, rows: int) -> Iterator[None]:
-    """Rows travel between Spark and Python so many at a time."""
+    """Transfer `rows` rows at a time between Spark and Python while the block runs."""
     before = spark.conf.get(BATCH_ROWS)
     spark.conf.set(BATCH_ROWS, str(rows))
     try:
@@ -257,9 +249,7 @@ def arrow_batches(spark: Any, rows: int) -> Iterator[None]:
 
 
 def outcome(job: Callable[[], T]) -> T:
-    """What a job gives. Of its errors, only the type is told: Spark's own text may hold rows of
-    the data.
-    """
+    """Return the result of a job; report only the type of an error, whose text may hold data."""
     kind = ""
     try:
         return job()
@@ -271,5 +261,5 @@ def outcome(job: Callable[[], T]) -> T:
     if kind in PROBLEMS:
         raise (EngineError if kind in ("Machine", "Portion") else DataError)(PROBLEMS[kind])
     raise EngineError(
-        f"a job on the cluster failed ({kind}): its log is with Spark, and may hold people's data"
+        f"a job on the cluster failed ({kind}): see Spark's log, which may hold users' data"
     )

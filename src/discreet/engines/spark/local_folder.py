@@ -1,6 +1,4 @@
-"""Sealed blocks in a folder of this machine, which only its owner can read: Spark by itself
-lets every user read.
-"""
+"""Sealed blocks in a local folder that only its owner can read; Spark would let all users read."""
 
 from __future__ import annotations
 
@@ -12,27 +10,22 @@ from urllib.parse import unquote, urlsplit
 
 from discreet.errors import ConfigError
 
-#: What Spark writes: blocks, checksums, the mark of success, and a folder of tasks that are not
-#: finished.
+#: Files that Spark writes: blocks, checksums, the mark of success, and unfinished tasks.
 _WRITTEN = re.compile(r"\.?(part-.*\.parquet|_SUCCESS)(\.crc)?|_temporary")
 
 
 def local_folder(path: str) -> Path | None:
-    """Return the folder that a path of Spark stands for, or None where it is in a store that
-    only Spark can reach.
-    """
+    """Return the local folder of a Spark path, or None if only Spark can access its storage."""
     return Path(unquote(urlsplit(path).path)) if path.startswith("file:") else None
 
 
 def make_private(folder: Path) -> None:
-    """Make the folder, or empty it of sealed blocks, so that only its owner can open it: before
-    a block is in it.
-    """
+    """Create or empty the folder for its owner alone, before any block is written to it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     inside = list(folder.iterdir())
     if any(_WRITTEN.fullmatch(one.name) is None for one in inside):
         raise ConfigError(
-            f"{folder} holds other files than sealed blocks: give another folder, or an empty one"
+            f"{folder} holds other files than sealed blocks: choose another folder, or an empty one"
         )
     os.chmod(folder, 0o700)
     for one in inside:

@@ -1,9 +1,9 @@
-"""Ratings in a Spark DataFrame, as `fit` takes them.
+"""Ratings in a Spark DataFrame, for `fit`.
 
-The frame is read once. The public catalog goes to all workers, which look up the items; rows are
-divided by a hash of the user, so that nobody is in two blocks; each block is sealed by its task
-into compressed sparse rows, and written as a binary column of Parquet (`sealing`). From then on
-Spark sees nothing but these blocks: every release is one job over them.
+The frame is read once. All workers get the public catalog and find the positions of items; rows are
+divided by a hash of the user, so that no user is in two blocks. The task of each block seals it
+into compressed sparse rows and writes them as a binary column of Parquet (`shuffle`). From then on
+Spark reads only these blocks: every release is one job over them.
 """
 
 from __future__ import annotations
@@ -46,46 +46,46 @@ from discreet.privacy.users.sealed_users import Users
 
 logger = logging.getLogger("discreet")
 
-MOST_PARTITIONS = 1 << 16
-WHOLE = r"^[ \t]*(0|-?[1-9][0-9]{0,99})(?:\.0)?[ \t]*$"  # as `discreet.data.ids.written` has it
+MOST_PARTITIONS = 1 << 16  # the shuffle numbers blocks in 16 bits
+WHOLE = r"^[ \t]*(0|-?[1-9][0-9]{0,99})(?:\.0)?[ \t]*$"  # as in `discreet.data.ids.parse_id`
 WHOLE_KINDS = ("byte", "short", "integer", "long")
 ROWS_OF_A_BATCH = 1 << 12  # packets of this many rows are below 1 GB together
-_EXACT = 2.0**53
+_EXACT = 2.0**53  # below, a float represents every whole number exactly
 
 
 class SparkRatings:
-    """People whose ratings are in a Spark DataFrame, one row per rating.
+    """Ratings in a Spark DataFrame, one row per rating.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
     items : optional
         Public item catalog, as for `Ratings.read`. Without one, the items are found in the data,
-        and the statement of every model says so.
+        and the statement of every model reports this.
     rating_range : (low, high), optional
         The range of ratings, if it is public. Without it, a model that needs one reads it from the
         data.
     partitions : int
-        How many blocks people are divided into: a public number, which must not follow from the
-        data. What is released does not depend on it. Sealing takes the memory of one block for each
-        task: about 100 bytes per rating.
+        Number of blocks of users: a public number, which must not depend on the data. Releases do
+        not depend on it. Sealing takes the memory of one block per task: about 100 bytes per
+        rating.
     user, item, rating, timestamp : str, optional
         Names of the columns; found by convention where not given. ``rating=False`` and
         ``timestamp=False`` ignore them.
     duplicates : {"last", "mean", "error"}, optional
-        As for `Ratings.read`. Rows of a frame have no order, so that "last" needs a column of
-        times; of equally new ratings the highest counts. By default "last" where there are times,
-        and "error" where there are none.
+        As for `Ratings.read`. Rows of a frame have no order, so "last" needs a timestamp column; of
+        equally new ratings the highest counts. By default "last" with timestamps, and "error"
+        without.
     unknown_items : {"error", "drop"}
     folder : str, optional
-        Where sealed blocks are written: any path that all machines can reach, such as ``hdfs:`` or
-        ``s3a:``. They hold people's ratings, and a keyed hash instead of user ids. By default, and
-        only where Spark runs on one machine, a temporary folder. A folder of this machine is made
-        for its owner alone; one elsewhere you protect, and delete.
+        Path for sealed blocks that all machines can access, such as ``hdfs:`` or ``s3a:``. They
+        hold users' ratings, and a keyed hash instead of user ids. By default, if Spark runs on one
+        machine, a temporary folder. A local folder is readable by its owner alone; protect and
+        delete any other one yourself.
     trust_user_column : bool
-        Train although the user column does not look like one, as in `Ratings.read`.
+        Train although the user column looks wrong, as in `Ratings.read`.
     cache_megabytes : int
-        Memory of each Python worker in which blocks stay between passes; no bit depends on it.
+        Memory of each Python worker for blocks between passes; no bit of a result depends on it.
     """
 
     exact_only = True
@@ -118,12 +118,10 @@ class SparkRatings:
                 f" {MOST_PARTITIONS:,}"
             )
         if unknown_items not in ("error", "drop"):
-            raise ConfigError(
-                f'unknown_items must be "error" or "drop", and {unknown_items!r} was given'
-            )
+            raise ConfigError(f'unknown_items must be "error" or "drop", not {unknown_items!r}')
         if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
             raise DataError(
-                f"SparkRatings needs a DataFrame of Spark, and a {type(frame).__name__} was given"
+                f"SparkRatings needs a DataFrame of Spark, not a {type(frame).__name__}"
             )
         self.spark = frame.sparkSession
         self.parts = partitions
@@ -138,8 +136,8 @@ class SparkRatings:
         check_duplicates_rule(self._duplicates)
         if self._duplicates == "last" and not timed:
             raise ConfigError(
-                'duplicates="last" needs to know which rating is newest, and rows of a frame have'
-                ' no order: name a column of times with timestamp=, or say duplicates="mean" or'
+                'duplicates="last" needs to know which rating is newest, but rows of a frame have'
+                ' no order: name a timestamp column with timestamp=, or pass duplicates="mean" or'
                 ' duplicates="error"'
             )
         self._unknown = unknown_items
@@ -160,9 +158,7 @@ class SparkRatings:
 
     @property
     def user_problem(self) -> str:
-        """What speaks against the user column; see `Ratings`. Repeated rows are not counted
-        here.
-        """
+        """Doubt about the user column, as in `Ratings`, but without counting repeated rows."""
         from pyspark.sql import functions as F
 
         if self._trusted:
@@ -178,8 +174,8 @@ class SparkRatings:
 
     @property
     def engine(self) -> str:
-        """What the ledger says of where people were."""
-        return f"spark: people are in {self.parts:,} blocks on a Spark cluster"
+        """Where the ratings were, for the ledger."""
+        return f"spark: users are in {self.parts:,} blocks on a Spark cluster"
 
     def rating_range(self) -> tuple[float, float] | None:
         from pyspark.sql import functions as F
@@ -197,9 +193,7 @@ class SparkRatings:
         )
 
     def ready(self) -> None:
-        """Shake hands with the workers, and seal people's ratings into blocks, if that has not
-        been done before.
-        """
+        """Compare fingerprints with the workers and, unless done before, seal the ratings."""
         shake_hands(self.spark, 2 * cores(self.spark))
         if self._sealed is None:
             path = self._path()
@@ -214,16 +208,16 @@ class SparkRatings:
             self.ready()
         assert self._sealed is not None
         engine = SparkEngine(self._sealed, bounds, seed, self._room)
-        nobody = PackedBlock.of_nobody().sealed(bounds, seed, self._sealed.secret)
-        return Users(Replay(engine, nobody), Public(bounds, self.n_items))
+        empty = PackedBlock.of_nobody().sealed(bounds, seed, self._sealed.secret)
+        return Users(Replay(engine, empty), Public(bounds, self.n_items))
 
     def __repr__(self) -> str:
-        return f"<people with ratings of {self.n_items:,} items in {self.parts} blocks on Spark>"
+        return f"<SparkRatings: {self.n_items:,} items, {self.parts} blocks>"
 
     # ------------------------------------------------------------ sealing
 
     def rows(self) -> Any:
-        """The frame as (user, item, rating, time), with ids as whole numbers or as text."""
+        """Return the frame as (user, item, rating, time), with ids as integers or text."""
         from pyspark.sql import functions as F
 
         frame = self._frame
@@ -269,7 +263,7 @@ class SparkRatings:
         return F.col(self._columns["rating"]).try_cast("double")
 
     def _collect_items(self) -> NDArray[Any]:
-        """A look at the data, which the statement declares."""
+        """Read the items from the data, which the statement declares as not covered by ε."""
         from pyspark.sql import functions as F
 
         name = self._columns["item"]
@@ -290,8 +284,8 @@ class SparkRatings:
         master = str(self.spark.conf.get("spark.master", ""))
         if not master.startswith("local"):
             raise ConfigError(
-                "say with folder= where sealed blocks may be written: a path that all machines of"
-                " the cluster reach (they hold people's ratings)"
+                "sealed blocks need a place: pass folder=, a path that all machines of the cluster"
+                " can access (the blocks hold users' ratings)"
             )
         folder = tempfile.mkdtemp(prefix="discreet-spark-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -299,7 +293,7 @@ class SparkRatings:
 
 
 def task_number() -> int:
-    """The number of the task that this worker is on."""
+    """Return the number of the task that this worker runs."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -307,10 +301,10 @@ def task_number() -> int:
 
 
 def partition_keys(spark: Any, parts: int) -> NDArray[np.int32]:
-    """For each block, a number that Spark's own hash sends to the partition of the block's number.
+    """Return for each block a number that Spark's hash sends to the partition of that block.
 
-    So each block is a task of its own. Where a hash is never met, or Spark divides otherwise than
-    its `hash` says, blocks only share tasks; all that goes by one key stays together in any case.
+    So each block is a task of its own. If no number hashes to a partition, or Spark partitions in
+    another way, blocks only share tasks; rows with one key stay together in any case.
     """
     from pyspark.sql import functions as F
 
@@ -325,14 +319,12 @@ def partition_keys(spark: Any, parts: int) -> NDArray[np.int32]:
 
 
 def as_id(column: Any, kind: str) -> Any:
-    """An id as workers read it: text as it is, for they know all its spellings."""
+    """Return an id as workers read it: text unchanged, because they parse all spellings."""
     return column if kind == "string" else key_of(column, kind)
 
 
 def key_of(column: Any, kind: str) -> Any:
-    """An id in the one form that all its spellings share: a whole number where it is one, else
-    text.
-    """
+    """Return the form that all spellings of an id share: an integer if it is one, else text."""
     from pyspark.sql import functions as F
 
     if kind in WHOLE_KINDS:
@@ -347,7 +339,7 @@ def key_of(column: Any, kind: str) -> Any:
 
 
 def seconds(column: Any, kind: str) -> Any:
-    """A time as a whole number."""
+    """Return a time as an integer."""
     from pyspark.sql import functions as F
 
     if kind in WHOLE_KINDS:

@@ -1,14 +1,13 @@
-"""What workers do while people are sealed: rows are divided by user on one side of a shuffle, and
-sealed on the other.
+"""Tasks that seal ratings: divide rows by user before a shuffle, and seal blocks after it.
 
-Spark moves rows one by one, which costs more than all that is done with them. So the first task
-looks up the items, takes the keyed hash of every user (`user_hash`) and packs rows that go to the
-same block into a few thousand at a time, column by column; Spark moves these packets, and the
-second task makes compressed sparse rows of them (`block_format`).
+Spark moves rows one by one, which costs more than all other work on them. So the first task finds
+the items, computes the keyed hash of every user (`user_hash`) and packs some thousand rows of one
+block at a time, column by column. Spark moves these packets, and the second task converts them to
+compressed sparse rows (`block_format`).
 
 A packet is: number of rows, whether there are times (int64 each); then the columns, one after the
 other: first halves, second halves, encrypted numbers, items (int32), ratings (float32), times
-(int64). No id is in it.
+(int64). It contains no id.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from discreet.errors import DataError, DiscreetError, WorkerProblem, WorkerTask,
 
 PACKETS = "key int, part int, data binary"
 SEALED = "part int, piece int, source int, size long, crc32 long, payload binary"
-ROWS_AT_ONCE = 1 << 20
-# at most 320 kB, so that no batch of Arrow comes near the 2 GB that it can hold
+ROWS_AT_ONCE = 1 << 20  # packed together: enough rows for full packets, about 40 MB
+# at most 320 kB, so that no batch of Arrow comes near its limit of 2 GB
 ROWS_OF_A_PACKET = 1 << 13
-# a piece takes about 8 MB, and twenty times as much while its users take their steps
+# a piece takes about 8 MB, and twenty times as much while its users' steps run
 RATINGS_OF_A_PIECE = 1 << 20
 
 Batches = Iterable[pa.RecordBatch]
 
 
 class ShuffleRows(NamedTuple):
-    """Some rows, column by column; `times` is None where there are none."""
+    """Some rows, column by column, as in `BlockRows`; `times` may be None."""
 
     who: Identity
     items: NDArray[np.int32]
@@ -48,7 +47,7 @@ class ShuffleRows(NamedTuple):
     times: NDArray[np.int64] | None
 
     def take(self, where: Any) -> ShuffleRows:
-        """Those at these places."""
+        """Select the rows at these positions."""
         times = None if self.times is None else self.times[where]
         return ShuffleRows(self.who[where], self.items[where], self.ratings[where], times)
 
@@ -59,7 +58,7 @@ class ShuffleRows(NamedTuple):
 def divider(
     item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32], secret: Secret
 ) -> WorkerTask:
-    """A task from rows (user, item, rating, and time if there is one) to packets.
+    """Make a task from rows (user, item, rating and, if there is one, time) to packets.
 
     Parameters
     ----------
@@ -68,7 +67,7 @@ def divider(
     keys : (parts,)
         For each block, the key by which Spark sends a packet to the task that seals it.
     secret : Secret
-        Of the hashes of users.
+        Key of the hashes of users.
     """
 
     def divide(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -86,7 +85,7 @@ def divider(
 
 
 def packets(rows: ShuffleRows, keys: NDArray[np.int32]) -> Iterator[pa.RecordBatch]:
-    """Rows, packed by the block that their users are in."""
+    """Pack rows by the block of their users."""
     part = block_of(rows.who, len(keys)).astype(np.uint16)  # numpy sorts these in linear time
     order = np.argsort(part, kind="stable")
     rows = rows.take(order)
@@ -150,13 +149,11 @@ def _numbers(column: pa.ChunkedArray, kind: Any, problem: str) -> NDArray[Any]:
     return numbers
 
 
-# ------------------------------------------------------------------ behind the shuffle
+# ------------------------------------------------------------------ after the shuffle
 
 
 def sealer(n_items: int, duplicates: str, source: Callable[[], int]) -> WorkerTask:
-    """A task from packets to pieces of blocks; all packets of a block come to one task, whose
-    number is `source`.
-    """
+    """Make a task from packets to pieces of blocks; one task gets all packets of a block."""
 
     def seal(batches: Batches) -> Iterator[pa.RecordBatch]:
         found: dict[int, list[ShuffleRows]] = {}
@@ -174,7 +171,7 @@ def sealer(n_items: int, duplicates: str, source: Callable[[], int]) -> WorkerTa
 
 
 def unpack_rows(data: Any) -> ShuffleRows:
-    """The rows of a packet, whose memory they share."""
+    """Return the rows of a packet; the memory is shared where possible."""
     n, timed = (int(x) for x in np.frombuffer(data, np.int64, 2))
     at = 16
 
@@ -204,7 +201,7 @@ def _sealed_whole(rows: ShuffleRows, n_items: int, duplicates: str) -> PackedBlo
     try:
         return portion_of(rows.who, rows.items, rows.ratings, rows.times, n_items, "error")
     except DataError:
-        # somebody rated an item twice, which is rare; only then does the order of rows matter
+        # a user rated an item twice, which is rare; only then does the order of rows matter
         pass
     if duplicates == "error":
         raise WorkerProblem("Twice")
@@ -215,7 +212,7 @@ def _sealed_whole(rows: ShuffleRows, n_items: int, duplicates: str) -> PackedBlo
 
 
 def in_pieces(whole: PackedBlock) -> Iterator[PackedBlock]:
-    """Portions of about `RATINGS_OF_A_PIECE`, of whole users."""
+    """Yield blocks of about `RATINGS_OF_A_PIECE` ratings, each of whole users."""
     n = len(whole.numbers)
     begin = 0
     while begin < n:

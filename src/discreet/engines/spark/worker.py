@@ -1,8 +1,8 @@
-"""What workers do in a pass: lead the pieces of blocks through the steps, and add up.
+"""Tasks of a pass: run the steps on the pieces of blocks, and add up.
 
-Nothing of an error but its type leaves a worker, for its text may hold somebody's rating or id:
-tasks are wrapped by `hide_worker_errors`. pyspark is not imported here, and nothing here
-knows how Spark divides the work.
+Only the type of an error leaves a worker, because its text may hold a user's rating or id: tasks
+are wrapped by `hide_worker_errors`. pyspark is not imported here, and nothing here depends on how
+Spark divides the work.
 """
 
 from __future__ import annotations
@@ -34,37 +34,35 @@ from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.lazy_partitions import Node, Point, SumRequest, follow, nothing_yet
 
 SUMS = "place int, chunk int, data binary"
-CHUNK_BYTES = 1 << 23  # of a sum that travels as one value
+CHUNK_BYTES = 1 << 23  # of a sum that travels as one value: small compared with Spark's 2 GB limit
 
-#: What a worker may say of data that cannot be used; the driver knows the sentence.
+#: Problems of the data by the name that leaves the worker; the driver adds the message.
 PROBLEMS = {
     "Rating": "a rating is missing, infinite or no number: correct it or drop the row",
     "User": (
-        "a user id is missing, or is a word that stands for a missing one: fill it in or drop"
-        " the row"
+        "a user id is missing or is a placeholder for a missing value: fill it in or drop the row"
     ),
     "ItemId": (
-        "an item id is missing, or is a word that stands for a missing one: fill it in or drop"
-        " the row"
+        "an item id is missing or is a placeholder for a missing value: fill it in or drop the row"
     ),
-    "Time": "a time is missing: fill it in, drop the row, or leave timestamp out",
-    "Item": 'a rated item is not in the catalog: add what is missing, or say unknown_items="drop"',
+    "Time": "a time is missing: fill it in, drop the row, or omit timestamp",
+    "Item": 'a rated item is not in the catalog: add it, or pass unknown_items="drop"',
     "Twice": (
-        'a user rated an item twice: say duplicates="last" with a column of times, or'
+        'a user rated an item twice: pass duplicates="last" with a timestamp column, or'
         ' duplicates="mean"'
     ),
     "Machine": (
-        "the machines of this cluster do not compute alike: use one kind of processor and one"
+        "the machines of this cluster compute different bits: use one kind of processor and one"
         " version of every library, or set DISCREET_KERNELS=plain on all of them"
     ),
-    "Portion": "a sealed block is damaged",
+    "Portion": "a sealed block is damaged: seal the ratings again",
 }
 
 Batches = Iterable[pa.RecordBatch]
 
 
 class Piece(NamedTuple):
-    """A piece of a block, by its numbers and its checksum."""
+    """Numbers and checksum of a piece of a block."""
 
     part: int
     piece: int
@@ -72,12 +70,12 @@ class Piece(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Text that names this piece with this content and no other."""
+        """Text that identifies this piece with this content."""
         return f"{self.part} {self.piece} {self.crc32}"
 
 
 class File(NamedTuple):
-    """A file of sealed blocks, and the pieces in it, in their order."""
+    """Name of a file of sealed blocks, and its pieces in order."""
 
     name: str
     pieces: tuple[Piece, ...]
@@ -85,23 +83,22 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass as every worker is told of it; all of it is public but the secret of the sealed
-    folder.
+    """One pass as sent to every worker; all of it is public except the secret.
 
     Parameters
     ----------
     root, wanted : the tree of steps, and its sums
     bounds, seed
-        As people were sealed with.
+        As at sealing.
     expected : str
         The driver's fingerprint.
     secret : Secret
-        Of the sealed folder. It is sent to workers with the task, and written to no file by us.
+        Secret of the sealed folder. It is sent with the task, and we write it to no file.
     training : str
-        A random name, so that what one training keeps is not taken for another's.
+        A random name, which separates the caches of different trainings.
     keep : points at which blocks are kept for the next pass
     room : int
-        Bytes that a worker may keep.
+        Bytes that a worker may cache.
     chunk : int
         Bytes of a sum that travel as one value.
     """
@@ -119,9 +116,7 @@ class Pass:
 
 
 def adder(work: Pass) -> WorkerTask:
-    """A task from pieces that Spark hands over to their exact sums, in chunks, and a list of
-    the pieces in them.
-    """
+    """Make a task from pieces to their exact sums, in chunks, and a list of the pieces added."""
 
     def add(batches: Batches) -> Iterator[pa.RecordBatch]:
         yield from _sums(work, _iterate_payloads(batches))
@@ -130,9 +125,7 @@ def adder(work: Pass) -> WorkerTask:
 
 
 def reader(work: Pass, files: Sequence[File]) -> WorkerTask:
-    """The same from numbers of files that a worker can open by itself: then no block passes
-    through Spark.
-    """
+    """Make the same task for files that workers can open: then no block passes through Spark."""
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         yield from _sums(work, _in_files(files, batches))
@@ -159,9 +152,7 @@ def _in_files(files: Sequence[File], batches: Batches) -> Iterator[tuple[Piece, 
 
 
 class _OpenedLate:
-    """A file of pieces, read from its beginning when the first of them is asked for, and in
-    their order.
-    """
+    """A file of pieces, opened when the first one is needed, and read in order."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -233,11 +224,10 @@ def _add_piece(
 
 @contextmanager
 def _cache_for(work: Pass) -> Iterator[BlockCache]:
-    """What this worker keeps for this training; whatever it kept for another is forgotten.
+    """Yield this worker's cache for this training, and drop the cache of any other.
 
-    It is forgotten when the driver says that the training has ended, and after `IDLE_SECONDS`
-    without a pass in any case: the driver may have failed, and Spark keeps a worker for as long as
-    it has other work for it.
+    It is dropped when the driver ends the training, and in any case after `IDLE_SECONDS` without a
+    pass: the driver may have failed, and Spark keeps a worker as long as it has other work.
     """
     for timer in _timers:
         timer.cancel()
@@ -260,9 +250,7 @@ def forget(training: str) -> None:
 
 
 def forgetter(training: str) -> WorkerTask:
-    """A task that drops the blocks of a training; it lasts, so that all workers get one when as
-    many start at once.
-    """
+    """Make a task that drops a training's blocks; it sleeps, so that every worker gets one."""
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         for _ in batches:
@@ -275,10 +263,9 @@ def forgetter(training: str) -> WorkerTask:
 
 
 def _settle_down() -> None:
-    """Spark has Python look for garbage after every task; take what was imported and compiled out
-    of its sight.
+    """Exclude imported and compiled objects from the garbage collection after every Spark task.
 
-    Looking through all of it takes about 70 ms. The first tasks bring most of it.
+    Scanning them takes about 70 ms. The first tasks create most of them.
     """
     if next(_tasks) < 3:
         gc.collect()
@@ -286,7 +273,7 @@ def _settle_down() -> None:
 
 
 def sums_in_chunks(sums: Sequence[NDArray[np.int64]], chunk: int) -> Iterator[pa.RecordBatch]:
-    """Sums, each cut into chunks that travel by themselves."""
+    """Cut each sum into chunks that travel separately."""
     for place, total in enumerate(sums):
         data = total.tobytes()
         for number, begin in enumerate(range(0, max(len(data), 1), chunk)):
@@ -294,9 +281,7 @@ def sums_in_chunks(sums: Sequence[NDArray[np.int64]], chunk: int) -> Iterator[pa
 
 
 def add_chunks(table: pa.Table) -> pa.Table:
-    """The sum of the same chunk of several partitions; lists of portions are put one after the
-    other.
-    """
+    """Add the same chunk of several partitions; lists of pieces are concatenated."""
     place = table.column("place")[0].as_py()
     chunk = table.column("chunk")[0].as_py()
     parts = [value.as_buffer() for value in table.column("data")]
@@ -318,11 +303,11 @@ def _row(place: int, chunk: int, data: bytes) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-# ------------------------------------------------------------------ shaking hands
+# ------------------------------------------------------------------ comparing machines
 
 
 def greet(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """What this machine is; see `discreet.engines.fingerprint`."""
+    """Return the fingerprint of this machine; see `discreet.engines.fingerprint`."""
     for _ in batches:
         pass
     yield pa.RecordBatch.from_pydict({"machine": pa.array([fingerprint()])})

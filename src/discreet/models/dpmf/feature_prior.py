@@ -25,7 +25,9 @@ from numpy.typing import NDArray
 STRENGTHS = (0.0, *(0.002 * 4.0 ** np.arange(5)).tolist())  # the grid of ω, over the usual T
 POPULARITY = STRENGTHS[4]  # ω of popularity alone: estimating it gained nothing on any data
 SPREAD = math.log(3.0)  # prior deviation of log T
-VARIANCES = np.geomspace(1e-4, 1.0, 19)  # the grid of T, over the largest: a factor of 1.7 apart
+# The grids of T, over the largest: factors of 1.19 and, where ω is searched as well, of 1.7.
+VARIANCES = np.geomspace(1e-4, 1.0, 55)
+FEW_VARIANCES = VARIANCES[::3]
 MOST_COLUMNS = 64  # of features; a user's catalog has more items than that, and noise fits more
 
 
@@ -65,7 +67,8 @@ def estimate(
     largest : T at most
     """
     strengths = STRENGTHS if F.shape[1] > 2 else (POPULARITY,)
-    grid = [(T, omega) for T in VARIANCES * largest for omega in strengths]
+    variances = VARIANCES if len(strengths) == 1 else FEW_VARIANCES
+    grid = [(T, omega) for T in variances * largest for omega in strengths]
     found = [likelihood(sums, F, T, omega * usual) for T, omega in grid]
     score = np.array([score for score, _ in found])
     score -= [0.5 * (math.log(T / usual) / SPREAD) ** 2 for T, _ in grid]

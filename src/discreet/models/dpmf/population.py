@@ -73,7 +73,7 @@ def release_population(users: Users, session: Session, half: float) -> Populatio
             " epsilon (what was released has been charged: privacy_ says how much)."
         )
     m = max(float(m), 1.0)
-    session.judge_delta(m)
+    session.warn_if_delta_large(m)
     noise = deviation / m
     trust = 1 / (1 + 4 * noise**2)  # the means of users differ by about half of `half`
     center = float(np.clip(mean / m, -1, 1) * half) * trust

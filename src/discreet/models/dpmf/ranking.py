@@ -338,7 +338,7 @@ class PairRanking(Algorithm):
         size = max(
             float(session.release("size", users.sum(UserCount(active=True)))[0]), least_size(counts)
         )
-        session.judge_delta(size)
+        session.warn_if_delta_large(size)
         core = self._core(counts)
         liked = users.copy_after(Restrict(core))
         pairs = liked.sum(self._pairs(counts.above_noise(core)))

@@ -1,7 +1,7 @@
 """Models on disk: a folder of plain files, never a pickle.
 
 `save_load` saves and loads, `model_card` writes the README of a saved model, `ledger_history` keeps
-what was spent before. `save` and `load` are public.
+earlier ledgers. `save` and `load` are public.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["load", "save"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported on first use, because models themselves know their folders."""
+    """Import on first use, because models import their folders."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module("discreet.models.storage.save_load"), name)

@@ -1,7 +1,7 @@
-"""Ledgers of earlier trainings, which stay in a model's folder whatever is saved there later.
+"""Ledgers of earlier trainings, which stay in a model's folder when it is saved again.
 
-What was released about people cannot be taken back, and training again on the same people adds to
-it. So a ledger is never overwritten: the one of a model that is replaced lies beside the new one as
+Releases cannot be taken back, and training again on the same users adds to their cost. So a ledger
+is never overwritten: that of a replaced model is kept next to the new one as
 ``earlier-ledger-….json``, byte for byte, named by its own hash.
 """
 
@@ -19,17 +19,17 @@ _EARLIER = re.compile(r"earlier-ledger-[0-9a-f]{16}\.json")
 
 
 def earlier_name(content: bytes) -> str:
-    """Under which name a ledger is kept."""
+    """Return the file name of an earlier ledger."""
     return f"earlier-ledger-{hashlib.sha256(content).hexdigest()[:16]}.json"
 
 
 def is_earlier(name: str) -> bool:
-    """Whether a file of that name is the ledger of an earlier training."""
+    """Check whether a file of that name is the ledger of an earlier training."""
     return _EARLIER.fullmatch(name) is not None
 
 
 def list_ledgers(folder: OpenFolder) -> list[str]:
-    """The ledgers that the model in the folder lists; none where there is no such model."""
+    """List the ledgers of the model in the folder; none where there is no such model."""
     try:
         listed = parse_json(folder.read("model.json"))["sha256"]
         return [
@@ -42,7 +42,7 @@ def list_ledgers(folder: OpenFolder) -> list[str]:
 
 
 def ledgers_to_keep(folder: Path) -> dict[str, bytes]:
-    """The ledgers in the folder as they are to lie beside a new model, by name."""
+    """Return the ledgers in the folder by the name they get next to a new model."""
     if not folder.is_dir():
         return {}
 
@@ -55,23 +55,19 @@ def ledgers_to_keep(folder: Path) -> dict[str, bytes]:
 
 
 def names_of_ledgers(folder: Path) -> set[str]:
-    """Under which names the ledgers in the folder are kept."""
+    """Return the names of the ledgers in the folder."""
     return set(_still_there(folder))
 
 
 def keep_beside(target: Path, replaced: Path, known: set[str]) -> None:
-    """Keep ledgers of the folder `replaced` that `target` does not have: of a model that was
-    saved at the same time.
-    """
+    """Keep ledgers of `replaced` that `target` lacks, of a model saved at the same time."""
     for name, content in _still_there(replaced).items():
         if name not in known:
             target.with_name(f"{target.name}.{name}").write_bytes(content)
 
 
 def _still_there(folder: Path) -> dict[str, bytes]:
-    """The ledgers of a folder that another process may be removing, after it has kept them
-    itself.
-    """
+    """Return the ledgers of a folder that another process may be removing."""
     try:
         return ledgers_to_keep(folder)
     except (OSError, DataError):
@@ -79,9 +75,9 @@ def _still_there(folder: Path) -> dict[str, bytes]:
 
 
 def check_replaced(folder: Path, replace: bool) -> None:
-    """Refuse to put another model in the place of a private one, unless that was asked for."""
+    """Raise a `ConfigError` for replacing a private model without `replace`."""
     if not replace and folder.is_dir() and consistently(folder, list_ledgers):
         raise ConfigError(
-            f"{folder} holds a private model: choose a new folder, or say replace=True, which keeps"
-            " its ledger beside the new one"
+            f"{folder} holds a private model. Choose a new folder, or pass replace=True, which"
+            " keeps its ledger."
         )

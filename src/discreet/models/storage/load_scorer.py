@@ -1,10 +1,8 @@
-"""A scorer straight from a folder: no model class, no algorithm and no table library are imported
-on the way.
+"""Load a scorer from a folder, without importing a model class, an algorithm or a table library.
 
-A folder says in model.json how a history is read (``fold_in_rule``, see `discreet.models.fold_in`),
-with the arrays that this needs beside the factors. Folders from before that was so, and models that
-write `fold` themselves, are opened through their model class. The chain of the ledger is verified;
-it is priced when somebody asks for the statement.
+model.json describes the fold-in (``fold_in_rule``, see `discreet.models.fold_in`), with the arrays
+that it needs. Older folders, and models that define `fold` themselves, are opened through their
+model class. The chain of the ledger is verified; it is priced when the statement is requested.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ logger = logging.getLogger("discreet")
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A saved model, ready to be asked.
+    """A saved model, ready for queries.
 
     Parameters
     ----------
@@ -45,7 +44,7 @@ class OpenedModel:
     scorer: Scorer
     contents: Contents
 
-    # as models have them, so that `Items` and commands need not tell them apart
+    # named as in models, so that `ItemLookup` and commands accept both
 
     @property
     def item_ids_(self) -> NDArray[Any]:
@@ -61,7 +60,7 @@ class OpenedModel:
 
     @property
     def name(self) -> str:
-        """The class of the model."""
+        """Class name of the model."""
         return str(self.contents.described["class"])
 
     @property
@@ -70,18 +69,16 @@ class OpenedModel:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What was learned beside factors, as plain values; empty for models without privacy."""
+        """What was learned besides factors, as JSON values; empty for models without privacy."""
         return dict(self.contents.described["state"].get("details", {}))
 
     @property
     def summary_(self) -> str:
-        """In one sentence what survived the noise; empty where the model does not say."""
+        """One sentence on what was learned; empty where the model does not report it."""
         return str(self.details.get("learned", ""))
 
     def check_comparable(self) -> None:
-        """Raise a `ConfigError` where there is nothing to compare items by, and warn where it
-        may be noise.
-        """
+        """Raise a `ConfigError` where items cannot be compared; warn where it may be noise."""
         if not self.scorer.factors.shape[1]:
             why = (
                 f"What was learned: {self.summary_}"
@@ -90,23 +87,21 @@ class OpenedModel:
             )
             raise ConfigError(f"there is nothing to compare items by. {why}")
         if self.details.get("dimensions") == 0:
-            logger.warning(
-                "what is shown as alike may be noise. What was learned: %s", self.summary_
-            )
+            logger.warning("similar items may be noise. What was learned: %s", self.summary_)
 
     @property
     def private(self) -> bool:
-        """Whether there is a ledger; what it promises is in `statement`."""
+        """Whether there is a ledger; `statement` has its guarantee."""
         return LEDGER in self.contents.files
 
     @cached_property
     def ledger(self) -> dict[str, Any] | None:
-        """The ledger as it was saved."""
+        """Ledger as it was saved."""
         return parse_json(self.contents.files[LEDGER]) if self.private else None
 
     @cached_property
     def statement(self) -> dict[str, Any]:
-        """The privacy statement as JSON, priced from the ledger on first use."""
+        """Privacy statement for JSON, priced from the ledger on first use."""
         if not self.private:
             text = (
                 "NOT PRIVATE: this model was trained without privacy protection. Its item factors"
@@ -120,13 +115,14 @@ class OpenedModel:
                 "delta": None,
                 "text": text,
             }
-        from discreet.models.storage.save_load import assemble
-
         try:
+            from discreet.models.storage.save_load import assemble
+
             model: Any = assemble(self.contents)
             found: dict[str, Any] = model.privacy_.to_dict()
-        except DataError:
-            # an algorithm of another version: the ledger alone says what was promised
+        except (DataError, ModuleNotFoundError):
+            # an algorithm of another version, or an installation that cannot train: the ledger
+            # alone has the guarantee
             from discreet.privacy.release.ledger import Ledger
             from discreet.privacy.release.statement import PrivacyStatement
 
@@ -137,18 +133,18 @@ class OpenedModel:
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
-            f"an opened model has no {name!r}: discreet.load() gives the model itself"
+            f"an opened model has no {name!r}. Use discreet.load() for the model itself."
         )
 
 
 def open_model(path: str | Path, *, once: bool = False) -> OpenedModel:
-    """The model saved in the folder `path`, as a scorer.
+    """Open the model saved in the folder `path`, as a scorer.
 
     Parameters
     ----------
     once : bool
-        Answer a single question: without loading compiled code, and equal to single precision
-        instead of to the bit.
+        For a single query: without loading compiled code, and equal to single precision instead of
+        to the bit. So it is in an installation without numba.
     """
     contents = read_contents(path, mapped=MAPPED)
     with in_one_sentence(contents.folder), np.errstate(all="ignore"):
@@ -194,16 +190,14 @@ def _open_model(contents: Contents, once: bool) -> OpenedModel:
         history_range=None if bounds is None else (float(bounds[0]), float(bounds[1])),
         default_rating=float(described["default_rating"]),
         item_similarity=ItemSimilarity(alike["first"], known),
-        kernels=without_compiler if once else kernels,
+        kernels=without_compiler if once or find_spec("numba") is None else kernels,
     )
     _try_out(scorer)
     return OpenedModel(scorer, contents)
 
 
 def _try_out(scorer: Scorer) -> None:
-    """Read two histories, so that what is wrong with a read-out shows here, and not in an
-    answer.
-    """
+    """Fold in two histories, so that errors show here, and not in a query."""
     for length in (0, min(len(scorer), 8)):
         at = np.arange(length, dtype=np.int32)
         vector, offset = scorer.vector(at, np.full(length, scorer.default_rating, np.float32))
@@ -211,4 +205,4 @@ def _try_out(scorer: Scorer) -> None:
             scorer.fold_in_rule.of_items(at).score_factors(scorer.factors[at]) @ vector + offset
         )
         if not (np.isfinite(vector).all() and np.isfinite(offset) and np.isfinite(scores).all()):
-            raise DataError("the numbers of this model do not stay finite when they are used")
+            raise DataError("the model is damaged: its predictions are not finite")

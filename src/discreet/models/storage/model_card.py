@@ -1,4 +1,4 @@
-"""The README that is saved beside a model: what it is, what it promises, how to use it."""
+"""The README that is saved with a model: what it is, its guarantee, how to use it."""
 
 from __future__ import annotations
 
@@ -55,15 +55,13 @@ item_ids, scores = model.recommend({example}, n=10)
 
 
 _EARLIER = """
-- what was released for earlier models in this place is listed in {names}; where it was about the
-  same people, the promises add up: what all of them give away together is more than this card says
+- earlier models in this folder have their own ledgers: {names}; where they are of the same users,
+  the guarantees add up, and the total is weaker than this card states
 """
 
 
 def with_earlier(card: str, files: Iterable[str]) -> str:
-    """The card with a line about the ledgers of earlier trainings among the files, if there are
-    any.
-    """
+    """Add a line about the ledgers of earlier trainings, if there are any."""
     names = [f"`{name}`" for name in files if is_earlier(name)]
     if not names:
         return card
@@ -72,7 +70,7 @@ def with_earlier(card: str, files: Iterable[str]) -> str:
 
 
 def private(model: Recommender, statement: PrivacyStatement) -> str:
-    """Card of a model with a promise, or of one whose promise was given away."""
+    """Write the card of a private model, or of one whose guarantee was lost."""
     return _front_matter(type(model).__name__, statement) + _PRIVATE.format(
         headline=_headline(type(model).__name__, statement),
         cautions=_cautions(statement) if statement.finite else "",
@@ -86,7 +84,7 @@ def private(model: Recommender, statement: PrivacyStatement) -> str:
 
 
 def _front_matter(name: str, statement: PrivacyStatement | None) -> str:
-    """What hubs of models read: the library, tags to search by, and the promise as numbers."""
+    """Return what model hubs read: the library, tags, and the guarantee as numbers."""
     finite = statement is not None and statement.finite
     tags = [
         "recommender-system",
@@ -118,15 +116,15 @@ def _headline(name: str, statement: PrivacyStatement) -> str:
 
 
 def _cautions(statement: PrivacyStatement) -> str:
-    """What the promise depends on, before the promise itself."""
+    """List what the guarantee depends on."""
     if not statement.cautions:
         return ""
     listed = "".join(f"- **{caution}**\n" for caution in statement.cautions)
-    return f"What is promised below holds with these cautions only:\n\n{listed}\n"
+    return f"The guarantee below holds only with these cautions:\n\n{listed}\n"
 
 
 def not_private(model: Recommender) -> str:
-    """Card of a model that promises nothing."""
+    """Write the card of a model without privacy."""
     example = model.item_ids_[:2].tolist()
     return _front_matter(type(model).__name__, None) + _NOT_PRIVATE.format(
         name=type(model).__name__,

@@ -1,8 +1,8 @@
-"""What a saved folder holds, read and checked: the one way in, for whole models and for scorers.
+"""Reading and checking of saved folders, for whole models and for scorers.
 
 Folders are exchanged between strangers, so nothing here trusts one: names stay inside the folder,
 every file has the checksum that model.json lists, the chain of the ledger holds, and arrays are
-what kernels may see. Item factors of a large catalog are memory-mapped: they stay on disk until
+valid for kernels. Item factors of a large catalog are memory-mapped: they stay on disk until
 they are needed, and several processes share them.
 """
 
@@ -38,7 +38,7 @@ MAPPED = 1 << 26  # bytes from which on factors stay on disk
 MOST_FACTORS = 1 << 14
 MOST_HEADER = 1 << 20  # bytes that describe some arrays
 LARGEST = 1e18  # of numbers whose products must stay finite in single precision
-#: What a folder that nobody saved may lead to: read-outs take for granted that their parts fit.
+#: Errors that a forged folder may cause, because a fold-in relies on its parts to fit.
 _WRONG = (
     OSError,
     LookupError,
@@ -76,17 +76,13 @@ class Contents:
 
     @property
     def account_head(self) -> Head | None:
-        """Where the account's chain ended that the model was charged to; None where there was
-        none.
-        """
+        """End of the chain of the account that was charged, or None."""
         return Head.from_dict(self.described["account"]) if "account" in self.described else None
 
 
 @contextlib.contextmanager
 def in_one_sentence(folder: Path) -> Iterator[None]:
-    """Whatever goes wrong with a folder becomes a `DataError` of one sentence, or stays a
-    `PrivacyError`.
-    """
+    """Convert any error about a folder to a one-sentence `DataError`; keep a `PrivacyError`."""
     try:
         yield
     except DiscreetError as error:
@@ -101,11 +97,9 @@ def in_one_sentence(folder: Path) -> Iterator[None]:
 
 
 def read_contents(path: str | Path, *, mapped: int | None = None) -> Contents:
-    """What the folder `path` holds; `mapped` is the size from which on factors are memory-mapped,
-    if at all.
+    """Read the folder `path`; factors of at least `mapped` bytes are memory-mapped.
 
-    Another process may save a model there at the same time: what is read is the one or the other,
-    whole.
+    Another process may save a model there at the same time: the result is one of the two, whole.
 
     Raises
     ------
@@ -118,7 +112,7 @@ def read_contents(path: str | Path, *, mapped: int | None = None) -> Contents:
 
 
 def _open_folder(folder: Path) -> OpenFolder:
-    """The folder, if there is one.
+    """Open the folder, if there is one.
 
     Where two folders cannot be swapped at once, there is a moment without any; it is waited for.
     """
@@ -126,19 +120,19 @@ def _open_folder(folder: Path) -> OpenFolder:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return OpenFolder(folder)
         if folder.exists() and not folder.is_dir():
-            raise DataError(f"{folder} is not a folder: give a folder that save() wrote")
+            raise DataError(f"{folder} is not a folder. Pass a folder that save() wrote.")
         if not folder.exists() and find_displaced(folder) is None and not folder.exists():
-            raise DataError(f"{folder} does not exist: give a folder that save() wrote")
+            raise DataError(f"{folder} does not exist. Pass a folder that save() wrote.")
         time.sleep(0.01)
     raise DataError(
-        f"{folder} does not exist, because a save was cut off: rename {find_displaced(folder)} to"
-        " have it back"
+        f"{folder} does not exist, because a save was interrupted. Rename {find_displaced(folder)}"
+        " to restore it."
     )
 
 
 def _read(folder: Path, opened: OpenFolder, mapped: int | None) -> Contents:
     if MODEL not in opened.names():
-        raise DataError(f"{folder} holds no {MODEL}: give a folder that save() wrote")
+        raise DataError(f"{folder} has no {MODEL}. Pass a folder that save() wrote.")
     described = parse_json(opened.read(MODEL))
     sums = described["sha256"]
     _check_kind(folder, described["format"], described["class"], sums)
@@ -166,20 +160,20 @@ def _read(folder: Path, opened: OpenFolder, mapped: int | None) -> Contents:
     return Contents(folder, described, files, arrays, ids)
 
 
-# ------------------------------------------------------------ what can be meant
+# ------------------------------------------------------------ checks
 
 
 def _check_kind(folder: Path, version: Any, name: Any, sums: Any) -> None:
     if type(version) is not int or version < 1:
-        raise ValueError(f"the format {version!r} is none")
+        raise ValueError(f"unknown format {version!r}")
     if version > FORMAT:
         raise DataError(
-            f"{folder} was written by a newer discreet (format {version}): upgrade to load it"
+            f"{folder} was written by a newer discreet (format {version}). Upgrade to load it."
         )
     if version < 2 and LEDGER in sums:
         raise DataError(
-            f"{folder} is a private model in format 1, which did not hold every number that it"
-            " predicts with: train it again, or read it with the version of discreet that wrote it"
+            f"{folder} is a private model in format 1, which lacked numbers needed for prediction."
+            " Train it again, or read it with the version of discreet that wrote it."
         )
     if name not in MODELS:
         raise DataError(f"{folder} holds a {name!r}, which this version of discreet does not have")
@@ -188,7 +182,7 @@ def _check_kind(folder: Path, version: Any, name: Any, sums: Any) -> None:
     if strange := [
         file for file in sums if file not in (FACTORS, CARD, LEDGER) and not is_earlier(file)
     ]:
-        raise DataError(f"{folder / MODEL} lists {strange[0]!r}, which is no part of a model")
+        raise DataError(f"{folder / MODEL} lists {strange[0]!r}, which is not part of a model")
 
 
 def _item_ids(given: Any) -> NDArray[Any]:
@@ -228,9 +222,7 @@ def _check_description(described: dict[str, Any], n: int) -> None:
 
 
 def _check_items(arrays: dict[str, NDArray[Any]], n: int, where: Path) -> None:
-    """Raise a `DataError` unless compiled code may see these arrays, and what it makes of them
-    stays finite.
-    """
+    """Raise a `DataError` unless these arrays are valid for kernels, and their products finite."""
     for name, ndim in (("item_factors", 2), ("item_biases", 1)):
         array = arrays[name]
         if array.dtype not in (np.float32, np.float64):
@@ -244,9 +236,9 @@ def _check_items(arrays: dict[str, NDArray[Any]], n: int, where: Path) -> None:
 
 
 def _check_promise(parameters: dict[str, Any], ledger: dict[str, Any]) -> None:
-    """Raise a `DataError` where the parameters promise something else than what was paid.
+    """Raise a `DataError` where the parameters state another guarantee than the ledger.
 
-    Where the noise was said, and not the ε, the model itself tells
+    Where the noise was given instead of ε, the model checks it
     (`PrivateRecommender.check_restored`).
     """
     plan = ledger["plan"]
@@ -256,7 +248,7 @@ def _check_promise(parameters: dict[str, Any], ledger: dict[str, Any]) -> None:
     same = all(parameters[name] == value for name, value in said.items())
     if not same or (parameters["noise"] == "secure" and ledger["noise"] != "secure"):
         raise DataError(
-            f"the parameters promise something else than {LEDGER} says: one of them was changed"
+            f"the parameters state another guarantee than {LEDGER}: one of them was changed"
         )
 
 
@@ -264,8 +256,8 @@ def _check_promise(parameters: dict[str, Any], ledger: dict[str, Any]) -> None:
 
 
 def _factors(opened: OpenFolder, n: int, mapped: int | None) -> NDArray[np.uint8]:
-    """The bytes of the arrays: in memory or, if there are many, on disk."""
-    # a read-out has no more numbers than a few for every item
+    """Return the bytes of the arrays: in memory or, if there are many, on disk."""
+    # a fold-in has no more than a few numbers for every item
     most = 8 * n * (MOST_FACTORS + 4) + MOST_HEADER
     with opened.open(FACTORS, most) as file:
         if mapped is not None and os.fstat(file.fileno()).st_size >= mapped:
@@ -275,12 +267,12 @@ def _factors(opened: OpenFolder, n: int, mapped: int | None) -> NDArray[np.uint8
 
 
 def checksum(described: dict[str, Any]) -> str:
-    """Of everything else in model.json, however it is laid out."""
+    """Hash everything else in model.json, independent of its layout."""
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
 def decode_id(value: Any) -> Any:
-    """An id as `encoded` wrote it."""
+    """Decode an id as `encoded` wrote it."""
     if type(value) in (int, str):
         return value
     kind, inner = value["type"], value["value"]
@@ -296,7 +288,7 @@ def decode_id(value: Any) -> Any:
 
 
 def _arrays(content: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
-    """The tensors of a safetensors file as views of it; a `ValueError` for what none can be."""
+    """Return the tensors of a safetensors file as views; raise a `ValueError` if malformed."""
     if len(content) < 8:
         raise ValueError("factors.safetensors is cut off")
     start = 8 + int(content[:8].view("<u8")[0])
@@ -311,7 +303,7 @@ def _arrays(content: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
             raise ValueError(f"{name} holds {tensor['dtype']!r}, but must be float32 or float64")
         first, last = tensor["data_offsets"]
         if not all(type(number) is int for number in (first, last, *tensor["shape"])):
-            raise ValueError(f"{name} has a shape or a place that is no whole number")
+            raise ValueError(f"{name} has a shape or an offset that is not a whole number")
         kind = np.dtype(_KINDS[tensor["dtype"]])
         shape = tuple(int(length) for length in tensor["shape"])
         inside = 0 <= first <= last <= len(content) - start and min(shape, default=0) >= 0

@@ -5,14 +5,13 @@
                           checksums
     ledger.json           what was released, for private models
     earlier-ledger-….json what was released for models that were here before (see `earlier`)
-    README.md             a card that says what this is and what it promises
+    README.md             a card with a description and the guarantee
 
-A folder is written under another name beside its place and changes places with an earlier one when
-complete: whoever loads finds the earlier model or the new one, also if saving is killed at any
-moment. What it leaves then is a hidden folder ``.name.….part``, which the next save removes
-(`data/atomic_files`). Folders are exchanged between strangers: `load` checks everything that it
-reads (`safe_io`), and the model as a whole. There is no pickle: loading a model runs none of its
-contents.
+A folder is written under another name and changes places with an earlier one when complete: loading
+finds the earlier model or the new one, also if saving is killed at any moment. What it leaves then
+is a hidden folder ``.name.….part``, which the next save removes (`data/atomic_files`). Folders are
+exchanged between strangers: `load` checks everything that it reads (`safe_io`), and the model as a
+whole. There is no pickle: loading a model runs none of its contents.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from discreet.errors import ConfigError
 from discreet.models import model_class as model_class
 from discreet.models.base import Recommender
 from discreet.models.fold_in import KINDS
+from discreet.models.storage.hub import SCHEME, download
 from discreet.models.storage.ledger_history import (
     LEDGER,
     check_replaced,
@@ -62,7 +62,7 @@ from discreet.version import __version__
 def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = False) -> None:
     """Write a fitted model to the folder `path`, replacing a model that is there, and nothing else.
 
-    A private model is only replaced where `replace` says so, and its ledger stays in the folder.
+    A private model is only replaced with `replace`, and its ledger stays in the folder.
     """
     from safetensors.numpy import save as to_bytes
 
@@ -78,7 +78,7 @@ def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = Fa
         FACTORS: to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     }
     files |= {name: text.encode() for name, text in model.extra_files().items()}
-    own = earlier_name(files.get(LEDGER, b""))  # saved again, a model does not come before itself
+    own = earlier_name(files.get(LEDGER, b""))  # a model saved again is not its own predecessor
     files |= {name: content for name, content in ledgers_to_keep(target).items() if name != own}
     files[CARD] = with_earlier(model.card(), files).encode()
     # last, because a folder without it is no model
@@ -86,7 +86,7 @@ def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = Fa
     for name, content in files.items():
         if name != FACTORS and len(content) > MOST_JSON:
             raise ConfigError(
-                f"{name} would have {len(content):,} bytes, more than a model's folder may have"
+                f"{name} would have {len(content):,} bytes, more than a model's file may have"
             )
     try:
         for left in abandoned_siblings(target):
@@ -99,7 +99,7 @@ def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = Fa
 
 
 def _put_in_place(files: dict[str, bytes], part: Path, target: Path, own: str) -> None:
-    """Write the files to one folder and let it change places with the other."""
+    """Write the files to one folder and swap it with the other."""
     for name, content in files.items():
         with open(part / name, "wb") as file:
             file.write(content)
@@ -124,15 +124,17 @@ def _about(target: Path, error: OSError) -> OSError:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The model saved in the folder `path`.
+    """Load the model saved in the folder `path`, or on the Hugging Face Hub: ``hf://user/name``.
 
-    Another process may save a model there at the same time: what is loaded is the one or the other.
+    Another process may save a model there at the same time: the result is one of the two.
     """
+    if isinstance(path, str) and path.startswith(SCHEME):
+        path = download(path)
     return assemble(read_contents(Path(path)))
 
 
 def assemble(contents: Contents) -> Recommender:
-    """The model that a folder holds, tried out before anybody relies on it."""
+    """Construct the model of a folder, and try it before it is returned."""
     with in_one_sentence(contents.folder):
         return _assemble(contents)
 
@@ -177,9 +179,7 @@ def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
 
 
 def _describe_fold_in(model: Recommender) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How a history is read, for whoever has not the model's class: what model.json says of it,
-    and its arrays.
-    """
+    """Describe the fold-in for readers without the model's class: JSON and arrays."""
     fold_in_rule = model.scorer().fold_in_rule
     item_similarity = model.item_similarity()
     if fold_in_rule.kind not in KINDS:
@@ -197,28 +197,24 @@ def _describe_fold_in(model: Recommender) -> tuple[dict[str, Any], dict[str, Any
 
 
 def _account(model: Recommender) -> dict[str, Any]:
-    """Where the account's chain ended that the model was charged to, so that an older copy of
-    it is noticed.
-    """
+    """Describe the end of the charged account's chain, so that an older copy is detected."""
     head = getattr(model, "account_head_", None)
     return {} if head is None else {"account": head.to_dict()}
 
 
 def _as_json(described: dict[str, Any]) -> bytes:
-    # of numpy
+    # `default` converts numpy scalars
     text = json.dumps(described, indent=1, ensure_ascii=False, default=lambda number: number.item())
     # half of a surrogate pair, which is no character, is written as JSON's own escape
     return (text + "\n").encode("utf-8", "backslashreplace")
 
 
 def check_target(target: Path) -> None:
-    """Refuse to replace anything but a model: the folder may hold the files that its own
-    model.json lists.
-    """
+    """Raise a `ConfigError` unless the folder holds only files that its own model.json lists."""
     if not target.exists():
         return
     if not target.is_dir():
-        raise ConfigError(f"{target} is a file: a model is saved to a folder of its own")
+        raise ConfigError(f"{target} is a file. Choose a folder to save the model to.")
 
     def check(opened: OpenFolder) -> None:
         try:
@@ -229,8 +225,8 @@ def check_target(target: Path) -> None:
         strange = sorted(set(opened.names()) - own)
         if strange:
             raise ConfigError(
-                f"{target} holds more than a saved model, such as {strange[0]!r}: choose a new"
-                " folder"
+                f"{target} holds more than a saved model, such as {strange[0]!r}. Choose a new"
+                " folder."
             )
 
     consistently(target, check)
@@ -247,7 +243,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def encode_id(value: Any) -> Any:
-    """An id as JSON: integers and text as they are, the rest tagged with its type."""
+    """Encode an id as JSON: integers and text as they are, the rest tagged with its type."""
     value = value.item() if isinstance(value, np.generic) else value
     if type(value) in (int, str):
         return value
@@ -260,6 +256,6 @@ def encode_id(value: Any) -> Any:
     if isinstance(value, uuid.UUID):
         return {"type": "uuid", "value": str(value)}
     raise ConfigError(
-        f"item ids of type {type(value).__name__} cannot be saved: use integers, text, tuples,"
-        " bytes or UUIDs"
+        f"item ids of type {type(value).__name__} cannot be saved. Use integers, text, tuples,"
+        " bytes or UUIDs."
     )

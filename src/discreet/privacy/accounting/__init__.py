@@ -1,8 +1,4 @@
-"""What releases cost: a budget, mechanisms and their prices, the closed form for Gaussian noise,
-loss distributions.
-
-`private_selection` prices the best of several runs.
-"""
+"""Accounting: budgets, mechanisms, accountants, and the cost of the best of several runs."""
 
 __all__ = [
     "budget",

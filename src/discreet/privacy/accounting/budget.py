@@ -1,4 +1,4 @@
-"""The promise as a value: how much may be learned about one person, and what "one person" means."""
+"""The privacy budget (ε, δ) and the neighboring relation that it is stated for."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ Norm = Literal["l1", "l2", "inf"]
 
 RELATIONS: tuple[str, ...] = get_args(Neighboring)
 
-#: The default of δ, everywhere: well below one over the number of users of almost any data set.
+#: Default δ: well below one over the number of users of almost any data set.
 DEFAULT_DELTA = 1e-6
-#: Above the first, δ has to be allowed in words; below the second, but for 0, no price is computed.
+#: Above the first, δ needs `allow_large_delta`. Below the second (except 0), rounding in the
+#: accountants and the noise sampler would be comparable to δ itself.
 LARGE_DELTA = 1e-3
 SMALLEST_DELTA = 1e-15
-#: Above this ε, a promise is called weak wherever it is shown.
+#: Above this ε, reports call the guarantee weak: e^20 bounds almost nothing.
 WEAK_EPSILON = 20.0
 
 
@@ -37,7 +38,7 @@ class Budget:
         Two data sets are neighbors when one user, with all its ratings, is added or removed
         (default), or replaced.
     allow_large_delta : bool
-        Accept a delta above 1e-3. Ledger and statement say so.
+        Accept a delta above 1e-3. Ledger and statement record it.
     """
 
     epsilon: float
@@ -50,31 +51,31 @@ class Budget:
         require_number("delta", self.delta)
         if not 0.0 < self.epsilon < math.inf:
             raise ConfigError(
-                f"epsilon={self.epsilon!r}: a budget needs a positive finite number, such as 1.0; "
-                "for training without privacy use the class ALS"
+                f"epsilon={self.epsilon!r}: a budget needs a positive finite number, such as 1.0."
+                " To train without privacy, use the class ALS."
             )
         if self.epsilon > 1e9:
             raise ConfigError(
-                f"epsilon={self.epsilon!r}: that promises nothing, and is beyond what can be priced"
+                f"epsilon={self.epsilon!r} guarantees nothing and is too large to account for."
+                " Choose a smaller epsilon, such as 1.0."
             )
         if not 0.0 <= self.delta < 1.0:
             raise ConfigError(
-                f"delta={self.delta!r}: it is a probability of failure, at least 0 and well below"
-                " 1, such as 1e-6"
+                f"delta={self.delta!r}: a failure probability is at least 0 and well below 1."
+                " Choose a value such as 1e-6."
             )
         if 0.0 < self.delta < SMALLEST_DELTA:
             raise ConfigError(
-                f"delta={self.delta!r}: it must be at least {SMALLEST_DELTA:g}, because prices and"
-                " noise are exact to somewhat less than that; 1e-9 is safe for any number of"
-                " people, and 0 asks for pure ε"
+                f"delta={self.delta!r} is below {SMALLEST_DELTA:g}, the precision of accountants"
+                " and noise. Choose 1e-9, which is safe for any number of users, or 0 for pure ε."
             )
         if not isinstance(self.allow_large_delta, bool):
-            raise ConfigError(f"allow_large_delta={self.allow_large_delta!r}: it is True or False")
+            raise ConfigError(f"allow_large_delta={self.allow_large_delta!r} must be True or False")
         if self.delta > LARGE_DELTA and not self.allow_large_delta:
             raise ConfigError(
-                f"delta={self.delta!r}: with that probability the promise may fail altogether, and"
-                f" above {LARGE_DELTA:g} it is hardly one; take 1e-6 or one over many times the"
-                " number of people, or say allow_large_delta=True (--allow-large-delta)"
+                f"delta={self.delta!r} is above {LARGE_DELTA:g}: with that probability the"
+                " guarantee may fail altogether. Choose 1e-6, or pass allow_large_delta=True"
+                " (--allow-large-delta)."
             )
         if self.neighboring not in RELATIONS:
             raise ConfigError(
@@ -87,7 +88,7 @@ class Budget:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON; what was allowed is there where it was needed."""
+        """Return a dictionary for JSON; `allow_large_delta` only where it was needed."""
         allowed = {"allow_large_delta": True} if self.allow_large_delta else {}
         return {
             "epsilon": self.epsilon,
@@ -97,7 +98,7 @@ class Budget:
 
 
 def require_number(name: str, value: Any) -> None:
-    """Refuse what is no real number, in words; booleans and NaN are no numbers here."""
+    """Raise a `ConfigError` unless the value is a real number; booleans and NaN are not."""
     if isinstance(value, bool) or not (isinstance(value, (int, float)) or _is_numpy_real(value)):
         raise ConfigError(f"{name}={value!r}: a number is needed, not {type(value).__name__}")
     if math.isnan(value):

@@ -1,7 +1,7 @@
 r"""Gaussian differential privacy in closed form: the default accountant.
 
 A composition of Gaussian releases, release ``i`` with L2 sensitivity ``Δ_i`` and noise ``σ_i``, is
-*exactly* as private as telling N(0, 1) from N(μ, 1) (Dong, Roth & Su, "Gaussian differential
+*exactly* as private as distinguishing N(0, 1) from N(μ, 1) (Dong, Roth & Su, "Gaussian differential
 privacy", Corollaries 2 and 4):
 
 1. μ² = Σ_i (Δ_i / σ_i)²
@@ -38,14 +38,12 @@ _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def compose(*mus: float) -> float:
-    """μ of releases made one after the other, each chosen with the results of the earlier ones
-    at hand: √Σμ².
-    """
+    """Return μ of adaptively composed releases: √Σμ²."""
     return math.hypot(*mus)
 
 
 def log_delta(epsilon: float, mu: float) -> float:
-    """ln δ(ε) of μ-GDP; −inf where no δ is needed."""
+    """Return ln δ(ε) of μ-GDP; −inf where no δ is needed."""
     _check("epsilon", epsilon)
     _check("mu", mu)
     if mu == 0.0:
@@ -67,12 +65,12 @@ def log_delta(epsilon: float, mu: float) -> float:
 
 
 def delta(epsilon: float, mu: float) -> float:
-    """The smallest δ for which μ-GDP implies (ε, δ)."""
+    """Return the smallest δ for which μ-GDP implies (ε, δ)."""
     return math.exp(min(log_delta(epsilon, mu), 0.0))
 
 
 def epsilon(mu: float, delta: float) -> float:
-    """The smallest ε for which μ-GDP implies (ε, δ), rounded up.
+    """Return the smallest ε for which μ-GDP implies (ε, δ), rounded up.
 
     Privacy: the true δ at the returned ε is not above the one asked for.
     """
@@ -90,8 +88,9 @@ def epsilon(mu: float, delta: float) -> float:
 
 
 def mu(epsilon: float, delta: float) -> float:
-    """The largest μ for which μ-GDP implies (ε, δ), rounded down: 1/μ is the least noise multiplier
-    of one release.
+    """Return the largest μ for which μ-GDP implies (ε, δ), rounded down.
+
+    1/μ is the least noise multiplier of one release.
 
     Privacy: the true δ of the returned μ at ε is not above the one asked for.
     """
@@ -110,14 +109,12 @@ def mu(epsilon: float, delta: float) -> float:
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
-    """The papers' conversion of ρ = μ²/2, an upper bound: ε = ρ + 2√(ρ ln 1/δ)."""
+    """Convert ρ = μ²/2 as the papers do, an upper bound: ε = ρ + 2√(ρ ln 1/δ)."""
     return rho + 2 * math.sqrt(rho * -math.log(delta))
 
 
 def zcdp_mu(epsilon: float, delta: float) -> float:
-    """√(2ρ) for the ρ that the papers' conversion allows at (ε, δ); written without
-    cancellation.
-    """
+    """Return √(2ρ) for the ρ that the papers' conversion allows at (ε, δ), without cancellation."""
     log_inverse = -math.log(delta)
     return math.sqrt(2.0) * epsilon / (math.sqrt(epsilon + log_inverse) + math.sqrt(log_inverse))
 
@@ -125,8 +122,9 @@ def zcdp_mu(epsilon: float, delta: float) -> float:
 def _first_not_above(
     excess: Callable[[float], float], bad: float, good: float, toward: float
 ) -> float:
-    """The root of a monotone function between ``bad`` (> 0) and ``good`` (≤ 0), stepped until
-    it is not above zero.
+    """Find the root of a monotone function between ``bad`` (> 0) and ``good`` (≤ 0).
+
+    The root is stepped until the function is not above zero there.
     """
     tiny = 4 * np.finfo(float).eps
     root = float(brentq(excess, bad, good, xtol=1e-300, rtol=tiny, maxiter=500))
@@ -144,9 +142,9 @@ def _mills(x: np.ndarray | float) -> np.ndarray:
 
 def _check(name: str, value: float) -> None:
     if not value >= 0.0:
-        raise ConfigError(f"{name}={value!r}: it must be a number that is not negative")
+        raise ConfigError(f"{name}={value!r} must be a number of at least 0")
 
 
 def _check_delta(value: float) -> None:
     if not 0.0 <= value <= 1.0:
-        raise ConfigError(f"delta={value!r}: it is a probability, between 0 and 1")
+        raise ConfigError(f"delta={value!r}: a probability lies between 0 and 1")

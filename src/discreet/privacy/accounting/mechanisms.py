@@ -1,7 +1,7 @@
-r"""Noise and price in one value: Gaussian, Laplace and Huber.
+r"""Noise mechanisms and their privacy cost: Gaussian, Laplace and Huber.
 
 A mechanism adds independent noise of one shape to every coordinate of a statistic. It can draw that
-noise, and it knows what the noise buys for a statistic that one user moves by at most Δ₁ (L1) and
+noise, and it has the cost of the noise for a statistic that one user moves by at most Δ₁ (L1) and
 Δ₂ (L2):
 
 =========  ====================  ========  ===================================  =============
@@ -22,7 +22,7 @@ Why Huber noise is Δ₂-GDP at unit scale. Let f be its density, F its distribu
 Then J'' = −ρ''/J, which is at least −1/J because ρ'' ≤ 1, while the Gaussian has J_γ'' = −1/J_γ,
 and both vanish at 0 and 1. Were J > J_γ somewhere, then at the largest gap J'' ≤ J_γ'' = −1/J_γ <
 −1/J ≤ J'', a contradiction. So J ≤ J_γ: the increasing map T that carries the Gaussian to the Huber
-distribution has T' = J_γ/J ≥ 1, hence F(F⁻¹(p) − Δ) ≥ Φ(Φ⁻¹(p) − Δ), which says that a shift by Δ
+distribution has T' = J_γ/J ≥ 1, hence F(F⁻¹(p) − Δ) ≥ Φ(Φ⁻¹(p) − Δ): a shift by Δ
 is hidden at least as well as by the Gaussian. Coordinates compose: μ² = ΣΔ_i² = Δ₂².
 
 Why one coordinate is the worst case for Laplace and Huber. Both are log-concave, so the trade-off
@@ -58,15 +58,15 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Shape = int | tuple[int, ...]
-#: Of Huber noise: beyond, it is Laplace or Gaussian noise to all digits, and drawing it would take
-#: for ever.
+#: Limits of Huber's α: beyond them it equals Laplace or Gaussian noise to all digits, and drawing
+#: it would take too long.
 SMALLEST_ALPHA = 1e-6
 LARGEST_ALPHA = 40.0
 _SQRT_2PI = math.sqrt(2 * math.pi)
 
 
 class Mechanism(ABC):
-    """Additive noise of one shape. ``norm`` is the norm of the sensitivity it is priced by."""
+    """Additive noise of one shape. ``norm`` is the norm of the sensitivity that sets its cost."""
 
     kind: ClassVar[str]
     norm: ClassVar[Norm]
@@ -84,9 +84,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def sample(self, shape: Shape, rng: np.random.Generator | int | None = None) -> Floats:
-        """Draw independent float64 noise: for research. Private releases draw theirs through a
-        Session.
-        """
+        """Draw independent float64 noise, for research; private releases draw through a Session."""
 
     @abstractmethod
     def density(self, x: ArrayLike) -> Floats:
@@ -98,28 +96,22 @@ class Mechanism(ABC):
 
     @abstractmethod
     def epsilon(self, sensitivity: float, delta: float = 0.0) -> float:
-        """ε of one release of a statistic with this sensitivity (in ``norm``); δ = 0 asks for
-        pure ε.
-        """
+        """Return ε of one release with this sensitivity (in ``norm``); δ = 0 asks for pure ε."""
 
     @abstractmethod
     def mu(self, sensitivity: float) -> float:
-        """μ of Gaussian differential privacy; for Gaussian and Huber from the L2 sensitivity,
-        for Laplace from L1.
-        """
+        """Return μ of GDP, from the L2 sensitivity for Gaussian and Huber, from L1 for Laplace."""
 
     @abstractmethod
     def rdp(self, order: float, sensitivity: float) -> float:
-        """Rényi divergence of the given order (> 1), an upper bound; sensitivity in ``norm``."""
+        """Return an upper bound of the Rényi divergence of order > 1; sensitivity in ``norm``."""
 
     @abstractmethod
     def hockey_stick(self, epsilon: float, sensitivity: float) -> float:
-        """δ(ε) of a shift of one coordinate by the sensitivity, for any real ε."""
+        """Return δ(ε) of a shift of one coordinate by the sensitivity, for any real ε."""
 
     def pld(self, sensitivity: float, interval: float = 1e-4) -> PrivacyLossDistribution:
-        """Privacy loss distribution, discretized so that it never understates the loss (needs
-        discreet[accounting]).
-        """
+        """Return the privacy loss distribution, rounded upward (needs discreet[accounting])."""
         from discreet.privacy.accounting import pld
 
         return pld.loss_distribution(self, sensitivity, interval)
@@ -216,8 +208,7 @@ class Laplace(Mechanism):
 
 @dataclass(frozen=True)
 class Huber(Mechanism):
-    """Huber noise: a Gaussian of standard deviation ``scale`` within ``±alpha·scale``, exponential
-    tails beyond.
+    """Huber noise: Gaussian within ``±alpha·scale``, exponential tails beyond.
 
     Parameters
     ----------
@@ -237,20 +228,19 @@ class Huber(Mechanism):
         _positive("alpha", self.alpha)
         if not SMALLEST_ALPHA <= self.alpha <= LARGEST_ALPHA:
             raise ConfigError(
-                f"alpha={self.alpha!r}: it must lie between {SMALLEST_ALPHA:g}, which is Laplace"
+                f"alpha={self.alpha!r} must lie between {SMALLEST_ALPHA:g}, which is Laplace"
                 f" noise to all digits, and {LARGEST_ALPHA:g}, which is Gaussian noise"
             )
         super().__post_init__()
 
     @classmethod
     def with_variance(cls, variance: float, scale: float = 1.0) -> Huber:
-        """The α with which Huber noise of this scale has the wanted variance, which must exceed
-        ``scale²``.
-        """
+        """Choose α such that noise of this scale has the given variance, above ``scale²``."""
         wanted = variance / scale**2
         if not 1.0 < wanted < math.inf:
             raise ConfigError(
-                f"variance={variance!r}: Huber noise of scale {scale!r} has more than {scale**2!r}"
+                f"variance={variance!r}: Huber noise of scale {scale!r} needs more than"
+                f" {scale**2!r}"
             )
         root = brentq(
             lambda t: math.log(_unit_variance(math.exp(t)) / wanted),
@@ -277,9 +267,7 @@ class Huber(Mechanism):
         return self.scale**2 * _unit_variance(self.alpha)
 
     def sample(self, shape: Shape, rng: np.random.Generator | int | None = None) -> Floats:
-        """A mixture: the truncated Gaussian center by inversion with probability ``core``, else
-        an exponential tail.
-        """
+        """Draw from the truncated Gaussian center with probability ``core``, else from a tail."""
         rng = np.random.default_rng(rng)
         low = float(ndtr(-self.alpha))
         center = ndtri(low + (1 - 2 * low) * rng.random(shape))
@@ -308,7 +296,7 @@ class Huber(Mechanism):
         return below
 
     def epsilon(self, sensitivity: float, delta: float = 0.0) -> float:
-        """Pure ε = α·Δ₁/scale; with δ > 0 the smaller ε at which ``hockey_stick`` falls to δ."""
+        """Return pure ε = α·Δ₁/scale; with δ > 0, the smaller ε where ``hockey_stick`` is δ."""
         pure = self.alpha * _nonnegative(sensitivity) / self.scale
         if delta <= 0 or pure == 0:
             return pure
@@ -323,11 +311,10 @@ class Huber(Mechanism):
         return _nonnegative(sensitivity) / self.scale
 
     def rdp(self, order: float, sensitivity: float) -> float:
-        r"""``log ∫ exp(−aρ(t) + (a−1)ρ(t−Δ)) dt + log κ`` over ``a − 1``, by quadrature between the
-        kinks.
+        r"""Integrate ``log ∫ exp(−aρ(t) + (a−1)ρ(t−Δ)) dt + log κ`` over ``a − 1`` numerically.
 
         Convex in Δ for every order (an integral of log-convex functions), so one coordinate is the
-        worst again.
+        worst case.
         """
         a = _order(order)
         d = _nonnegative(sensitivity) / self.scale
@@ -358,8 +345,9 @@ class Huber(Mechanism):
         return float(self.hockey_sticks(np.array([epsilon]), sensitivity)[0])
 
     def hockey_sticks(self, epsilon: Floats, sensitivity: float) -> Floats:
-        """The loss ρ(x−Δ) − ρ(x) falls with x, so the worst event is a half-line; its end has a
-        closed form.
+        """Evaluate δ(ε) in closed form.
+
+        The loss ρ(x−Δ) − ρ(x) falls with x, so the worst event is a half-line.
         """
         h = _nonnegative(sensitivity) / (2 * self.scale)
         w = self.alpha
@@ -379,23 +367,22 @@ class Huber(Mechanism):
 
 
 def make_mechanism(kind: str, standard_deviation: float, alpha: float | None = None) -> Mechanism:
-    """The mechanism of that name with that standard deviation: how plans and ledgers describe
-    noise.
-    """
+    """Construct the mechanism of that name and standard deviation."""
     if kind == "gaussian":
         return Gaussian(standard_deviation)
     if kind == "laplace":
         return Laplace(standard_deviation / math.sqrt(2))
     if kind == "huber":
         if alpha is None:
-            raise ConfigError("mechanism 'huber' needs alpha, the place where its tails begin")
+            raise ConfigError("mechanism 'huber' needs alpha, the point where its tails begin")
         return Huber(alpha, standard_deviation / math.sqrt(_unit_variance(alpha)))
     raise ConfigError(f"mechanism={kind!r}: choose one of 'gaussian', 'laplace', 'huber'")
 
 
 def mu_of_pure(epsilon: float) -> float:
-    """The μ of GDP that every ε-DP release satisfies: 2Φ⁻¹(1/(1 + e^−ε)), in logarithms so that
-    no ε overflows.
+    """Return the μ of GDP that every ε-DP release satisfies: 2Φ⁻¹(1/(1 + e^−ε)).
+
+    Computed in logarithms, so that no ε overflows.
     """
     if math.isinf(epsilon):
         return math.inf
@@ -420,12 +407,12 @@ def _unit_variance(alpha: float) -> float:
 def _positive(name: str, value: Any) -> None:
     require_number(name, value)
     if not 0.0 < value < math.inf:
-        raise ConfigError(f"{name}={value!r}: it must be positive and finite")
+        raise ConfigError(f"{name}={value!r} must be positive and finite")
 
 
 def _nonnegative(sensitivity: float) -> float:
     if not sensitivity >= 0:
-        raise ConfigError(f"sensitivity={sensitivity!r}: a norm is a number and never negative")
+        raise ConfigError(f"sensitivity={sensitivity!r} must be a number of at least 0")
     return float(sensitivity)
 
 

@@ -1,5 +1,4 @@
-"""Privacy loss distributions through Google's ``dp-accounting``: for Laplace and Huber, and to
-check our own prices.
+"""Privacy loss distributions by Google's ``dp-accounting``: for Laplace, Huber and cross-checks.
 
 The only file that imports ``dp_accounting``; it does so on first use (``pip install
 'discreet[accounting]'``).
@@ -31,20 +30,20 @@ _MOST_POINTS = 2_000_000
 
 
 def library(name: str = "dp_accounting") -> Any:
-    """A module of dp-accounting, or a sentence that says how to get it."""
+    """Import a module of dp-accounting, or raise an error that names the extra to install."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise NotInstalled(
-            "this price needs Google's dp-accounting, which is not installed: pip install"
-            " 'discreet[accounting]', or choose accountant='gdp'"
+            "accounting for this release needs dp-accounting, which is not installed. Run pip"
+            " install 'discreet[accounting]', or choose accountant='gdp'."
         ) from error
 
 
 def loss_distribution(
     mechanism: Mechanism, sensitivity: float, interval: float = 1e-4
 ) -> PrivacyLossDistribution:
-    """The pessimistic loss distribution of one release, on multiples of ``interval``."""
+    """Return the pessimistic loss distribution of one release, on multiples of ``interval``."""
     plds = library("dp_accounting.pld.privacy_loss_distribution")
     if sensitivity == 0:
         return plds.identity(value_discretization_interval=interval)
@@ -71,7 +70,7 @@ def loss_distribution(
 def compose(
     parts: Iterable[tuple[Mechanism, float, int]], interval: float | None = None
 ) -> PrivacyLossDistribution:
-    """The loss distribution of (mechanism, sensitivity, count) released one after the other.
+    """Compose the loss distributions of (mechanism, sensitivity, count).
 
     Gaussian parts are merged into one before anything is discretized, which is exact.
     """
@@ -94,7 +93,7 @@ def compose(
 
 
 def epsilon(distribution: PrivacyLossDistribution, delta: float) -> float:
-    """ε(δ), never understated."""
+    """Return ε(δ), never understated."""
     return (
         float(distribution.get_epsilon_for_delta(delta - FFT_SLACK))
         if delta > FFT_SLACK
@@ -103,14 +102,12 @@ def epsilon(distribution: PrivacyLossDistribution, delta: float) -> float:
 
 
 def delta(distribution: PrivacyLossDistribution, epsilon: float) -> float:
-    """δ(ε), never understated."""
+    """Return δ(ε), never understated."""
     return min(1.0, float(distribution.get_delta_for_epsilon(epsilon)) + FFT_SLACK)
 
 
 def density_epsilon(parts: Iterable[tuple[Mechanism, float, int]]) -> float:
-    """Pure ε from the densities alone: the largest log-ratio to the shifted ones, on a grid
-    beyond all kinks.
-    """
+    """Compute pure ε from densities: the largest log-ratio to the shifted ones, on a grid."""
     total = 0.0
     for mechanism, sensitivity, count in parts:
         if isinstance(mechanism, Gaussian):
@@ -124,9 +121,7 @@ def density_epsilon(parts: Iterable[tuple[Mechanism, float, int]]) -> float:
 
 
 def renyi_epsilon(parts: Iterable[tuple[Mechanism, float, int]], delta: float) -> float:
-    """ε(δ) from Rényi divergences over many orders with dp-accounting's conversion: a second,
-    independent opinion.
-    """
+    """Compute ε(δ) from Rényi divergences by dp-accounting's conversion, as a cross-check."""
     orders = np.concatenate([np.linspace(1.02, 2, 40), np.geomspace(2.05, 1000, 120)])
     total = np.zeros(len(orders))
     for mechanism, sensitivity, count in parts:

@@ -1,7 +1,7 @@
-r"""What a list of releases costs, and how much noise a budget asks for.
+r"""The privacy cost of a list of releases, and the noise that a budget requires.
 
 A release is an ``Event``: a kind of noise and its *noise multiplier* z = standard deviation /
-sensitivity. Nothing else matters for the price, so plans are priced without data and ledgers are
+sensitivity. The cost depends on nothing else, so plans are priced without data and ledgers are
 re-priced from the file alone.
 
 =======  ============================================================================  =============
@@ -19,15 +19,13 @@ Per event: Gaussian μ = 1/z, ρ = μ²/2. Laplace and Huber have a pure ε; ρ 
 when that is smaller.
 
 A Gaussian event with a *rate* q < 1 is a release of a Poisson batch: every user is in it with
-probability q, by a coin that nobody else sees, thrown anew for each release. "pld" prices it as
-dp-accounting does, the mixture (1 − q) N(0, z²)
-+ q N(1, z²) against N(0, z²) and the other way round, for add/remove one user only (``Plan``
-  refuses anything else).
-"gdp" and "rdp" have no formula for it and price it as if everybody were in every batch, which is
-never too little.
+probability q, independently, secretly, and drawn anew for each release. "pld" prices it as
+dp-accounting does, the mixture (1 − q) N(0, z²) + q N(1, z²) against N(0, z²) and the other way
+round, for add/remove one user only (``Plan`` refuses anything else). "gdp" and "rdp" have no
+formula for it and price it as if all users were in every batch, an upper bound.
 
-An event with a *law* is the best of a secret number of runs (``selection``). Every accountant
-prices it from the trade-off curve of one run; beside other events, ε and δ simply add up.
+An event with a *law* is the best of a secret number of runs (``private_selection``). Every
+accountant prices it from the trade-off curve of one run; ε and δ add up with those of other events.
 """
 
 from __future__ import annotations
@@ -52,10 +50,10 @@ ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)
 #: nowhere above ours.
 FINEST_INTERVAL = 1e-4
 
-#: Smaller batches take minutes to price, and hold next to nobody.
+#: Smaller batches take minutes to price, and hold almost no users.
 LEAST_RATE = 1e-3
 
-#: What each accountant's conversion is called wherever a price is shown.
+#: Label of each accountant's conversion.
 CONVERSIONS: dict[str, str] = {
     "gdp": "Gaussian differential privacy, closed form",
     "rdp": "zCDP with the papers' conversion ε = ρ + 2√(ρ ln 1/δ)",
@@ -65,7 +63,7 @@ CONVERSIONS: dict[str, str] = {
 
 
 def deviation_of(noise_multiplier: float, sensitivity: float) -> float:
-    """Standard deviation of the noise on a release: the one place where the two are multiplied."""
+    """Return noise multiplier × sensitivity; the only place where the two are multiplied."""
     return noise_multiplier * sensitivity
 
 
@@ -89,10 +87,9 @@ class Event:
     l2_ratio : float, default 1.0
         Huber only: an upper bound of Δ₂/Δ₁. One is always right; clipping both norms allows less.
     rate : float, default 1.0
-        Gaussian only: the probability with which a user is in the batch that is released; 1 is
-        everybody.
+        Gaussian only: the probability with which a user is in the batch; 1 means all users.
     law, runs : str, float
-        The best of a secret number of runs with this law and average (``selection``), each of them
+        The best of a secret number of runs with this law and average (``private_selection``), each
         Gaussian with this noise multiplier as a whole. By default there is one run.
     """
 
@@ -110,14 +107,14 @@ class Event:
             private_selection.Runs(self.runs, self.law)
             if self.mechanism != "gaussian" or self.rate < 1:
                 raise ConfigError(
-                    "the best of several runs is priced for Gaussian noise on sums over everybody"
-                    " only"
+                    "the best of several runs is priced only for Gaussian noise on sums over all"
+                    " users"
                 )
         require_number("rate", self.rate)
         if not LEAST_RATE <= self.rate <= 1:
             raise ConfigError(
-                f"rate={self.rate!r}: the share of users in a batch is at least {LEAST_RATE:g}, at"
-                " most 1"
+                f"rate={self.rate!r}: the share of users in a batch must be at least"
+                f" {LEAST_RATE:g} and at most 1"
             )
         if self.rate < 1 and self.mechanism != "gaussian":
             raise ConfigError(
@@ -130,29 +127,27 @@ class Event:
                 f"l2_ratio={self.l2_ratio!r} above 0 and at most 1"
             )
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 0:
-            raise ConfigError(f"count={self.count!r}: a release is made a whole number of times")
+            raise ConfigError(f"count={self.count!r} must be a whole number of at least 0")
         # refuses unknown kinds and a missing alpha
         mechanisms.make_mechanism(self.mechanism, 1.0, self.alpha)
 
     @property
     def noise(self) -> mechanisms.Mechanism:
-        """The noise for a statistic of unit sensitivity."""
+        """Noise for a statistic of unit sensitivity."""
         return mechanisms.make_mechanism(self.mechanism, self.noise_multiplier, self.alpha)
 
     def scale(self, factor: float) -> Event:
-        """The same event with ``factor`` times the noise."""
+        """Return the event with ``factor`` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
     @property
     def mu(self) -> float:
-        """μ of one such release; of a batch, as if everybody were in it."""
+        """μ of one such release; of a batch, as if all users were in it."""
         return self.noise.mu(self.l2_ratio if self.mechanism == "huber" else 1.0)
 
     @property
     def share_mu(self) -> float:
-        """For showing shares of a budget: μ, and for a batch what many of them come to (a
-        limit, not a bound).
-        """
+        """μ for showing shares of a budget; for a batch the limit of many of them, not a bound."""
         if self.rate == 1 or self.mu > 5:
             return self.mu
         return min(self.mu, self.rate * math.sqrt(math.expm1(self.mu**2)))
@@ -172,9 +167,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Price:
-    """What a composition costs, and by which conversion. ``mu`` is None where there is no such
-    number: `gdp_mu`.
-    """
+    """Cost of a composition and its conversion; ``mu`` is None where `gdp_mu` is."""
 
     epsilon: float
     delta: float
@@ -193,7 +186,7 @@ class Price:
 
 
 def price(events: Sequence[Event], delta: float, accountant: str = "gdp") -> Price:
-    """ε at δ, with the label of the conversion that gave it."""
+    """Return ε at δ, with the label of the conversion that gave it."""
     cost = epsilon(events, delta, accountant)
     return Price(
         cost, delta, gdp_mu(events, accountant), accountant, conversion(events, accountant)
@@ -201,18 +194,18 @@ def price(events: Sequence[Event], delta: float, accountant: str = "gdp") -> Pri
 
 
 def conversion(events: Sequence[Event], accountant: str) -> str:
-    """What the conversion is called that prices these events."""
+    """Return the label of the conversion that prices these events."""
     return BEST_OF if _has_selection(events) else CONVERSIONS[accountant]
 
 
 def epsilon(events: Sequence[Event], delta: float, accountant: str = "gdp") -> float:
-    """The ε of all events together, never understated.
+    """Return the ε of all events together, never understated.
 
     Privacy: valid for adaptive releases, each chosen with the results of the earlier ones at hand.
     """
     check_accountant(accountant)
     if not 0.0 <= delta < 1.0:
-        raise ConfigError(f"delta={delta!r}: it is a probability, at least 0 and below 1")
+        raise ConfigError(f"delta={delta!r}: a probability is at least 0 and below 1")
     if _has_selection(events):
         return _selection_epsilon(events, delta, accountant)
     pure = total_pure(events)
@@ -231,24 +224,22 @@ def epsilon(events: Sequence[Event], delta: float, accountant: str = "gdp") -> f
 def calibrate(
     events: Sequence[Event], epsilon: float, delta: float, accountant: str = "gdp"
 ) -> float:
-    """The factor on all noise multipliers with which the events cost at most (ε, δ), and not
-    noticeably less.
+    """Find the factor on all noise multipliers with which the events cost at most (ε, δ).
 
-    Privacy: the result is stepped up until ``epsilon`` itself, which rounds upward, says that the
-    budget is kept.
+    Privacy: the result is stepped up until ``epsilon``, which rounds upward, is within the budget.
     """
     check_accountant(accountant)
     if not any(event.count for event in events):
-        raise ConfigError("there is nothing to calibrate: the list holds no release")
+        raise ConfigError("nothing to calibrate: the list holds no release")
     kept = delta > 0.0 and accountant != "pure"
     if not kept and math.isinf(total_pure(events)):
         raise ConfigError(
-            "Gaussian noise has no pure ε: give a delta above 0, or use Laplace or Huber noise"
+            "Gaussian noise has no pure ε. Pass a delta above 0, or use Laplace or Huber noise."
         )
     if kept and accountant == "pld" and delta <= pld.FFT_SLACK and math.isinf(total_pure(events)):
         raise ConfigError(
             f"delta={delta:.3g} is too small for accountant='pld', whose rounding is"
-            f" {pld.FFT_SLACK:g}: take a larger delta, or accountant='gdp'"
+            f" {pld.FFT_SLACK:g}. Choose a larger delta, or accountant='gdp'."
         )
     factor = total_pure(events) / epsilon  # enough whenever it is finite
     if kept and accountant == "rdp":
@@ -262,7 +253,7 @@ def calibrate(
                 factor = _batch_factor(tuple(events), epsilon, delta)
             except ArithmeticError:
                 raise ConfigError(
-                    f"epsilon={epsilon:g} at delta={delta:.3g}: batches cannot be priced for that"
+                    f"batches cannot be priced for epsilon={epsilon:g} at delta={delta:.3g}"
                 ) from None
         elif (
             accountant == "pld"
@@ -280,10 +271,10 @@ def calibrate(
 
 
 def gdp_mu(events: Sequence[Event], accountant: str) -> float | None:
-    """The parameter of Gaussian differential privacy, where there is one.
+    """Return the parameter of Gaussian differential privacy, where there is one.
 
-    That is where all noise is Gaussian and on sums over everybody, and where "gdp" priced Laplace
-    or Huber noise by such a bound. A batch has no μ: its loss has another law.
+    That is where all noise is Gaussian on sums over all users, and where "gdp" priced Laplace or
+    Huber noise by such a bound. A batch has no μ: its loss has another distribution.
     """
     plain = accountant == "gdp" or all(event.mechanism == "gaussian" for event in events)
     return (
@@ -292,34 +283,32 @@ def gdp_mu(events: Sequence[Event], accountant: str) -> float | None:
 
 
 def total_mu(events: Sequence[Event]) -> float:
-    """√Σμ² over all releases."""
+    """Return √Σμ² over all releases."""
     return gdp.compose(*(event.mu * math.sqrt(event.count) for event in events if event.count))
 
 
 def total_rho(events: Sequence[Event]) -> float:
-    """Σρ over all releases."""
+    """Return Σρ over all releases."""
     return math.fsum(event.rho * event.count for event in events if event.count)
 
 
 def total_pure(events: Sequence[Event]) -> float:
-    """Σε over all releases; infinite as soon as one of them is Gaussian."""
+    """Return Σε over all releases; infinite as soon as one of them is Gaussian."""
     return math.fsum(event.pure * event.count for event in events if event.count)
 
 
 def independent_epsilon(
     events: Sequence[Event], delta: float, method: Literal["pld", "rdp"] = "pld"
 ) -> float:
-    """A second opinion by Google's accountants, release by release, sharing no formula with "gdp"
-    for Gaussian noise.
+    """Compute ε by Google's accountants, which share no formula with "gdp" for Gaussian noise.
 
     "pld" composes one loss distribution per event; "rdp" sums Rényi divergences over many orders
-    and converts by dp-accounting's own, tighter rule. Both round upward. Where δ is nothing, pure ε
-    are read off the densities. Huber noise counts as what its Gaussian bound says where that is
-    better, being priced as Gaussian noise by Google.
+    and converts by dp-accounting's own, tighter rule. Both round upward. For δ = 0, pure ε are read
+    off the densities. Huber noise is priced as Gaussian noise where its Gaussian bound is tighter.
     """
     if _has_selection(events):
         raise ConfigError(
-            "the best of a secret number of runs has no second opinion as sharp as the first"
+            "the best of a secret number of runs has no independent accountant of equal precision"
         )
     parts = [(event.noise, 1.0, event.count) for event in events if event.count]
     if _batches(events):
@@ -341,7 +330,7 @@ def independent_epsilon(
 
 
 def check_accountant(name: str) -> None:
-    """Refuse unknown accountants in words."""
+    """Raise a `ConfigError` for an unknown accountant."""
     if name not in ACCOUNTANTS:
         raise ConfigError(f"accountant={name!r}: choose one of {', '.join(map(repr, ACCOUNTANTS))}")
 
@@ -351,8 +340,9 @@ def _cost(events: Sequence[Event], factor: float, delta: float, accountant: str)
 
 
 def _search(excess: Callable[[float], float], start: float) -> float:
-    """The root of a falling function near ``start``, from above to seven digits; the caller
-    makes sure.
+    """Find the root of a falling function near ``start``, from above to seven digits.
+
+    The caller verifies the result.
     """
     low = start
     high = start
@@ -371,9 +361,7 @@ def _has_selection(events: Sequence[Event]) -> bool:
 
 
 def _selection_epsilon(events: Sequence[Event], delta: float, accountant: str) -> float:
-    """Every choice with a part of δ of its own, and all the rest with one: ε and δ add up,
-    whatever the mechanisms.
-    """
+    """Split δ among the selections and the rest; ε and δ add up for any mechanisms."""
     choices = [event for event in events if event.law and event.count]
     rest = [event for event in events if not event.law and event.count]
     parts = sum(event.count for event in choices) + bool(rest)
@@ -393,16 +381,16 @@ def _batches(events: Sequence[Event]) -> bool:
     return any(event.rate < 1 and event.count for event in events)
 
 
-# a plan is priced again for every session, and each time takes a noticeable while
+# cached: every session prices its plan again, which takes a noticeable time
 @lru_cache(maxsize=4096)
 def _batch_epsilon(events: tuple[Event, ...], delta: float) -> float:
-    """ε of Poisson batches and whatever is released beside them."""
+    """Compute ε of Poisson batches and the other releases composed with them."""
     return pld.epsilon(_batch_losses(events), delta)
 
 
 @lru_cache(maxsize=4)
 def _batch_losses(events: tuple[Event, ...]) -> Any:
-    """Their loss distribution."""
+    """Compose the loss distributions of the events."""
     plds = pld.library("dp_accounting.pld.privacy_loss_distribution")
     mu = share_mu(events)
     # about 20,000 points
@@ -422,7 +410,7 @@ def _batch_losses(events: tuple[Event, ...]) -> Any:
 
 @lru_cache(maxsize=256)
 def _batch_factor(events: tuple[Event, ...], epsilon: float, delta: float) -> float:
-    """The factor of `calibrate`, searched near the one that the limit of many batches has."""
+    """Find the factor of `calibrate`, starting from the limit of many batches."""
     target = gdp.mu(epsilon, delta)
     start = _search(lambda c: share_mu([event.scale(c) for event in events]) - target, 1.0)
 
@@ -440,14 +428,12 @@ def _batch_factor(events: tuple[Event, ...], epsilon: float, delta: float) -> fl
 
 
 def share_mu(events: Sequence[Event]) -> float:
-    """For showing shares of a budget: as `total_mu`, with what many batches come to."""
+    """Return √Σμ² for showing shares of a budget: `total_mu`, with the limit for many batches."""
     return math.sqrt(math.fsum(event.share_mu**2 * event.count for event in events))
 
 
 def _google_epsilon(events: Sequence[Event], delta: float, method: str) -> float:
-    """Batches by dp-accounting's own accountants, which check by themselves that they know such
-    an event.
-    """
+    """Compute ε by dp-accounting's own accountants, which check that they support the events."""
     library = pld.library()
     if method == "rdp":
         google = pld.library("dp_accounting.rdp.rdp_privacy_accountant").RdpAccountant()
@@ -456,7 +442,7 @@ def _google_epsilon(events: Sequence[Event], delta: float, method: str) -> float
     kinds = {"gaussian": library.GaussianDpEvent, "laplace": library.LaplaceDpEvent}
     for event in events:
         if event.mechanism not in kinds:
-            raise ConfigError(f"batches beside {event.mechanism} noise have no second opinion")
+            raise ConfigError(f"batches with {event.mechanism} noise have no second accountant")
         one = kinds[event.mechanism](event.noise.scale)
         google.compose(
             one if event.rate == 1 else library.PoissonSampledDpEvent(event.rate, one), event.count

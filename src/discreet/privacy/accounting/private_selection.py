@@ -1,8 +1,7 @@
-r"""What it costs to try several settings and let only the best one out: the best of K runs, K
-secret and random.
+r"""The privacy cost of releasing only the best of K runs, with K secret and random.
 
 Each run draws a setting, trains, scores itself and is μ-GDP as a whole, its score included. The run
-with the best score leaves. With f(x) = E[x^K] and g(t) = Φ(Φ⁻¹(t) − μ), the outcome A satisfies
+with the best score is released. With f(x) = E[x^K] and g(t) = Φ(Φ⁻¹(t) − μ), the outcome satisfies
 (docs/tuning.md has the proof)
 
 1. δ_A(ε) ≤ E[ v(r) ], v(r) = max over t in [0, 1] of ( f'(t) − e^ε f'(g(t)) r )₊, r = e^{μZ −
@@ -57,7 +56,7 @@ _DIGITS = 70
 
 @dataclass(frozen=True)
 class Runs:
-    """The law of K.
+    """The distribution of K.
 
     Parameters
     ----------
@@ -74,7 +73,7 @@ class Runs:
         require_number("runs", self.mean)
         if not 1 < self.mean <= MOST_RUNS:
             raise ConfigError(
-                f"runs={self.mean!r}: the average number of runs is above 1 and at most"
+                f"runs={self.mean!r}: the average number of runs must be above 1 and at most"
                 f" {MOST_RUNS:g}"
             )
         if self.law not in LAWS and self._shape is None:
@@ -101,7 +100,7 @@ class Runs:
         return math.inf if self._shape is None else self._shape
 
     def slope(self, miss: NDArray[np.float64]) -> NDArray[np.float64]:
-        """f'(x), from 1 − x, so that nothing is lost near x = 1."""
+        """Return f'(x) from 1 − x, which keeps the digits near x = 1."""
         if self._shape is None:
             return np.asarray(self.expected * np.exp(-_rate(self.mean) * miss))
         gamma = _gamma(self.mean, self._shape)
@@ -111,14 +110,14 @@ class Runs:
 
     @property
     def expected(self) -> float:
-        """E[K] of the law that is really drawn from, which is `mean` up to rounding."""
+        """E[K] of the distribution that is drawn from, which is `mean` up to rounding."""
         if self._shape is None:
             rate = _rate(self.mean)
             return rate / -math.expm1(-rate)
         return _mean(_gamma(self.mean, self._shape), self._shape)
 
     def draw(self) -> int:
-        """K, from the operating system's entropy; exact to seventy digits."""
+        """Draw K from the operating system's entropy, exact to seventy digits."""
         uniform = Decimal(secrets.randbelow(10**_DIGITS))
         with localcontext() as context:
             context.prec = _DIGITS + 10
@@ -132,7 +131,7 @@ class Runs:
         return k
 
     def _start(self) -> tuple[Decimal, Any]:
-        """P(K = 1), and P(K = k + 1) / P(K = k) as a function of k."""
+        """Return P(K = 1), and P(K = k + 1) / P(K = k) as a function of k."""
         if self._shape is None:
             rate = Decimal(_rate(self.mean))
             return rate / (rate.exp() - 1), lambda k: rate / (k + 1)
@@ -148,7 +147,7 @@ class Runs:
 
 
 def delta(epsilon: float, mu: float, runs: Runs) -> float:
-    """δ(ε) of the best of K runs that are μ-GDP each, never understated."""
+    """Return δ(ε) of the best of K runs that are μ-GDP each, never understated."""
     if mu == 0.0:
         return 0.0
     weight, corner = _hinges(float(mu), runs)
@@ -161,7 +160,7 @@ def delta(epsilon: float, mu: float, runs: Runs) -> float:
 
 
 def epsilon(mu: float, runs: Runs, target: float) -> float:
-    """The smallest ε with δ(ε) ≤ `target`, rounded up."""
+    """Return the smallest ε with δ(ε) ≤ `target`, rounded up."""
     if target <= 0.0:
         return math.inf if mu > 0 else 0.0
     if delta(0.0, mu, runs) <= target:
@@ -180,9 +179,7 @@ def epsilon(mu: float, runs: Runs, target: float) -> float:
 
 
 def mu(epsilon: float, target: float, runs: Runs) -> float:
-    """The largest μ of one run for which the best of K costs at most ε at δ = `target`, rounded
-    down.
-    """
+    """Return the largest μ of one run with which the best of K costs at most (ε, δ = `target`)."""
     low = 0.0
     high = 1e-3
     while delta(epsilon, high, runs) <= target:
@@ -197,16 +194,14 @@ def mu(epsilon: float, target: float, runs: Runs) -> float:
             break
     if low == 0.0:
         raise ConfigError(
-            f"epsilon={epsilon:g} at delta={target:.3g} leaves nothing for the best of"
-            f" {runs.mean:g} runs"
+            f"epsilon={epsilon:g} at delta={target:.3g} is too small for the best of"
+            f" {runs.mean:g} runs. Choose fewer runs, or a larger epsilon."
         )
     return low
 
 
 def simple_delta(epsilon: float, mu: float, runs: Runs) -> float:
-    """The bound that is easy to remember, E[K] · δ_μ(ε − L); for the documentation and for
-    tests.
-    """
+    """Return the simple bound E[K] · δ_μ(ε − L), for documentation and tests."""
     from discreet.privacy.accounting.mechanisms import Gaussian
 
     upper, lower = _cells(mu, runs)
@@ -215,13 +210,11 @@ def simple_delta(epsilon: float, mu: float, runs: Runs) -> float:
 
 
 def renyi_epsilon(mu: float, runs: Runs, target: float) -> float:
-    """ε by Rényi divergences: dp-accounting's event for Papernot & Steinke's theorems, another
-    upper bound.
-    """
+    """Return ε by Rényi divergences (Papernot & Steinke), dp-accounting's upper bound."""
     from discreet.privacy.accounting import pld
 
     library = pld.library("dp_accounting.dp_event")
-    # its Poisson law may be 0, which here is drawn again: with λ of ours, its mean is λ
+    # dp-accounting's Poisson law may be 0, which is redrawn here: with our λ, its mean is λ
     mean = _rate(runs.mean) if math.isinf(runs.shape) else runs.expected
     accountant = pld.library("dp_accounting.rdp.rdp_privacy_accountant").RdpAccountant(
         np.concatenate([np.linspace(1.02, 2, 40), np.geomspace(2.05, 1000, 120)])
@@ -236,7 +229,7 @@ def renyi_epsilon(mu: float, runs: Runs, target: float) -> float:
 
 
 def _cells(mu: float, runs: Runs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """For cells of t from 0 to 1: f' at the upper end, f'(g) at the lower end."""
+    """Evaluate f' at the upper and f'(g) at the lower end of cells of t from 0 to 1."""
     x = np.linspace(
         -_REACH, _REACH, min(_MOST_CELLS, math.ceil(2 * _REACH / min(0.01, _FINEST * mu)))
     )
@@ -247,9 +240,7 @@ def _cells(mu: float, runs: Runs) -> tuple[NDArray[np.float64], NDArray[np.float
 
 @lru_cache(maxsize=512)
 def _hinges(mu: float, runs: Runs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """V(x) = max (a_i − b_i x)₊ as Σ w_j (c_j − x)₊: its corners c_j, and by how much it bends
-    there.
-    """
+    """Write V(x) = max (a_i − b_i x)₊ as Σ w_j (c_j − x)₊: the weights w_j and corners c_j."""
     upper, lower = _cells(mu, runs)
     # (a, b), the upper envelope for x ≥ 0, from the right
     lines: list[tuple[float, float]] = [(0.0, 0.0)]

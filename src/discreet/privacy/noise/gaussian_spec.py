@@ -1,8 +1,7 @@
-r"""The noise sampler's specification: exact draws, slowly, with as many random bits as a decision
-needs.
+r"""Specification of the noise sampler: exact, slow draws with as many bits as a decision needs.
 
 A draw is a function of infinitely many fair bits on real numbers; this file evaluates it with 1024
-bits more than the 64 a word gives and 110 decimal digits, and is what ``sampler`` must agree with
+bits more than the 64 of a word and 110 decimal digits, and is what ``sampler`` must agree with
 bit for bit. Three laws, all *rounded to the nearest integer*, because x + round(N) = round(x + N)
 for an integer x: adding rounded noise to an integer statistic is post-processing of the ideal
 mechanism, so it costs exactly what the ideal mechanism costs, for every ε and every composition.
@@ -55,12 +54,12 @@ _FINE = 232  # fractional bits of tabulated edges
 
 
 def edges() -> tuple[Decimal, ...]:
-    """x₀ … x₂₅₆ to 75 digits: as far as TAIL and AREA are given."""
+    """Return x₀ … x₂₅₆ to 75 digits, the precision of TAIL and AREA."""
     return _tables()[0]
 
 
 def scale_edge(region: int, sigma: float, bits: int) -> int:
-    """⌊σ · x_region · 2^bits⌋, exactly."""
+    """Return ⌊σ · x_region · 2^bits⌋, exactly."""
     numerator, denominator = sigma.as_integer_ratio()
     return (numerator * _tables()[1][region] << bits) // (denominator << _FINE)
 
@@ -68,9 +67,7 @@ def scale_edge(region: int, sigma: float, bits: int) -> int:
 def round_gaussian(
     sigma: float, words: Iterable[int], bits: Bits = secrets.randbits, limit: float = 0.0
 ) -> int:
-    """Round(σ·N) by the four steps, from the given words and then from ``bits``; within |N| ≤
-    limit if that is set.
-    """
+    """Return round(σ·N) by the four steps, from ``words`` and then ``bits``, within |N| ≤ limit."""
     with localcontext(_CONTEXT):
         while True:
             source = _endless(words, bits)
@@ -82,7 +79,7 @@ def round_gaussian(
 
 
 def _attempt(word: int, source: Iterator[int], bits: Bits) -> Decimal | None:
-    """Steps 1 to 4 once; None sends back to step 1."""
+    """Run steps 1 to 4 once; None restarts at step 1."""
     x_of = edges()
     i = word & 255
     x = _unit(word >> 9, 55, bits) * x_of[i]
@@ -98,9 +95,7 @@ def _attempt(word: int, source: Iterator[int], bits: Bits) -> Decimal | None:
 def round_exponential(
     offset: Fraction, scale: Fraction, words: Iterable[int] = (), bits: Bits = secrets.randbits
 ) -> int:
-    """Round(±(offset + scale·E)) with E exponential: Laplace noise for offset zero, a tail of
-    Huber noise otherwise.
-    """
+    """Round ±(offset + scale·E), E exponential: Laplace noise, or a tail of Huber noise."""
     with localcontext(_CONTEXT):
         word = next(_endless(words, bits))
         value = _decimal(offset) - _decimal(scale) * _unit(word >> 1, 63, bits).ln()
@@ -109,8 +104,7 @@ def round_exponential(
 
 @lru_cache(maxsize=64)
 def huber_tails(alpha: float) -> int:
-    r"""``⌊2¹⁰⁸⁸ · p⌋`` with p the probability that Huber noise falls outside its center, 1 −
-    ``mechanisms.Huber.core``.
+    r"""Return ``⌊2¹⁰⁸⁸ · p⌋``, p = 1 − ``mechanisms.Huber.core`` being the mass of both tails.
 
     ``√(2π)(2Φ(α) − 1) = 2 e^{−α²/2} Σ_k α^{2k+1}/(2k+1)!!``, all terms positive.
     """
@@ -126,7 +120,7 @@ def huber_tails(alpha: float) -> int:
 
 
 def in_tails(alpha: float, word: int, bits: Bits = secrets.randbits) -> bool:
-    """Whether a uniform number that begins with this word chooses a tail of Huber noise."""
+    """Decide whether a uniform number that begins with this word is in a tail of Huber noise."""
     return (word << EXTRA_BITS | bits(EXTRA_BITS)) < huber_tails(alpha)
 
 
@@ -143,9 +137,7 @@ def _signed(value: Decimal, sign: int) -> int:
 
 
 def _unit(leading: int, length: int, bits: Bits) -> Decimal:
-    """The number in (0, 1) whose binary digits are ``leading`` and then fresh ones, cut in the
-    middle of its cell.
-    """
+    """Return the number in (0, 1) with binary digits ``leading`` and fresh ones, mid-cell."""
     cell: int = 2 ** (length + EXTRA_BITS + 1)
     return Decimal(2 * (leading << EXTRA_BITS | bits(EXTRA_BITS)) + 1) / cell
 

@@ -1,9 +1,8 @@
-r"""The draws of ``specification``, compiled: intervals decide almost always, and where they do not,
-it does.
+r"""The draws of ``gaussian_spec``, compiled: intervals decide almost always, else it decides.
 
-Each kernel knows only the first 64 bits of a uniform number, so what it computes is an interval
+Each kernel has only the first 64 bits of a uniform number, so what it computes is an interval
 that holds the exact value. If the whole interval leads to one decision, that decision is the exact
-one. If not, the draw is left *pending*, with the words it has used, and ``specification`` finishes
+one. If not, the draw is left *pending*, with the words it has used, and ``gaussian_spec`` finishes
 it with more bits. So the law of the result does not depend on any rounding here; only the share of
 pending draws does: about σ·2⁻⁵³ for Gaussian noise, and 2·10⁻⁵ for rejected tails.
 
@@ -45,7 +44,7 @@ MOST_WORDS = 3
 
 Words = NDArray[np.uint64]
 
-#: What is known about a step: decided one way, decided the other way, or not decided by 64 bits.
+#: Outcome of a step: decided one way, decided the other way, or not decided by 64 bits.
 TAKEN = 0
 REJECTED = 1
 OPEN = 2
@@ -59,7 +58,7 @@ _TAIL = float(exact.TAIL)
 
 @intrinsic
 def _multiply_high(_context, a, b):  # type: ignore[no-untyped-def]
-    """The upper 64 bits of the 128-bit product of two unsigned 64-bit numbers."""
+    """Return the upper 64 bits of the 128-bit product of two unsigned 64-bit numbers."""
 
     def generate(_context, builder, _signature, arguments):  # type: ignore[no-untyped-def]
         wide = ir.IntType(128)
@@ -148,8 +147,7 @@ def gaussian(  # type: ignore[no-untyped-def]
         if status == TAKEN:
             out[n] += -noise if word >> _u8 & _one else noise
         else:
-            # A tail that was rejected begins again, with fresh words; one that is open goes on with
-            # those it has.
+            # a rejected tail begins again with fresh words; an undecided one keeps its words
             count = _hold(
                 pending, count, n, known if status == OPEN else 1, word, words[p + 1], words[p + 2]
             )
@@ -161,7 +159,7 @@ def gaussian(  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _wedge(j, second, edge, low, high):  # type: ignore[no-untyped-def]
-    """Step 3."""
+    """Decide step 3."""
     x = (np.float64(j) + 0.5) * 2.0**-55 * edge
     gap = math.exp(-0.5 * x * x) - (low + np.float64(second) * 2.0**-64 * (high - low))
     if abs(gap) <= WEDGE:
@@ -171,7 +169,7 @@ def _wedge(j, second, edge, low, high):  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def _tail(first, second, sigma, limit):  # type: ignore[no-untyped-def]
-    """Step 4, once: (status, nearest integer)."""
+    """Run step 4 once: (status, nearest integer)."""
     if first < _TINY or second < _TINY or limit < np.uint64(2**63):
         return OPEN, np.int64(0)
     one = -math.log((np.float64(first) + 0.5) * 2.0**-64)
@@ -191,7 +189,7 @@ def _tail(first, second, sigma, limit):  # type: ignore[no-untyped-def]
 
 @njit(nogil=True, cache=True)
 def exponential(words, out, start, kinds, offsets, scales, pending):  # type: ignore[no-untyped-def]
-    """As ``gaussian``, for ±(offset + scale·E): Laplace noise, and the tails of Huber noise."""
+    """Add ±(offset + scale·E) as ``gaussian`` does: Laplace noise, and the tails of Huber noise."""
     n = start
     p = 0
     count = 0
@@ -217,16 +215,14 @@ def exponential(words, out, start, kinds, offsets, scales, pending):  # type: ig
 
 
 def fraction_bits(largest_sigma: float) -> int:
-    """q: as many as keep σ·x₀·2^q below 2⁶³ (x₀ < 4)."""
+    """Return q, the most bits that keep σ·x₀·2^q below 2⁶³ (x₀ < 4)."""
     return 61 - max(0, math.ceil(math.log2(largest_sigma)))
 
 
 def gaussian_tables(
     sigmas: Iterable[float], limit: float = 0.0
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], int]:
-    """(multiples, limits, q) of ``gaussian`` for these σ; ``limit`` in units of σ, zero for
-    none.
-    """
+    """Return (multiples, limits, q) of ``gaussian``; ``limit`` in units of σ, zero for none."""
     sigmas = [float(sigma) for sigma in sigmas]
     q = fraction_bits(max(sigmas))
     multiples = [[exact.scale_edge(i, sigma, q) for i in range(exact.REGIONS)] for sigma in sigmas]

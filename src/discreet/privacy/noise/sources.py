@@ -346,10 +346,17 @@ def fresh_words() -> Callable[[int], NDArray[np.uint64]]:
     """A stream of 64-bit words: AES-128 in counter mode, keyed by the operating system, never
     used again.
     """
-    from randomgen import AESCounter
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    generator = np.random.Generator(AESCounter(key=int.from_bytes(os.urandom(16), "little")))
-    return lambda count: generator.integers(0, 2**64 - 1, count, dtype=np.uint64, endpoint=True)
+    key = algorithms.AES128(os.urandom(16))
+    encryptor = Cipher(key, modes.CTR(bytes(16))).encryptor()  # what encrypts zeros is the stream
+
+    def words(count: int) -> NDArray[np.uint64]:
+        out = np.empty(count, np.uint64)
+        encryptor.update_into(bytes(out.nbytes), out.view(np.uint8).data)
+        return out
+
+    return words
 
 
 def _float_noise(

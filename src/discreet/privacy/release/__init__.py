@@ -1,13 +1,15 @@
-"""The one release point: plan what to release, release it (session), record it (ledger), state what
-that guarantees.
+"""The one release point: plan, release (session), record (ledger), state the guarantee (statement).
 
-`unsafe` is the one named way round, which makes ε infinite. `budget_store` keeps one budget for all
-trainings on the same users, in a file (`budget_store_file`). Nothing here knows a model.
+`unsafe` bypasses it and makes ε infinite. `budget_store` keeps one budget for all trainings on the
+same users in a checked log (`budget_store_log`), in an SQLite file or in PostgreSQL. Nothing here
+depends on a model.
 """
 
 __all__ = [
     "budget_store",
-    "budget_store_file",
+    "budget_store_log",
+    "budget_store_postgres",
+    "budget_store_sqlite",
     "hash_chain",
     "ledger",
     "plan",

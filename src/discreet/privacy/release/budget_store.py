@@ -21,32 +21,39 @@ every record holds the hash of the one before, beside the ledgers themselves. A 
 process died was never settled, and stays spent in full. What comes back is only what the ledger
 says was never looked at, because a ledger records before anything is opened.
 
-SQLite does the rest: one writer at a time (``BEGIN IMMEDIATE``), every commit on disk before a
-rating is sealed. That asks for a file system with working locks, which network shares often lack.
-What is committed is in the file itself (a rollback journal, no write-ahead log), so a copy of the
-file holds all of it. Every use reads the whole log and checks it before it believes a balance, and
-a reservation has SQLite check the pages as well: a damaged file is refused and never gives budget
-back (`DamagedStore`).
+The log is in an SQLite file (`budget_store_sqlite`) or in a PostgreSQL database
+(`budget_store_postgres`): one writer at a time, every commit on disk before a rating is sealed.
+Every use reads the whole log and checks it before it believes a balance, a reservation in the
+transaction that writes it: a damaged store is refused and never gives budget back (`DamagedStore`).
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import secrets
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, PrivacyError
+from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, PrivacyError
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
-from discreet.privacy.release import budget_store_file
-from discreet.privacy.release.budget_store_file import UNITS, AccountSums, Log, Record
+from discreet.privacy.release import budget_store_log
+from discreet.privacy.release.budget_store_log import (
+    TABLES,
+    UNITS,
+    AccountSums,
+    Damage,
+    Database,
+    Log,
+    Record,
+    Transaction,
+)
+from discreet.privacy.release.budget_store_postgres import SCHEMES, PostgresDatabase
+from discreet.privacy.release.budget_store_sqlite import SQLiteDatabase
 from discreet.privacy.release.hash_chain import Head
 
 if TYPE_CHECKING:
@@ -60,23 +67,6 @@ if TYPE_CHECKING:
 LARGEST_LIMIT = 2**12
 #: Less is not offered as something that would fit.
 SMALLEST_EPSILON = 1e-3
-_APPLICATION = 0x64697363  # "disc", in the header of the file
-# 1 had a write-ahead log and no record of where the chain ends; the next writing makes it 2
-_VERSION = 2
-_WAIT = 120.0  # seconds for other writers
-#: Of SQLite: the file cannot be used here and now. Every other error is of what is in the file.
-_UNUSABLE = {
-    sqlite3.SQLITE_AUTH,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_READONLY,
-}
 
 
 @dataclass(frozen=True)
@@ -148,11 +138,21 @@ class Verified:
 
 
 class BudgetStore:
-    """Accounts of one or more populations in a file.
+    """Accounts of one or more populations in a file, or in a PostgreSQL database.
 
     Parameters
     ----------
-    path : path of the SQLite file; made when the first account is opened
+    path : str or Path
+        Path of the SQLite file, made when the first account is opened. For several hosts, the URL
+        of a PostgreSQL database, such as ``postgresql://user@host/database`` (needs
+        ``discreet[postgres]``; the password is best kept in ``~/.pgpass`` or ``PGPASSWORD``).
+
+    Attributes
+    ----------
+    location : str
+        The path or the URL, without a password.
+    path : Path or None
+        Of the SQLite file.
 
     Examples
     --------
@@ -162,10 +162,17 @@ class BudgetStore:
     """
 
     def __init__(self, path: str | Path):
-        self.path = Path(path)
+        self.path: Path | None = None
+        self._database: Database
+        if isinstance(path, str) and path.startswith(SCHEMES):
+            self._database = PostgresDatabase(path)
+        else:
+            self.path = Path(path)
+            self._database = SQLiteDatabase(self.path)
+        self.location = self._database.location
 
     def __repr__(self) -> str:
-        return f"BudgetStore({str(self.path)!r})"
+        return f"BudgetStore({self.location!r})"
 
     def open(
         self,
@@ -186,7 +193,8 @@ class BudgetStore:
         note : str
             Who they are and who decided, for the log.
         """
-        if not isinstance(name, str) or not name.strip() or ":" in name or name != name.strip():
+        named = isinstance(name, str) and name.isprintable() and name.strip() == name != ""
+        if not named or ":" in name:
             raise ConfigError(
                 "an account is named by a word such as 'customers', without a colon, and not"
                 f" {name!r}"
@@ -216,16 +224,16 @@ class BudgetStore:
         with self._open_write(create=True) as (base, log):
             if log.for_account(name):
                 raise ConfigError(
-                    f"{self.path} has an account {name!r} already, and no account is ever reset"
+                    f"{self.location} has an account {name!r} already, and no account is ever reset"
                 )
-            budget_store_file.append(base, log, name, "open", "", 0, 0, content)
+            budget_store_log.append(base, log, name, "open", "", 0, 0, content)
         return Account(self, name)
 
     def __getitem__(self, name: str) -> Account:
         known = self._read().names
         if name not in known:
             others = f"it has {', '.join(map(repr, known))}" if known else "it has none yet"
-            raise ConfigError(f"{self.path} has no account {name!r}: {others}")
+            raise ConfigError(f"{self.location} has no account {name!r}: {others}")
         return Account(self, name)
 
     def accounts(self) -> list[Account]:
@@ -238,7 +246,7 @@ class BudgetStore:
         return list(found.records) if name is None else found.for_account(name)
 
     def verify(self, head: str | Head | None = None) -> Verified:
-        """Look through everything: SQLite's pages, the chain of hashes, the sums, the ledgers and
+        """Check everything: the database's pages, the chain of hashes, the sums, the ledgers and
         their prices.
 
         Parameters
@@ -253,48 +261,35 @@ class BudgetStore:
             Names the first record that is not in order.
         """
         with self._open_read() as (base, log):
-            budget_store_file.check_integrity(base)
-            for name in dict.fromkeys(record.account for record in log.records):
-                budget_store_file.sum_account(log, name)
-            budget_store_file.check_prices(log)
+            verified = _check_all(base, log)
             if isinstance(head, Head):
                 self._check_head(log, head)
             elif head is not None and head not in {record.hash for record in log.records}:
                 raise DamagedStore(
-                    f"{self.path} lacks the record with the hash {head[:12]}…: records were taken"
-                    " away, or it is an older copy. Put the newest copy in its place: this one has"
-                    " forgotten what was spent since."
+                    f"{self.location} lacks the record with the hash {head[:12]}…: records were"
+                    " taken away, or it is an older copy. Put the newest copy in its place: this"
+                    " one has forgotten what was spent since."
                 )
-        end = log.records[-1].hash if log.records else ""
-        return Verified(len(log.records), len(log.ledgers), tuple(log.names), end)
+        return verified
 
     def backup(self, path: str | Path) -> Verified:
-        """Copy the store to a new file, whole or not at all, and verify the copy.
+        """Copy the store to a new file or an empty database, whole or not at all, and verify the
+        copy.
 
         Other processes may use the store at the same time.
 
         Parameters
         ----------
-        path : path of the copy; an existing file is refused
+        path : as in `BudgetStore`; a file that exists, or a database with accounts, is refused
         """
-        target = Path(path)
-        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-        if os.path.lexists(target):
-            raise ConfigError(f"{target} exists already. Name a new file for the backup.")
-        try:
-            _create_private(part)
-            with self._open_read() as (base, _):
-                _copy(base, part)
-            verified = BudgetStore(part).verify()
-            _move_to_new(part, target)
-        except FileExistsError:
-            raise ConfigError(f"{target} exists already. Name a new file for the backup.") from None
-        except OSError as error:
-            raise DataError(f"{target} cannot be written: {error.strerror or error}") from error
-        finally:
-            for rest in (part, part.with_name(f"{part.name}-journal")):
-                rest.unlink(missing_ok=True)
-        return verified
+        with self._open_read() as (base, _):
+            tables = {table: base.read(table) for table in TABLES}
+        copy = BudgetStore(path)
+        with copy._raise_damage(), copy._database.begin_copy() as base:
+            for table, rows in tables.items():
+                for row in rows:
+                    base.insert(table, *row)
+            return _check_all(base, budget_store_log.read(base))
 
     def _check_head(self, log: Log, head: Head) -> None:
         """Raise unless the account is the one that the head was taken from, and still has that
@@ -303,129 +298,40 @@ class BudgetStore:
         records = {record.hash: record for record in log.records}
         if head.opened not in records:
             raise DamagedStore(
-                f"{self.path} is not the store that the model was charged to: its account"
+                f"{self.location} is not the store that the model was charged to: its account"
                 f" {head.account[:60]!r} is not there, or was opened anew. Name the right store, or"
                 " choose a new folder for the model."
             )
         if head.hash not in records or records[head.hash].sequence != head.sequence:
             raise DamagedStore(
-                f"{self.path} lacks record {head.sequence}, which a model carries the hash of: it"
-                " is an older copy. Put the newest copy in its place: this one has forgotten what"
-                " was spent since."
+                f"{self.location} lacks record {head.sequence}, which a model carries the hash of:"
+                " it is an older copy. Put the newest copy in its place: this one has forgotten"
+                " what was spent since."
             )
 
-    # ------------------------------------------------------------ the file
-
     @contextmanager
-    def _connect(self, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """A connection of its own for every use: none is ever shared between threads or
-        inherited by a child.
-        """
-        if create:
-            self._create_file()
-        elif not self.path.is_file():
-            raise DataError(
-                f"{self.path} does not exist: open an account in it first (discreet budget open)"
-            )
-        try:
-            with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as base:
-                # the journal's end as well outlasts a power cut
-                base.execute("PRAGMA synchronous = EXTRA")
-                yield base
-        except budget_store_file.Damage as error:
-            raise self._damage_error(error) from error
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-            if code in _UNUSABLE:
-                raise DataError(
-                    f"{self.path} cannot be used as a store of budgets: {error}"
-                ) from error
-            raise self._damage_error("SQLite cannot read its tables") from error
-        except UnicodeDecodeError as error:
-            # from an error of SQLite that quotes what it cannot read
-            raise self._damage_error("SQLite cannot read its tables") from error
-
-    def _damage_error(self, why: object) -> DamagedStore:
-        return DamagedStore(
-            f"{self.path} is damaged or was changed: {why}. Restore a backup of it."
-        )
-
-    @contextmanager
-    def _open_read(self) -> Iterator[tuple[sqlite3.Connection, Log]]:
-        with self._connect() as base:
-            self._check_file(base)
-            base.execute("BEGIN")  # one state of the file throughout
-            yield base, budget_store_file.read(base)
+    def _open_read(self) -> Iterator[tuple[Transaction, Log]]:
+        with self._raise_damage(), self._database.begin_read() as base:
+            yield base, budget_store_log.read(base)
 
     def _read(self) -> Log:
         with self._open_read() as (_, log):
             return log
 
     @contextmanager
-    def _open_write(self, create: bool = False) -> Iterator[tuple[sqlite3.Connection, Log]]:
-        """A transaction of the only writer, in which pages and log were checked."""
-        with self._connect(create) as base:
-            if create and not self._is_ours(base):
-                self._create(base)
-            self._check_file(base)
-            # another process reads just now: the next writing does it
-            with suppress(sqlite3.OperationalError):
-                base.execute("PRAGMA journal_mode = DELETE")
-            base.execute("BEGIN IMMEDIATE")
-            try:
-                budget_store_file.check_integrity(base)
-                log = budget_store_file.read(base)
-                self._upgrade(base, log)
-                yield base, log
-                base.execute("COMMIT")
-            except BaseException:
-                if base.in_transaction:
-                    base.execute("ROLLBACK")
-                raise
+    def _open_write(self, create: bool = False) -> Iterator[tuple[Transaction, Log]]:
+        """Be the only writer, in a transaction in which pages and log were checked."""
+        with self._raise_damage(), self._database.begin_write(create) as base:
+            yield base, budget_store_log.read(base)
 
-    def _create_file(self) -> None:
-        """Make the file, for its owner alone; SQLite gives its journal the same permissions."""
+    @contextmanager
+    def _raise_damage(self) -> Iterator[None]:
         try:
-            with suppress(FileExistsError):
-                _create_private(Path(os.path.realpath(self.path)))
-        except OSError as error:
-            raise DataError(f"{self.path} cannot be written: {error.strerror or error}") from error
-
-    def _create(self, base: sqlite3.Connection) -> None:
-        base.execute("BEGIN IMMEDIATE")
-        if not self._is_ours(base):  # another process may have been first
-            if base.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
-                base.execute("ROLLBACK")
-                raise DataError(
-                    f"{self.path} is another program's database: name a new file for the store"
-                )
-            for statement in budget_store_file.TABLES.split(";\n"):
-                if statement.strip():
-                    base.execute(statement)
-            base.execute(f"PRAGMA application_id = {_APPLICATION}")
-            base.execute(f"PRAGMA user_version = {_VERSION}")
-        base.execute("COMMIT")
-
-    def _upgrade(self, base: sqlite3.Connection, log: Log) -> None:
-        """Record the end of the chain in a store of the first format."""
-        if base.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
-            return
-        base.execute(budget_store_file.HEAD_TABLE)
-        if log.records:
-            budget_store_file.record_end(base, log.records[-1].sequence, log.records[-1].hash)
-        base.execute(f"PRAGMA user_version = {_VERSION}")
-
-    def _is_ours(self, base: sqlite3.Connection) -> bool:
-        return bool(base.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION)
-
-    def _check_file(self, base: sqlite3.Connection) -> None:
-        if not self._is_ours(base):
-            raise DataError(f"{self.path} is not a store of budgets: open an account in a new file")
-        version = base.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (1, _VERSION):
-            raise DataError(
-                f"{self.path} was written by another version of discreet (format {version})"
-            )
+            yield
+        except Damage as error:
+            raise DamagedStore(
+                f"{self.location} is damaged or was changed: {error}. Restore a backup of it."
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -514,7 +420,7 @@ class Account:
         """
         from discreet.privacy.release.plan import MOST_DRAWS
 
-        units = budget_store_file.cost(plan.events)
+        units = budget_store_log.cost(plan.events)
         if not any(event.count for event in plan.events):
             raise PrivacyError(
                 "this training plans no release, so that it has no price: its model is not private"
@@ -539,19 +445,19 @@ class Account:
                 )
             content = {
                 "what": what,
-                "plan": budget_store_file.digest(plan.to_json()),
+                "plan": budget_store_log.digest(plan.to_json()),
                 "epsilon": plan.budget.epsilon,
             }
             content["delta"] = plan.budget.delta
-            budget_store_file.append(
+            budget_store_log.append(
                 base, log, self.name, "reserve", held.id, units, MOST_DRAWS, content
             )
         return held
 
     def _sums(self, log: Log) -> AccountSums:
-        found = budget_store_file.sum_account(log, self.name)
+        found = budget_store_log.sum_account(log, self.name)
         if found is None:
-            raise budget_store_file.Damage(f"the account {self.name!r} is gone")
+            raise budget_store_log.Damage(f"the account {self.name!r} is gone")
         return found
 
     def _balance(self, sums: AccountSums) -> Balance:
@@ -621,7 +527,7 @@ class Reservation:
         Returns where the chain ends now, to be kept outside the store.
         """
         broken = not ledger.private and bool(ledger.entries)
-        used = self.units if broken else budget_store_file.cost(ledger.events())
+        used = self.units if broken else budget_store_log.cost(ledger.events())
         text = ledger.to_text()
         with self.account.store._open_write() as (base, log):
             name = self.account.name
@@ -632,22 +538,19 @@ class Reservation:
                     f"reservation {self.id} of the account {name!r} was settled before"
                 )
             reserved = sums.held.get(self.id)
-            if reserved is None or reserved.content["plan"] != budget_store_file.digest(
+            if reserved is None or reserved.content["plan"] != budget_store_log.digest(
                 ledger.plan.to_json()
             ):
                 raise PrivacyError(
                     f"the ledger is not of the plan that reservation {self.id} was made for"
                 )
             drawn = min(reserved.draws, math.ceil(ledger.noise_delta / _draw()))
-            base.execute(
-                "INSERT INTO ledgers VALUES (?, ?, ?)",
-                (self.id, budget_store_file.digest(text), text),
-            )
-            content = {"ledger": budget_store_file.digest(text), "releases": len(ledger.entries)}
+            base.insert("ledgers", self.id, budget_store_log.digest(text), text)
+            content = {"ledger": budget_store_log.digest(text), "releases": len(ledger.entries)}
             kind = "broken" if broken else "settle"
             units = used - self.units
             draws = drawn - reserved.draws
-            end = budget_store_file.append(base, log, name, kind, self.id, units, draws, content)
+            end = budget_store_log.append(base, log, name, kind, self.id, units, draws, content)
         return Head(name, sums.opened.hash, end.sequence, end.hash)
 
 
@@ -699,34 +602,11 @@ def _draw() -> float:
     return DRAW_DISTANCE
 
 
-def _create_private(path: Path) -> None:
-    """Make an empty file that only its owner can read; a file that is there is never opened.
-
-    To open and close a file of SQLite would drop the locks that other threads of this process have
-    on it.
-    """
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-
-
-def _copy(base: sqlite3.Connection, path: Path) -> None:
-    """Copy a database, which was read before, to an empty file; an `OSError` where it cannot be
-    written.
-    """
-    try:
-        with closing(sqlite3.connect(path)) as copy:
-            base.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")
-    except sqlite3.Error as error:
-        raise OSError(str(error)) from error
-
-
-def _move_to_new(part: Path, target: Path) -> None:
-    """Rename a file, but never over another one."""
-    try:
-        os.link(part, target)  # a rename would replace a file that another process has just made
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links
-        if os.path.lexists(target):
-            raise
-        part.rename(target)
+def _check_all(base: Transaction, log: Log) -> Verified:
+    """Check pages, sums and prices of a log whose chain and ledgers were checked."""
+    base.check_pages()
+    for name in dict.fromkeys(record.account for record in log.records):
+        budget_store_log.sum_account(log, name)
+    budget_store_log.check_prices(log)
+    end = log.records[-1].hash if log.records else ""
+    return Verified(len(log.records), len(log.ledgers), tuple(log.names), end)

@@ -1,5 +1,4 @@
-"""The hash chain of a ledger, checked from its document alone: nothing is priced, and nothing heavy
-is imported.
+"""The hash chain of a ledger, checked from its document alone, without accounting imports.
 
 `Head` is where the chain of an account ended when a model was trained, as the model's folder
 carries it.
@@ -20,16 +19,14 @@ STATED = ("epsilon", "delta", "mu", "conversion", "noise_delta")
 
 @dataclass(frozen=True)
 class Head:
-    """Where an account's chain ended when a training was settled, for a copy kept outside the
-    store.
+    """Where an account's chain ended when a training was settled, for a copy outside the store.
 
     Attributes
     ----------
     account : str
         Name of the account.
     opened : str
-        Hash of the record that opened the account, which tells it from another one of the same
-        name.
+        Hash of the record that opened the account; it distinguishes accounts of the same name.
     sequence : int
         Number of the last record.
     hash : str
@@ -46,7 +43,7 @@ class Head:
 
     @classmethod
     def from_dict(cls, document: Any) -> Head:
-        """Read a head from what `to_dict` returned; a `ValueError` for anything else."""
+        """Read a head from what `to_dict` returned; raise a `ValueError` for anything else."""
         kinds = {"account": str, "opened": str, "sequence": int, "hash": str}
         good = isinstance(document, dict) and set(document) == set(kinds)
         if not good or any(type(document[name]) is not kind for name, kind in kinds.items()):
@@ -55,24 +52,20 @@ class Head:
 
 
 def digest(previous: str, content: dict[str, Any]) -> str:
-    """The hash of a record that follows another one."""
+    """Return the hash of a record that follows another one."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(f"{previous}{text}".encode()).hexdigest()
 
 
 def seal_of(head: str, document: dict[str, Any]) -> str:
-    """The hash that ends a chain: of what is stated and, where it was released, of the number
-    of people.
-    """
+    """Return the hash that ends a chain: of the statement and the released number of users."""
     people = document.get("people")
     released = {} if people is None else {"people": people}
     return digest(head, {name: document[name] for name in STATED} | released)
 
 
 def early_seal_of(head: str, document: dict[str, Any]) -> str:
-    """The same as it was at first, when the number of people stood outside the chain and could
-    be changed.
-    """
+    """Return the first version of the seal, which did not cover the number of users."""
     return digest(head, {name: document[name] for name in STATED})
 
 
@@ -101,6 +94,4 @@ def check_chain(document: dict[str, Any]) -> None:
                 "the ledger was changed after it was written: its end breaks the seal"
             )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise PrivacyError(
-            f"the ledger is incomplete: {error} is missing or has another form"
-        ) from error
+        raise PrivacyError(f"the ledger is incomplete: {error} is missing or malformed") from error

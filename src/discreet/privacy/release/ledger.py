@@ -1,10 +1,10 @@
-"""What was released: an append-only list in which every record holds the hash of the one before.
+"""The record of releases: an append-only list in which every record holds the hash of the previous.
 
 A ledger can be priced again from its file alone, by any accountant, because an entry holds
-everything that its price depends on. The chain tells whether somebody edited the file afterwards:
-it starts from the header (library, plan, budget, kind of noise), every record continues it, and the
-last hash seals the stated ε and δ and the released number of people. It is a checksum, not a
-signature: whoever rewrites the whole file consistently is not caught.
+everything that its price depends on. The chain detects later edits of the file: it starts from the
+header (library, plan, budget, kind of noise), every record continues it, and the last hash seals
+the stated ε and δ and the released number of users. It is a checksum, not a signature: rewriting
+the whole file consistently is not detected.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ FORMAT = "discreet-ledger/1"
 class Entry:
     """One release, with the sensitivity in ``norm``.
 
-    A ``rate`` below 1 says that it was of a Poisson batch, with each user in it by that
-    probability. A ``law`` says that it was the best of a secret number of runs, of ``runs`` on
-    average.
+    A ``rate`` below 1 marks a release of a Poisson batch, with each user in it by that probability.
+    A ``law`` marks the best of a secret number of runs, of ``runs`` on average.
     """
 
     sequence: int
@@ -56,7 +55,7 @@ class Entry:
 
     @property
     def event(self) -> Event:
-        """What it costs; an unsafe entry costs everything and has no event."""
+        """The event to be priced; an unsafe entry has none, because its cost is infinite."""
         return Event(
             self.mechanism,
             self.noise_multiplier,
@@ -76,9 +75,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Assumption:
-    """Something taken to be public. ``inferred`` says that it came from the data rather than
-    from the caller.
-    """
+    """Something taken to be public; ``inferred`` if it came from the data, not from the caller."""
 
     sequence: int
     name: str
@@ -101,17 +98,15 @@ class Ledger:
         self.plan = plan
         self.noise = noise
         self.library = {"name": "discreet", "version": library_version()}
-        #: Tells two trainings apart whose records are the same; drawn at random, and no part of the
-        #: chain.
+        #: Distinguishes two trainings with the same records; random, and not part of the chain.
         self.id = secrets.token_hex(8)
-        #: What the sampler's draws added to δ so far.
+        #: What the sampler's draws have added to δ so far.
         self.noise_delta = 0.0
-        #: What the file says that it costs, of a ledger that was read; stands in where it cannot be
-        #: priced again.
+        #: The cost stated in a file; used where the ledger cannot be priced again.
         self.stated: Price | None = None
-        #: Whether it did stand in.
+        #: Whether it was used.
         self.as_stated = False
-        #: About how many people there are, where that was released; to hold δ against.
+        #: The released number of users, if any; δ is compared with it.
         self.people: float | None = None
         self._records: list[Entry | Assumption] = []
         self._hashes = [digest("", self._header())]
@@ -134,7 +129,7 @@ class Ledger:
         )
 
     def record(self, name: str, **fields: Any) -> Entry:
-        """Append a release: an `Entry` with these fields. Called before the data are opened."""
+        """Append a release: an `Entry` with these fields. Called before data are accessed."""
         entry = Entry(len(self._records), name, **fields)
         self._append(entry)
         return entry
@@ -149,14 +144,14 @@ class Ledger:
         return assumption
 
     def events(self) -> list[Event]:
-        """What the safe entries cost; equal ones are counted together."""
+        """Events of the safe entries; equal ones are counted together."""
         found = Counter(entry.event for entry in self.entries if not entry.unsafe)
         return [replace(event, count=count) for event, count in found.items()]
 
     def price(self, accountant: str | None = None) -> Price:
-        """ε of what was really released, at the budget's δ less what the sampler used of it.
+        """Compute ε of what was released, at the budget's δ less the sampler's part of it.
 
-        Where an optional dependency is missing to price it again, what the ledger was sealed with.
+        Without the optional dependency that this needs, the sealed price is returned.
         """
         name = accountant or self.plan.accountant
         accounting.check_accountant(name)
@@ -173,7 +168,7 @@ class Ledger:
         return Price(found.epsilon, max(budget, self.noise_delta), found.mu, name, found.conversion)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return a dictionary for JSON."""
         price = self.price()
         stated = {
             "epsilon": jsonable(price.epsilon),
@@ -216,7 +211,7 @@ class Ledger:
         Raises
         ------
         PrivacyError
-            Names the first record that does not follow from the ones before, or the header, or the
+            Names the first record that does not follow from the previous ones, the header, or the
             statement.
         """
         try:
@@ -227,28 +222,26 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Ledger:
-        """The ledger that ``to_dict`` described, verified."""
+        """Read and verify the ledger that ``to_dict`` described."""
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             given = (
                 document.get("format") if isinstance(document, dict) else type(document).__name__
             )
-            raise PrivacyError(f"ledger format {given!r} is not {FORMAT!r}")
+            raise PrivacyError(f"unknown ledger format {given!r}: this version reads {FORMAT!r}")
         try:
             return cls._verify(document)
         except DiscreetError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise PrivacyError(
-                f"the ledger is incomplete: {error} is missing or has another form"
+                f"the ledger is incomplete: {error} is missing or malformed"
             ) from error
 
     @classmethod
     def _verify(cls, document: dict[str, Any]) -> Ledger:
         ledger = cls(Plan.from_dict(document["plan"]), document["noise"])
         if ledger.noise not in ("secure", "seeded", "none"):
-            raise PrivacyError(
-                f"the ledger has noise of a kind {ledger.noise!r}, which there is not"
-            )
+            raise PrivacyError(f"unknown noise kind {ledger.noise!r} in the ledger")
         ledger.library = {str(name): str(value) for name, value in document["library"].items()}
         ledger.id = str(document.get("id", ""))  # the first ledgers had none
         ledger._hashes = [digest("", ledger._header())]
@@ -279,7 +272,7 @@ class Ledger:
             self.people = None if document.get("people") is None else float(document["people"])
         elif document.get("seal") != early_seal_of(end, document):
             raise PrivacyError(
-                "the ledger was changed after it was written: the stated ε, δ or number of people"
+                "the ledger was changed after it was written: the stated ε, δ or number of users"
                 " breaks the seal"
             )
         self.noise_delta, self.stated = _parse_price(stated, self.plan.accountant)
@@ -307,13 +300,13 @@ class Ledger:
 
 
 def jsonable(number: float | None) -> float | str | None:
-    """JSON has no infinity; the word is understood by ``float``."""
+    """Write infinity as text, which ``float`` parses, because JSON has no infinity."""
     return number if number is None or math.isfinite(number) else "Infinity"
 
 
 @lru_cache(maxsize=1)
 def library_version() -> str:
-    """The version of this library, as installed."""
+    """Return the installed version of this library."""
     try:
         return metadata.version("discreet")
     except metadata.PackageNotFoundError:
@@ -324,24 +317,24 @@ def _plain(record: Entry | Assumption) -> dict[str, Any]:
     content = asdict(record)
     if isinstance(record, Entry):
         content["shape"] = list(record.shape)
-        # left out, so that ledgers from before there were batches keep their hashes
+        # omitted, so that ledgers from before Poisson batches keep their hashes
         if record.rate == 1:
             del content["rate"]
-        if not record.law:  # likewise, from before there was tuning
+        if not record.law:  # likewise, from before private tuning
             del content["law"], content["runs"]
     return content
 
 
 def _parse_price(stated: dict[str, Any], accountant: str) -> tuple[float, Price]:
-    """What the sampler used of δ, and the price, as a file states them."""
+    """Read the sampler's part of δ, and the price, as a file states them."""
     try:
         epsilon, delta, used = (float(stated[name]) for name in ("epsilon", "delta", "noise_delta"))
         mu = None if stated["mu"] is None else float(stated["mu"])
         good = epsilon >= 0 and 0 <= delta < 1 and 0 <= used < 1 and (mu is None or mu >= 0)
     except (TypeError, ValueError) as error:
-        raise PrivacyError(f"the ledger states a price that is none: {error}") from error
+        raise PrivacyError(f"the ledger states an invalid price: {error}") from error
     if not good:
-        raise PrivacyError("the ledger states a price that is none")
+        raise PrivacyError("the ledger states an invalid price")
     return used, Price(epsilon, delta, mu, accountant, str(stated["conversion"]))
 
 
@@ -377,7 +370,7 @@ def _finite(number: float) -> bool:
     return 0 <= number < math.inf
 
 
-#: Of which type a field of a record is, and what else must hold.
+#: Types that a field of a record may have, and a check of its value.
 _FIELDS: dict[str, tuple[tuple[type, ...], Callable[[Any], bool]]] = {
     **{name: ((str,), lambda text: True) for name in ("name", "mechanism", "where", "text")},
     **dict.fromkeys(

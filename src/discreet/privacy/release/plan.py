@@ -1,5 +1,4 @@
-"""What will be released, how often and with how much noise: a value that is priced before any data
-are seen.
+"""The plan: what will be released, how often and with how much noise, priced before data access.
 
 The plan owns the noise multiplier. A release has a *weight*, its noise relative to the others; one
 scale, the same for all, is calibrated so that everything together costs the budget:
@@ -29,7 +28,7 @@ from discreet.privacy.noise.sources import delta_of
 if TYPE_CHECKING:
     from discreet.privacy.release.session import ReleasableSum
 
-#: A session may make this many draws; what they add to δ is set aside when a plan is priced.
+#: Most draws of a session; what they add to δ is set aside when a plan is priced.
 MOST_DRAWS = 2**40
 RESERVE = delta_of(MOST_DRAWS)
 
@@ -58,7 +57,7 @@ class Release:
         Huber only: the statistic's Δ₂ is at most this times its Δ₁.
     shape : tuple of int, optional
         Of one release; follows from public numbers alone, and a statistic of another shape is
-        refused. None leaves it open: earlier releases decide.
+        refused. None: earlier releases decide.
     rate : float, default 1.0
         The share of users in the Poisson batch that is released
         (``discreet.privacy.users.poisson_batches``); Gaussian only.
@@ -91,7 +90,7 @@ class Release:
             object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
 
     def event(self, scale: float) -> Event:
-        """What it costs at that scale."""
+        """Return what is priced at that scale."""
         return Event(
             self.mechanism,
             self.weight * scale,
@@ -104,7 +103,7 @@ class Release:
         )
 
     def with_weight(self, weight: float, **changes: Any) -> Release:
-        """Return the release as a plan holds it: under its full name, and by weight alone."""
+        """Return the release as a plan holds it: under its full name, with a weight."""
         return replace(self, name=str(self), step=None, share=1.0, weight=weight, **changes)
 
     def __str__(self) -> str:
@@ -112,9 +111,9 @@ class Release:
         return self.name if self.step is None else f"{self.name} {self.step}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe a release of a plan, ready for JSON.
+        """Return a dictionary for JSON.
 
-        A rate of 1 and no law are left out, so that older ledgers keep their hashes.
+        A rate of 1 and an absent law are omitted, so that older ledgers keep their hashes.
         """
         content = asdict(self) | {"shape": None if self.shape is None else list(self.shape)}
         del content["step"], content["share"]
@@ -126,9 +125,7 @@ class Release:
 
 
 def reshare(lines: Iterable[Release], shares: Mapping[str, float]) -> list[Release]:
-    """The lines with other parts of the budget: `shares` says, by name, what all lines of that
-    name have together.
-    """
+    """Replace shares of the budget: `shares` maps a name to the total of all lines of that name."""
     lines = list(lines)
     names = list(dict.fromkeys(line.name for line in lines))
     for name, part in shares.items():
@@ -163,30 +160,26 @@ class Plan:
         accounting.check_accountant(self.accountant)
         names = [release.name for release in self.releases]
         if len(set(names)) < len(names):
-            raise ConfigError(f"every release has its own name; given were {', '.join(names)}")
+            raise ConfigError(f"release names must differ, but are {', '.join(names)}")
         if not 0 < self.scale < math.inf:
-            raise ConfigError(f"scale={self.scale!r}: it must be positive and finite")
+            raise ConfigError(f"scale={self.scale!r} must be positive and finite")
         if self.budget.neighboring != "add-remove" and any(
             release.rate < 1 for release in self.releases
         ):
             raise ConfigError(
-                "random batches are priced for neighboring='add-remove' only: a user who is"
-                " replaced is in the batch before or after, which is another law; use batches of"
-                " everybody, or add-remove"
+                "Poisson batches are priced for neighboring='add-remove' only. Use that relation,"
+                " or batches of all users."
             )
 
     @classmethod
     def from_shares(cls, lines: Iterable[Release], budget: Budget, accountant: str = "gdp") -> Plan:
-        """The least noise with which all lines cost at most the budget, divided among them as
-        their shares say.
-        """
+        """Find the least noise with which all lines cost at most the budget, by their shares."""
         lines = list(lines)
         for line in lines:
             if not 0 < line.share < math.inf:
                 raise ConfigError(
                     f"release {str(line)!r} would get {line.share!r} of the budget, but every"
-                    " release needs a positive part: take fewer iterations, or let the budget grow"
-                    " less from one to the next"
+                    " release needs a positive part. Choose fewer iterations, or a smaller growth."
                 )
         releases = [line.with_weight(math.sqrt(line.count / line.share)) for line in lines]
         return cls.calibrate(releases, budget, accountant)
@@ -195,9 +188,7 @@ class Plan:
     def calibrate(
         cls, releases: Iterable[Release], budget: Budget, accountant: str = "gdp"
     ) -> Plan:
-        """The least noise, in the proportions of the weights, with which all releases cost at
-        most the budget.
-        """
+        """Find the least noise, in proportion to the weights, that costs at most the budget."""
         plan = cls(tuple(releases), budget, accountant)
         return replace(
             plan,
@@ -213,15 +204,13 @@ class Plan:
         accountant: str = "gdp",
         allow_large_delta: bool = False,
     ) -> Plan:
-        """Weights are the noise multipliers themselves, as in the papers' tables; the ε is what
-        they cost.
-        """
+        """Take weights as the noise multipliers, as in the papers' tables, and compute their ε."""
         draft = cls(tuple(releases), Budget(1.0, delta, neighboring, allow_large_delta), accountant)
         epsilon = draft.epsilon()
         if not 0 < epsilon < math.inf:
             raise ConfigError(
-                f"these releases cost ε={epsilon!r} at δ={delta!r}: a plan needs a positive finite"
-                " price"
+                f"these releases cost ε={epsilon!r} at δ={delta!r}, but a plan needs a positive"
+                " finite cost"
             )
         return replace(draft, budget=replace(draft.budget, epsilon=epsilon))
 
@@ -232,15 +221,15 @@ class Plan:
 
     @property
     def mu(self) -> float | None:
-        """μ of everything together, where the plan is a Gaussian one; see `accounting.gdp_mu`."""
+        """μ of everything together, where the plan is Gaussian; see `pricing.gdp_mu`."""
         return accounting.gdp_mu(self.events, self.accountant)
 
     def epsilon(self, accountant: str | None = None) -> float:
-        """What the plan costs at the budget's δ, by its own or another accountant."""
+        """Compute ε at the budget's δ, by the plan's or another accountant."""
         return accounting.epsilon(self.events, self._delta, accountant or self.accountant)
 
     def check(self) -> None:
-        """Raise unless the budget is kept."""
+        """Raise a `BudgetExceeded` if the plan costs more than its budget."""
         cost = self.epsilon()
         if cost > self.budget.epsilon * (1 + 1e-9):
             raise BudgetExceeded(
@@ -248,31 +237,27 @@ class Plan:
             )
 
     def release(self, name: str | Release) -> Release:
-        """The line of that name."""
+        """Return the release of that name."""
         name = str(name)
         for line in self.releases:
             if line.name == name:
                 return line
         planned = ", ".join(repr(line.name) for line in self.releases) or "none"
-        raise PlanMismatch(f"the plan holds no release named {name!r}; planned are: {planned}")
+        raise PlanMismatch(f"the plan has no release named {name!r}; planned are: {planned}")
 
     def noise_multiplier(self, name: str | Release) -> float:
-        """Standard deviation of the noise over the sensitivity."""
+        """Return the standard deviation of the noise over the sensitivity."""
         return self.scale * self.release(name).weight
 
     def deviation(self, name: str | Release, statistic: ReleasableSum) -> float:
-        """Standard deviation of the noise on a release of the statistic. An entry with weight w
-        has 1/w of it.
-        """
+        """Return the noise deviation on a release of the statistic; weight w divides it by w."""
         norm = self.release(name).event(self.scale).noise.norm
         return deviation_of(
             self.noise_multiplier(name), statistic.sensitivity(self.budget.neighboring, norm)
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """The plan as a table: one dictionary per release, with its share of μ² and its price
-        if it stood alone.
-        """
+        """List the releases as dictionaries, with share of μ² and cost as a single release."""
         total = accounting.share_mu(self.events) ** 2
         return [
             {
@@ -289,7 +274,7 @@ class Plan:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return a dictionary for JSON."""
         return {
             "releases": [line.to_dict() for line in self.releases],
             "budget": self.budget.to_dict(),
@@ -299,16 +284,16 @@ class Plan:
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Plan:
-        """The plan that ``to_dict`` described."""
-        # written out: whatever the defaults of a later version are
+        """Read the plan that ``to_dict`` described."""
+        # spelled out, so that later changes of the defaults do not change old plans
         absent = {"rate": 1.0, "law": "", "runs": 1.0, "step": None, "share": 1.0}
         try:
             lines = [Release(**absent | line) for line in document["releases"]]
-            # it was judged when it was written
+            # a large delta was allowed or refused when the plan was written
             budget = Budget(**{"allow_large_delta": True} | document["budget"])
             return cls(tuple(lines), budget, document["accountant"], document["scale"])
         except (KeyError, TypeError) as error:
-            raise ConfigError(f"this is not a plan written by discreet: {error}") from error
+            raise ConfigError(f"not a plan written by discreet: {error}") from error
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)

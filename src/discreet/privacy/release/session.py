@@ -1,8 +1,8 @@
-"""The only way out of private data: charge, then compute, then add noise.
+"""The only release point of private data: charge, then compute, then add noise.
 
 Three facts decide whether a release is private, and each has one owner. The *statistic* owns its
-sensitivity: it does the clipping that it is priced by. The *plan* owns the noise multiplier. The
-*session* owns the ledger. No caller states any of them, so none of them can disagree.
+sensitivity: it does the clipping that the sensitivity relies on. The *plan* owns the noise
+multiplier. The *session* owns the ledger. No caller states any of them, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -43,24 +43,25 @@ BLOCK_ENTRIES = 8_000_000
 
 
 class ReleasableSum(Protocol):
-    """A sum over users that knows how far one user can move it.
+    """A sum over users with a known sensitivity.
 
-    ``shape`` is public: it follows from hyper-parameters and the item catalog.
+    ``shape`` is public: it follows from hyperparameters and the item catalog.
     """
 
     @property
     def shape(self) -> tuple[int, ...]: ...
 
     def sensitivity(self, neighboring: Neighboring, norm: Norm) -> float:
-        """The most that one user moves the statistic, entries multiplied by ``weights(norm)``.
+        """Return the most that one user moves the statistic, entries times ``weights(norm)``.
 
         It holds for what ``compute`` returns, with and without a grid. ``norm="inf"`` bounds one
-        user's contribution to one entry, without weights; it only decides how fine the grid is.
+        user's contribution to one entry, without weights; it only sets the step of the grid.
         """
 
     def weights(self, norm: Norm) -> NDArray[np.float64] | None:
-        """One positive weight per column (last axis), or None for ones: an entry has noise
-        σ/weight.
+        """Return one positive weight per column (last axis), or None for ones.
+
+        An entry has noise σ/weight.
 
         The isometric packing of symmetric matrices has √2 for entries off the diagonal in the L2
         norm.
@@ -69,7 +70,7 @@ class ReleasableSum(Protocol):
     def compute(
         self, key: Key, *, grid: float | None = None, rows: slice | None = None
     ) -> NDArray[Any]:
-        """The sum, or some rows (first axis) of it, as a new array; refuses any other key.
+        """Compute the sum, or rows (first axis) of it, as a new array; other keys are refused.
 
         Without a grid: real numbers, float32 or float64. With one, a power of four: the sum in
         units of the grid, as int64 (``integer_sums``), each user's contribution being rounded
@@ -114,16 +115,16 @@ class Session:
     def release(
         self, name: str | Release, statistic: ReleasableSum, dtype: DTypeLike = np.float64
     ) -> NDArray[Any]:
-        """The statistic with noise.
+        """Release the statistic with noise.
 
         Privacy: releases ``statistic``; sensitivity as the statistic states it; the noise
-        multiplier is the plan's. The ledger entry is written before the data are opened and stays
-        even if computing fails.
+        multiplier is the plan's. The ledger entry is written before data are accessed and stays
+        even if the computation fails.
 
         Raises
         ------
         PlanMismatch
-            The name was not planned, is used up, or stood for another shape.
+            The name was not planned, is used up, or was planned with another shape.
         """
         entry = self._charge(name, statistic)
         return self._noisy(entry, statistic, None).astype(dtype, copy=False)
@@ -131,29 +132,25 @@ class Session:
     def release_together(
         self, wanted: Sequence[tuple[str | Release, ReleasableSum]], dtype: DTypeLike = np.float64
     ) -> list[NDArray[Any]]:
-        """Several statistics, each with its own noise: as by `release` one after the other, but
-        computed together.
+        """Release several statistics, each with its own noise, in one pass over the data.
 
-        All are charged before any is computed. People who are not in memory are then read once for
-        all of them.
+        All are charged before any is computed. Data that are not in memory are read only once.
         """
         return [noisy.whole(dtype) for noisy in self.prepare(wanted)]
 
     def prepare(self, wanted: Sequence[tuple[str | Release, ReleasableSum]]) -> list[Prepared]:
-        """The same in two parts: everything is charged and computed now, and noise is added
-        when it is taken.
-        """
+        """Charge and compute the statistics now; noise is added when each is taken."""
         entries = [self._charge(name, statistic) for name, statistic in wanted]
         statistics = [statistic for _, statistic in wanted]
         if self.ledger.noise == "secure" and len(entries) > 1:
             # its kernels are slow to import
-            from discreet.privacy.statistics.sums import look_together
+            from discreet.privacy.statistics.sums import compute_together
 
             grids = [
                 self._grid(one, _noise_of(entry))
                 for one, entry in zip(statistics, entries, strict=True)
             ]
-            look_together(KEY, list(zip(statistics, grids, strict=True)))
+            compute_together(KEY, list(zip(statistics, grids, strict=True)))
         return [Prepared(self, entry, one) for entry, one in zip(entries, statistics, strict=True)]
 
     def release_blocks(
@@ -163,17 +160,15 @@ class Session:
         rows: int | None = None,
         dtype: DTypeLike = np.float64,
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """The same release in blocks of rows, as (slice, noisy rows): for statistics that should
-        not be held at once.
+        """Release in blocks of rows, as (slice, noisy rows), for statistics larger than memory.
 
-        It is charged as a whole, now, whether or not all blocks are taken.
+        The whole release is charged now, whether or not all blocks are taken.
         """
         (prepared,) = self.prepare([(name, statistic)])
         return prepared.blocks(rows, dtype)
 
     def deviation(self, name: str | Release, statistic: ReleasableSum) -> float:
-        """Standard deviation of the noise that a release of this statistic gets: public, before and
-        after the release.
+        """Return the noise deviation of a release: public, before and after the release.
 
         See `Plan.deviation`.
         """
@@ -181,21 +176,17 @@ class Session:
 
     @property
     def silent(self) -> bool:
-        """Whether there is no noise at all, as in tests that compare with a non-private twin."""
+        """Whether no noise is added, as in tests that compare with the non-private algorithm."""
         return self.ledger.noise == "none"
 
     def record_assumption(self, name: str, text: str, inferred: bool = False) -> None:
-        """Record something that is taken to be public; what was inferred from data is warned
-        about as well.
-        """
+        """Record something taken to be public, with a warning if it was inferred from data."""
         if inferred:
             logger.warning("taken from the data, not from a public source: %s: %s", name, text)
         self.ledger.assume(name, text, inferred)
 
-    def judge_delta(self, people: float) -> None:
-        """Warn of a δ above one over the number of people, as it was released, and write both
-        down.
-        """
+    def warn_if_delta_large(self, people: float) -> None:
+        """Warn of a δ above one over the released number of users, and record both."""
         self.ledger.people = float(people)
         delta = self.plan.budget.delta
         if delta * people > 1:
@@ -204,33 +195,34 @@ class Session:
                 f" {people:,.0f}"
             )
             logger.warning(
-                "%s: with that probability one of them may be exposed; take a smaller delta", text
+                "%s: with that probability one of them may be exposed. Choose a smaller delta.",
+                text,
             )
             self.ledger.assume("delta", text)
 
     def list_remaining(self) -> dict[str, int]:
-        """Planned releases that have not been made."""
+        """List planned releases that have not been made."""
         return {name: count for name, count in self._left.items() if count}
 
     @property
     def statement(self) -> PrivacyStatement:
-        """What may be promised for everything released so far."""
+        """The guarantee for everything released so far."""
         return PrivacyStatement.from_ledger(self.ledger)
 
     def finish(self) -> PrivacyStatement:
-        """The statement, once ledger and plan agree."""
+        """Return the statement, once ledger and plan agree."""
         left = self.list_remaining()
         if left:
-            raise PlanMismatch(f"planned releases were not made: {left}")
+            raise PlanMismatch(f"planned releases are missing: {left}")
         return self.statement
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError(
-            "a session cannot be copied or stored: its copy could release the same plan again"
+            "a session cannot be copied or stored, because its copy could repeat the releases"
         )
 
     def _charge(self, name: str | Release, statistic: ReleasableSum) -> Entry:
-        """Everything here is public: the entry is complete before a single rating is read."""
+        """Write the ledger entry from public values alone, before any rating is read."""
         name = str(name)
         planned = self.plan.release(name)
         shape = tuple(int(n) for n in statistic.shape)
@@ -263,7 +255,7 @@ class Session:
         name = planned.name
         if self._left[name] <= 0:
             raise PlanMismatch(
-                f"release {name!r} was planned {planned.count} times and has been made as often"
+                f"release {name!r} was planned {planned.count} times and has all been made"
             )
         expected = self._shapes.setdefault(name, shape)
         if shape != expected:
@@ -274,7 +266,7 @@ class Session:
         self._draws += math.prod(shape) + (BATCH_DRAWS if planned.rate < 1 else 0)
         if self._draws > MOST_DRAWS:
             raise PlanMismatch(
-                f"more than {MOST_DRAWS} draws of noise in one session were not priced"
+                f"the session needs more than {MOST_DRAWS} draws of noise, which were not priced"
             )
         self._left[name] -= 1
 
@@ -289,8 +281,8 @@ class Session:
             raise
         except Exception as error:
             failed = type(error).__name__
-        # raised out here, so that the error itself, which may speak of private values, is not its
-        # context
+        # raised outside the except block, so that the original error, which may contain private
+        # values, is not its context
         if failed:
             raise PrivacyError(
                 f"the statistic of release {entry.name!r} could not be computed ({failed})"
@@ -314,7 +306,7 @@ class Session:
 
 
 class Prepared:
-    """A release that is charged; it is taken once, as a whole or in blocks."""
+    """A release that has been charged; it is taken once, as a whole or in blocks."""
 
     __slots__ = ("_entry", "_session", "_statistic", "_taken")
 
@@ -325,14 +317,14 @@ class Prepared:
         self._taken = False
 
     def whole(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """All of it."""
+        """Return all rows with noise."""
         self._take()
         return self._session._noisy(self._entry, self._statistic, None).astype(dtype, copy=False)
 
     def blocks(
         self, rows: int | None = None, dtype: DTypeLike = np.float64
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """(slice, noisy rows), block by block."""
+        """Yield (slice, noisy rows), block by block."""
         self._take()
         shape = self._entry.shape
         length = shape[0] if shape else 0
@@ -347,14 +339,14 @@ class Prepared:
         return each()
 
     def _take(self) -> None:
-        """Noise drawn twice for one charge would show more than was charged."""
+        """Refuse a second draw of noise for one charge: it would reveal more than was charged."""
         if self._taken:
-            raise PlanMismatch(f"release {self._entry.name!r} has been taken: it was charged once")
+            raise PlanMismatch(f"release {self._entry.name!r} was already taken")
         self._taken = True
 
 
 def caller() -> str:
-    """Where the release was asked for: "file:line" of the nearest code outside this package."""
+    """Return "file:line" of the nearest calling code outside this package."""
     frame = sys._getframe(1)
     package = Path(__file__).parents[1]
     while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(package):
@@ -375,29 +367,29 @@ def _check_sensitivity(
     value = float(statistic.sensitivity(neighboring, norm))
     if not 0.0 < value < math.inf:
         raise PrivacyError(
-            f"release {name!r} states a {norm} sensitivity of {value}: it must be positive and"
+            f"release {name!r} has a {norm} sensitivity of {value}, which must be positive and"
             " finite"
         )
     return value
 
 
 def _check_batch(planned: Release, statistic: ReleasableSum, grade: str) -> None:
-    """A batch is priced by how few users are in it, and only if nobody can know who is."""
+    """Check the rate and secrecy of a batch, on which its lower cost depends."""
     rate = float(getattr(statistic, "rate", 1.0))
     if rate > planned.rate:
         raise PlanMismatch(
-            f"release {planned.name!r} was priced for batches of {planned.rate:g}, and holds"
-            f" {rate:g}"
+            f"release {planned.name!r} was priced for batches of rate {planned.rate:g}, but has"
+            f" rate {rate:g}"
         )
     if planned.rate < 1 and grade == "secure" and not getattr(statistic, "secret", False):
         raise PrivacyError(
-            f"release {planned.name!r}: with secure noise, batches are drawn from secret coins as"
-            " well"
+            f"release {planned.name!r}: secure noise needs secret Poisson sampling. Draw the batch"
+            " without a seed."
         )
 
 
 def _grade(source: NoiseSource) -> str:
-    """By type, not by what a source says of itself: noise that is not known to be noise is none."""
+    """Return the grade by type, because a source's own claim is no evidence."""
     return {SecureNoise: "secure", SeededNoise: "seeded"}.get(type(source), "none")
 
 
@@ -405,8 +397,8 @@ def _source(noise: str | NoiseSource, random_state: int | None, threads: int | N
     if noise == "secure":
         if random_state is not None:
             raise ConfigError(
-                "secure noise has no seed; say noise='seeded' for research, or leave"
-                " random_state out"
+                "secure noise has no seed. Pass noise='seeded' for research, or leave out"
+                " random_state."
             )
         return SecureNoise(threads)
     if noise == "seeded":

@@ -1,6 +1,4 @@
-"""The one named way round. Whatever leaves here makes ε infinite, and every statement and card
-says NOT PRIVATE.
-"""
+"""Unsafe releases: they make ε infinite, and every statement and card is marked NOT PRIVATE."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from discreet.privacy.sealed import KEY
 
 
 def reveal(session: Session, name: str, statistic: ReleasableSum) -> NDArray[Any]:
-    """The statistic as it is, without noise and outside the plan.
+    """Return the statistic without noise and outside the plan.
 
     Privacy: none. The entry is written first, and from then on ``session.statement.epsilon`` is
     infinite.
@@ -40,8 +38,7 @@ def under_noised(
     noise: Mechanism | None,
     rng: np.random.Generator,
 ) -> NDArray[Any]:
-    """The statistic with noise of a fixed size, however far one user moves it: what the Huber paper
-    does.
+    """Add noise of a fixed size, however far one user moves the statistic, as the Huber paper does.
 
     Privacy: none. The entry is written first and marked unsafe: from then on
     ``session.statement.epsilon`` is infinite.
@@ -66,8 +63,7 @@ def under_noised(
 
 
 class NoNoise:
-    """A source that adds nothing: for tests that compare a private algorithm with its non-private
-    twin.
+    """A source without noise: for tests that compare with the non-private algorithm.
 
     A session with it states an infinite ε.
     """
@@ -82,5 +78,5 @@ class NoNoise:
         weights: ArrayLike | None = None,
         grid: float | None = None,
     ) -> NDArray[Any]:
-        """``values``, in real units."""
+        """Return ``values`` in real units."""
         return values if grid is None else values * grid

@@ -1,8 +1,7 @@
 """Sums over users that own their sensitivity, all of them in one registry that the tests walk.
 
-`base` says what a statistic is and has the registry; `sums` what a sum is, with the table of
-sensitivities; `integer_sums` how whole numbers are added exactly. The other modules are the
-statistics, each with its proof.
+`base` defines a statistic and has the registry; `sums` has the table of sensitivities;
+`integer_sums` adds whole numbers exactly. The other modules have the statistics with their proofs.
 """
 
 __all__ = [

@@ -1,8 +1,8 @@
-"""What a statistic is: a sum over users that owns its sensitivity and how it is unpacked.
+"""Base of statistics: a sum over users that owns its sensitivity and how it is unpacked.
 
-A `Block` holds the private arrays of some users; `Public` is what is known of users without
-opening them. A `Statistic` is a value made of public numbers. It checks them against `Public`
-before it meets any rating, because a later error would say where they do not fit.
+A `Block` holds the private arrays of some users; `Public` is what is known without accessing them.
+A `Statistic` is a value made of public numbers. It checks them against `Public` before it reads any
+rating, because a later error would reveal where they do not fit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Rows = Callable[[slice], NDArray[Any]]
 
 @dataclass(frozen=True)
 class Public:
-    """What is known of sealed people without looking at them.
+    """What is known of sealed users without accessing their data.
 
     Parameters
     ----------
@@ -41,10 +41,10 @@ class Public:
     rank : int
         Length of the users' vectors, 0 before there are any.
     has_vectors, contributes, weighted : bool
-        Whether users have vectors, have chosen through which items they contribute, have weights
-        for all their entries.
+        Whether users have vectors, have chosen the items they contribute through, have weights for
+        all their entries.
     cut : float
-        G, to which the residuals were cut that users have computed last; 0 before there are any.
+        G, the norm to which the latest residuals were cut; 0 before there are any.
     """
 
     bounds: Bounds
@@ -57,18 +57,18 @@ class Public:
 
     def need_contributions(self) -> None:
         if not self.contributes:
-            raise ConfigError("nothing is contributed yet: take the step Choose first")
+            raise ConfigError("there are no contributions yet. Apply the step Choose first.")
 
     def need_vectors(self) -> None:
         if not self.has_vectors:
-            raise ConfigError("there are no user vectors yet: take the step Solve first")
+            raise ConfigError("there are no user vectors yet. Apply the step Solve first.")
 
     def need_residuals(self) -> None:
         if self.cut == 0.0:
-            raise ConfigError("users have no residuals yet: take the step ComputeResiduals first")
+            raise ConfigError("there are no residuals yet. Apply the step ComputeResiduals first.")
 
     def array(self, name: str, given: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """A public array of that shape, checked."""
+        """Check a public array: finite numbers of that shape."""
         array = np.asarray(given, np.float64)
         if array.shape != shape or not np.isfinite(array).all():
             raise ConfigError(
@@ -77,13 +77,11 @@ class Public:
         return array
 
     def per_item(self, name: str, given: Any) -> NDArray[np.float64]:
-        """One public number per item; zeros where None is given."""
+        """Return one public number per item; zeros for None."""
         return self.array(name, np.zeros(self.n_items) if given is None else given, (self.n_items,))
 
     def factors(self, V: Any, rank: int | None = None) -> NDArray[Any]:
-        """Public item factors (n_items, r) in a type that kernels know, and of that rank if it
-        is given.
-        """
+        """Check public item factors (n_items, r), of that rank if given; cast them for kernels."""
         V = np.ascontiguousarray(V)
         self.array("V", V, (self.n_items, V.shape[-1] if V.ndim else 0))
         if rank is not None and V.shape[1] != rank:
@@ -94,7 +92,7 @@ class Public:
         return factors
 
 
-@dataclass(frozen=True, repr=False)  # whose repr would print ratings, in a log or a debugger
+@dataclass(frozen=True, repr=False)  # a repr would print ratings in a log or a debugger
 class Block:
     """Some users with their ratings, CSR by user, and what they have computed so far.
 
@@ -106,9 +104,9 @@ class Block:
     mean : (n,)
         What was subtracted from each user's ratings.
     key : (n,) uint64
-        Of each user's own random choices.
+        Seed of each user's own random choices.
     state : dict of arrays
-        By name, for each user or each entry, in the words of the step that made it.
+        By name, for each user or each entry, as the step that made it defines.
     """
 
     indptr: NDArray[np.int64]
@@ -120,46 +118,44 @@ class Block:
 
     @property
     def n(self) -> int:
-        """How many users: private."""
+        """Number of users: private."""
         return len(self.indptr) - 1
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """How many ratings each user has."""
+        """Number of ratings of each user."""
         return np.diff(self.indptr)
 
     @property
     def row(self) -> NDArray[np.int64]:
-        """Whose each entry of the history is."""
+        """Row (user) of each entry of the history."""
         return np.repeat(np.arange(self.n), self.counts)
 
     @property
     def ratings(self) -> NDArray[np.float64]:
-        """Ratings as they were before they were centered."""
+        """Ratings before centering."""
         return self.values.astype(np.float64) + np.repeat(self.mean, self.counts)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.state[name]
 
     def arrays(self) -> list[NDArray[Any]]:
-        """All that it holds."""
+        """List all arrays of the block."""
         return [self.indptr, self.indices, self.values, self.mean, self.key, *self.state.values()]
 
     def with_state(self, **arrays: NDArray[Any]) -> Block:
-        """With these arrays in the state beside the others."""
+        """Return the block with these arrays added to its state."""
         return replace(self, state={**self.state, **arrays})
 
     def without(self, *names: str) -> Block:
-        """Without what the state has under these names."""
+        """Return the block without these arrays of its state."""
         return replace(
             self, state={name: array for name, array in self.state.items() if name not in names}
         )
 
 
 def sums_of_rows(indptr: NDArray[np.int64], x: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Σ x over the entries of each row, (n,): ``np.bincount`` without arrays as long as all
-    entries together.
-    """
+    """Return Σ x over the entries of each row, (n,): ``np.bincount`` with less memory."""
     sums = np.empty(len(indptr) - 1)
     counts = np.diff(indptr)
 
@@ -193,9 +189,7 @@ class SensitivityBounds:
 
 
 class Statistic(ABC):
-    """A sum over users that knows how far one user can move it. Subclasses are frozen
-    dataclasses of public values.
-    """
+    """A sum over users with a known sensitivity, as a frozen dataclass of public values."""
 
     what: str = "a statistic"
     #: Whether off-diagonal entries of packed triangles get 1/√2 of the noise (erratum 5).
@@ -205,20 +199,20 @@ class Statistic(ABC):
         """Raise a `ConfigError` where it cannot be computed for such users."""
 
     def shape(self, public: Public) -> tuple[int, ...]:
-        """Shape of the sum, by default one number per item."""
+        """Return the shape of the sum, by default one number per item."""
         return (public.n_items,)
 
     @abstractmethod
     def reach(self, public: Public) -> SensitivityBounds:
-        """How far one user moves it; the subclass has the proof."""
+        """Return how far one user moves it; the subclass has the proof."""
 
     def symmetric(self, public: Public) -> int | None:
-        """Rank of the symmetric matrices whose packed upper triangles are the rows, if they are."""
+        """Return the rank of the symmetric matrices packed in the rows, or None."""
         return None
 
     @abstractmethod
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        """A function of a slice of rows: the sum over the users of this block.
+        """Return a function of a slice of rows: the sum over the users of this block.
 
         In real numbers without a grid; with one, in int64 units of it, each contribution rounded
         toward zero.
@@ -233,18 +227,17 @@ class Statistic(ABC):
         return compute
 
 
-#: Every kind of statistic by its name. The tests walk it, so that none is added without its worst
-#: case.
+#: Every statistic by name. Tests walk it, so that none is added without its worst case.
 STATISTICS: dict[str, type[Statistic]] = {}
 S = TypeVar("S", bound=Statistic)
 
 
 def register(name: str) -> Callable[[type[S]], type[S]]:
-    """Enter a kind of statistic under that name; messages call it so, too."""
+    """Register a statistic under that name, which messages use as well."""
 
     def enter(kind: type[S]) -> type[S]:
         if name in STATISTICS:
-            raise ConfigError(f"there are two statistics called {name!r}")
+            raise ConfigError(f"a statistic named {name!r} is already registered")
         STATISTICS[name] = kind
         kind.what = name
         return kind
@@ -253,7 +246,7 @@ def register(name: str) -> Callable[[type[S]], type[S]]:
 
 
 def total_of_users(each: NDArray[np.float64], grid: float | None) -> Rows:
-    """Add up what each user adds, entry by entry, rounded per user where there is a grid.
+    """Sum the contributions of users, entry by entry, rounded per user if there is a grid.
 
     Parameters
     ----------
@@ -267,7 +260,7 @@ def total_of_users(each: NDArray[np.float64], grid: float | None) -> Rows:
 def per_item_total(
     item: NDArray[np.integer], x: NDArray[Any], m: int, grid: float | None
 ) -> NDArray[Any]:
-    """One number for each of m items: the sum of its entries in x."""
+    """Sum the entries of x for each of m items."""
     return (
         np.bincount(item, x, minlength=m)
         if grid is None
@@ -276,7 +269,7 @@ def per_item_total(
 
 
 def gram_of_users(U: NDArray[Any], grid: float | None) -> Rows:
-    """Σ_i u_i u_iᵀ as one packed upper triangle, each vector rounded to units of √grid."""
+    """Sum u_i u_iᵀ as one packed upper triangle, each vector rounded to units of √grid."""
     everyone = np.arange(len(U), dtype=np.int32)
     step = min(max(4096, len(U) // 256), integer_sums.CHUNK)  # so that all cores share the work
     cuts = np.append(np.arange(0, len(U), step), len(U))
@@ -296,18 +289,18 @@ def gram_of_users(U: NDArray[Any], grid: float | None) -> Rows:
 
 
 def triangle_size(r: int) -> int:
-    """Entries of the upper triangle."""
+    """Return the number of entries of the upper triangle."""
     return r * (r + 1) // 2
 
 
 def isometry(r: int) -> NDArray[np.float64]:
-    """1 on the diagonal, √2 off it, in the order of `pack`."""
+    """Return 1 on the diagonal and √2 off it, in the order of `pack`."""
     a, b = np.triu_indices(r)
     return np.where(a == b, 1.0, math.sqrt(2.0))
 
 
 def pack(A: NDArray[Any]) -> NDArray[Any]:
-    """Upper triangles (n, r(r+1)/2) of symmetric matrices (n, r, r), row by row."""
+    """Pack symmetric matrices (n, r, r) as upper triangles (n, r(r+1)/2), row by row."""
     packed = np.empty((len(A), triangle_size(A.shape[1])), A.dtype)
     run(lambda start, stop: _pack(A, packed, start, stop), even_cuts(len(A)))
     return packed
@@ -316,10 +309,9 @@ def pack(A: NDArray[Any]) -> NDArray[Any]:
 def unpack(
     packed: NDArray[Any], r: int, room: NDArray[Any] | None = None, both: bool = True
 ) -> NDArray[Any]:
-    """The matrices (n, r, r) again, with both triangles or the upper ones alone (the others then
-    hold anything).
+    """Unpack matrices (n, r, r) with both triangles, or the upper ones alone (the rest undefined).
 
-    They are in a part of the `room` that is there for them, if it is given.
+    They use a part of the buffer `room`, if it is given.
     """
     A = np.empty((len(packed), r, r), packed.dtype) if room is None else room[: len(packed)]
     assert A.shape == (len(packed), r, r)

@@ -1,7 +1,7 @@
-"""How much one user may contribute: the numbers that every sensitivity is made of.
+"""Bounds on the contribution of one user: the numbers that every sensitivity is made of.
 
-A bound is not assumed of the data, it is imposed on them: `discreet.privacy.users.sealed_users`
-cuts down whatever exceeds it when data are sealed (`check_rows`) or a user's vector is formed
+A bound is not assumed of the data, it is enforced: `discreet.privacy.users.sealed_users`
+cuts values that exceed it when data are sealed (`check_rows`) or a user's vector is formed
 (`clip_rows`). All of them are public parameters.
 """
 
@@ -27,7 +27,7 @@ SMALLEST = 1e-12
 LARGEST = 1e12
 SHAVE = 1 - 2.0**-20  # float32 rounds by at most 2⁻²⁴, and a norm adds up a few such errors
 _MOST_ROWS = 2**31  # rows are numbered by int32
-_PIECE = 1 << 20  # entries that are looked at together
+_PIECE = 1 << 20  # entries checked at a time, so that temporary arrays stay small
 
 
 @dataclass(frozen=True)
@@ -77,35 +77,32 @@ class Bounds:
             object.__setattr__(self, "center", public_number("center", self.center))
 
     def through(self, n_items: int) -> int:
-        """k: through how many items a user can contribute."""
+        """Return k: the most items that a user can contribute through."""
         return min(self.items, n_items)
 
     @property
     def value(self) -> float:
-        """c: the largest absolute value of a contribution's rating."""
+        """c: the largest absolute value of a contributed rating."""
         return 1.0 if self.rating is None else self.rating
 
     @property
     def vector_l2(self) -> float:
-        """Γ: the most that the ℓ₂ norm of a vector can be; it never exceeds the ℓ₁ norm."""
+        """Γ: the largest ℓ₂ norm of a vector; it never exceeds the ℓ₁ norm."""
         return self.norm if self.norm_l1 is None else min(self.norm, self.norm_l1)
 
     def vector_l1(self, rank: int) -> float:
-        """Γ₁: the most that the ℓ₁ norm of a vector can be."""
+        """Return Γ₁: the largest ℓ₁ norm of a vector."""
         most = math.sqrt(rank) * self.norm
         return most if self.norm_l1 is None else min(most, self.norm_l1)
 
     def triangle_l1(self, rank: int) -> float:
-        """The most that the upper triangle of u uᵀ can add up to: Σ_{a≤b} |u_a u_b| = (‖u‖₁² +
-        ‖u‖₂²) / 2.
-        """
+        """Bound the ℓ₁ norm of the triangle of u uᵀ: Σ_{a≤b} |u_a u_b| = (‖u‖₁² + ‖u‖₂²) / 2."""
         return (self.vector_l1(rank) ** 2 + self.vector_l2**2) / 2
 
 
 @np.errstate(all="ignore")
 def clip_rows(U: NDArray[Any], bounds: Bounds, intercept: float = 0.0) -> NDArray[Any]:
-    """Vectors cut to the bounds: u · min(1, Γ / ‖u‖) (erratum 2), and likewise in ℓ₁; what is not
-    finite becomes 0.
+    """Cut vectors to the bounds: u · min(1, Γ / ‖u‖) (erratum 2), likewise in ℓ₁; NaN becomes 0.
 
     With an `intercept` ι, the result is (ι, u) with u cut to √(Γ² − ι²), so that the whole keeps
     the bound.
@@ -136,9 +133,7 @@ def clip_rows(U: NDArray[Any], bounds: Bounds, intercept: float = 0.0) -> NDArra
 
 @njit(nogil=True, cache=True)
 def _norms(U: np.ndarray, l2: np.ndarray, l1: np.ndarray, start: int, stop: int) -> None:
-    """Norms of rows in double precision; infinite where something is not finite, so that such a
-    row becomes 0.
-    """
+    """Compute norms of rows in float64; infinite for non-finite rows, which then become 0."""
     for i in range(start, stop):
         squares = 0.0
         absolute = 0.0
@@ -158,19 +153,17 @@ def _scale(U: np.ndarray, factor: np.ndarray, cut: np.ndarray, start: int, stop:
 
 
 def check_rows(ratings: Ratings) -> None:
-    """Ratings may come from a trusted constructor, but bounds on a user hold only for one row
-    per user and pair.
-    """
+    """Check that there is one row per user and one entry per pair, which the bounds rely on."""
     indptr, indices, ids = ratings.indptr, ratings.indices, ratings.user_ids
     if ratings.n_users > _MOST_ROWS:
-        raise MemoryError  # which is what it is, and what `seal` says of it
+        raise MemoryError  # reported by `seal` as such
     inside = len(indices) == 0 or 0 <= indices.min() <= indices.max() < ratings.n_items
     if indptr[0] != 0 or (np.diff(indptr) < 0).any() or not inside:
         raise PrivacyError(
-            "the ratings are not rows of users over the items: make them with Ratings.read or"
-            " from_csr"
+            "the ratings are not a valid CSR matrix of users and items. Construct them with"
+            " Ratings.read or from_csr."
         )
-    # which they may from one user's last item to the next one's first, and nowhere else
+    # indices may fall from one user's last item to the next one's first, and nowhere else
     falls = _falls(indices)
     distinct = len(np.unique(ids)) if ids.dtype == np.int64 else len(set(ids.tolist()))
     if (
@@ -179,13 +172,13 @@ def check_rows(ratings: Ratings) -> None:
         or distinct != ratings.n_users
     ):
         raise PrivacyError(
-            "the ratings repeat a user or a (user, item) pair: merge them first, as Ratings.read"
-            " does"
+            "the ratings repeat a user or a (user, item) pair. Merge duplicates first, as"
+            " Ratings.read does."
         )
 
 
 def _falls(indices: NDArray[Any]) -> NDArray[np.int64]:
-    """Positions of entries that are not above the one before, found a part at a time."""
+    """Find entries that are not above the previous one, a part at a time."""
     parts = [
         np.flatnonzero(
             indices[a + 1 : a + 1 + _PIECE] <= indices[a : a + _PIECE][: len(indices) - a - 1]
@@ -198,7 +191,7 @@ def _falls(indices: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def check_bound(name: str, value: Any) -> float:
-    """The number given, if it can bound something."""
+    """Return the number, if it is a valid bound."""
     require_number(name, value)
     if not SMALLEST <= value <= LARGEST:
         raise ConfigError(f"{name} is {value!r}, but must lie between {SMALLEST:g} and {LARGEST:g}")
@@ -206,7 +199,7 @@ def check_bound(name: str, value: Any) -> float:
 
 
 def public_number(name: str, value: Any) -> float:
-    """The number given, if ratings can be compared with it."""
+    """Return the number, if ratings can be compared with it."""
     require_number(name, value)
     if not abs(value) <= LARGEST:
         raise ConfigError(f"{name} is {value!r}, but must lie between {-LARGEST:g} and {LARGEST:g}")

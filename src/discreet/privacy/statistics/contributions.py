@@ -1,6 +1,4 @@
-"""Sums over what users contribute, item by item or altogether;
-`discreet.privacy.statistics.sums` has the bounds.
-"""
+"""Sums over what users contribute, per item or in total; `sums` has the table of sensitivities."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ from discreet.privacy.statistics.integer_sums import by_segments
 
 
 class OfContributions(Statistic):
-    """Base of what is made of contributions: entries by item, cut to the bounds
-    (`discreet.privacy.users.sealed_users`).
-    """
+    """Base of sums over contributions: entries by item, cut to the bounds."""
 
     def check(self, public: Public) -> None:
         public.need_contributions()
@@ -54,9 +50,7 @@ class ItemCounts(OfContributions):
 @register("item totals")
 @dataclass(frozen=True)
 class ItemTotals(OfContributions):
-    """Σ_i w_ij y_ij for each item j, |y_ij| ≤ c: one user moves it by at most √k c, replacing
-    one by twice that.
-    """
+    """Σ_i w_ij y_ij for each item j, |y_ij| ≤ c: one user moves it by √k c, replacing by twice."""
 
     def reach(self, public: Public) -> SensitivityBounds:
         k = public.bounds.through(public.n_items)
@@ -72,9 +66,7 @@ class ItemTotals(OfContributions):
 @register("item Gram matrices")
 @dataclass(frozen=True)
 class ItemGrams(OfContributions):
-    """Σ_i w_ij u_i u_iᵀ for each item j, as packed upper triangles; isometric: with less noise
-    off the diagonal.
-    """
+    """Σ_i w_ij u_i u_iᵀ for each item j, packed; isometric: with less noise off the diagonal."""
 
     isometric: bool = True
 
@@ -172,9 +164,7 @@ class GlobalGram(Statistic):
 @register("covariance of contributions")
 @dataclass(frozen=True)
 class ContributedCovariance(OfContributions):
-    """Σ_i y_i y_iᵀ, (n_items, n_items), y_i being what user i contributes, cut to ‖y_i‖ ≤
-    `largest` (L).
-    """
+    """Σ_i y_i y_iᵀ, (n_items, n_items), y_i user i's contribution cut to ‖y_i‖ ≤ `largest` (L)."""
 
     largest: float
 
@@ -210,9 +200,7 @@ class ContributedCovariance(OfContributions):
 @register("sum of ratings")
 @dataclass(frozen=True)
 class RatingSum(OfContributions):
-    """Σ w y over everything contributed, shape (1,). Without ratings it is a count, and moves
-    like one.
-    """
+    """Σ w y over all contributions, shape (1,); without ratings it is a count."""
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (1,)
@@ -230,9 +218,7 @@ class RatingSum(OfContributions):
 @register("number of ratings")
 @dataclass(frozen=True)
 class RatingCount(OfContributions):
-    """Σ w over everything contributed, shape (1,). Replacing a user moves it no further than
-    removing one.
-    """
+    """Σ w over all contributions, shape (1,); replacing a user moves it no further than removal."""
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (1,)
@@ -247,5 +233,5 @@ class RatingCount(OfContributions):
 
 
 def _cuts(block: Block, rows: slice) -> NDArray[np.int64]:
-    """Where the contributions to each of these items begin and end."""
+    """Return where the contributions to each of these items begin and end."""
     return block["by_item"][rows.start : rows.stop + 1]

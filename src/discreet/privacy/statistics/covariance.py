@@ -56,7 +56,7 @@ class OuterProducts(Statistic):
 
     @abstractmethod
     def rows_of(self, block: Block) -> NDArray[np.float64]:
-        """a_ij for each entry."""
+        """Return a_ij for each entry."""
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         a = self.rows_of(block)
@@ -102,9 +102,7 @@ class ResidualCovariance(OuterProducts):
 @register("pair counts")
 @dataclass(frozen=True)
 class PairCounts(OuterProducts):
-    """Σ_i x_i x_iᵀ with x_ij = 1/√c_i for the items that user i has rated: by whom a covariance
-    is.
-    """
+    """Σ_i x_i x_iᵀ, x_ij = 1/√c_i for the items of user i: how many users a covariance rests on."""
 
     def reach(self, public: Public) -> SensitivityBounds:
         return SensitivityBounds(1.0, (public.n_items + 1) / 2, 1.0, 2**0.5)
@@ -121,7 +119,7 @@ def _gram(
     m: int,
     dtype: type[np.generic],
 ) -> NDArray[Any]:
-    """AᵀA of sparse rows, by dense blocks of at most `CHUNK` users that are added as `dtype`."""
+    """Compute AᵀA of sparse rows, by dense blocks of at most `CHUNK` users added as `dtype`."""
     W = np.zeros((m, m), dtype)
     n = len(indptr) - 1
     step = min(max(1, _BLOCK // max(m, 1)), integer_sums.CHUNK)

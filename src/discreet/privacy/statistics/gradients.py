@@ -71,7 +71,7 @@ class WeightedResidualGradient(OfResiduals):
 
     def reach(self, public: Public) -> SensitivityBounds:
         l2 = public.cut * public.bounds.vector_l2
-        # of every item at most
+        # ‖x‖₁ ≤ √m ‖x‖₂ over the m items
         l1 = public.n_items**0.5 * public.cut * public.bounds.vector_l1(public.rank)
         return SensitivityBounds(l2, l1, l2, 2.0)
 
@@ -100,7 +100,7 @@ class WeightCounts(Statistic):
 
     def check(self, public: Public) -> None:
         if not public.weighted:
-            raise ConfigError("users have no weights yet: take the step WeighEntries first")
+            raise ConfigError("users have no weights yet. Apply the step WeighEntries first.")
 
     def reach(self, public: Public) -> SensitivityBounds:
         return SensitivityBounds(1.0, public.n_items**0.5, 1.0, 2**0.5)
@@ -114,9 +114,7 @@ class WeightCounts(Statistic):
 @register("size")
 @dataclass(frozen=True)
 class Size(Statistic):
-    """Σ_i (share of the items that i has rated, 1, its mean rating cut to ±half and divided by
-    it).
-    """
+    """Σ_i (share of the items that i has rated, 1, its mean rating cut to ±half, over half)."""
 
     half: float
 
@@ -140,9 +138,7 @@ class Size(Statistic):
 @register("clipped gradient")
 @dataclass(frozen=True)
 class ClippedGradient(Statistic):
-    """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest`
-    (C).
-    """
+    """Σ_i s_j e_ij u_i for each item j, each user cut to the Frobenius norm `largest` (C)."""
 
     V: NDArray[Any]
     largest: float
@@ -189,7 +185,7 @@ def _coefficients(
     s: NDArray[np.float64],
     C: float,
 ) -> NDArray[np.float64]:
-    """s_j e_ij of every entry, cut such that ‖c_i‖ ‖u_i‖ ≤ C; what is not finite becomes 0."""
+    """Compute s_j e_ij of every entry, cut such that ‖c_i‖ ‖u_i‖ ≤ C; non-finite becomes 0."""
     c = residuals(indptr, indices, y, U, V, _UNCUT) * s[indices]
     n = len(indptr) - 1
     row = np.repeat(np.arange(n), np.diff(indptr))
@@ -202,9 +198,7 @@ def _coefficients(
 
 
 def row_sums(block: Block, c: NDArray[Any], m: int, grid: float | None) -> NDArray[Any]:
-    """Σ_i c_ij u_i for each item j, in floating point, or each term rounded to whole units of
-    the grid.
-    """
+    """Sum c_ij u_i for each item j, in floating point, or each term in whole units of the grid."""
     U = block["vectors"]
     if grid is None:
         return sum_columns(block.indptr, block.indices, c, U, m)
@@ -223,7 +217,7 @@ def residuals(
     V: NDArray[Any],
     largest: float,
 ) -> NDArray[np.float64]:
-    """e_ij = u_i · v_j − y_ij of each entry, cut to ‖e_i‖ ≤ largest; what is not finite becomes 0.
+    """Compute e_ij = u_i · v_j − y_ij of each entry, cut to ‖e_i‖ ≤ largest; non-finite becomes 0.
 
     A user's residuals are added up in the order of its items, so that no bit of them depends on
     other users.

@@ -3,11 +3,11 @@
 Contributions on a grid are whole numbers of at most 2³⁰ units
 (`discreet.privacy.noise.sources.grid_for`). BLAS and the vector kernels add them up as float64,
 which is exact below 2⁵³. So at most `CHUNK` users are summed that way, which stays below 2⁵²
-whoever they are, and chunks are added as int64. Nothing is ever decided by looking at a sum.
+for any users, and chunks are added as int64. Nothing is ever decided by the value of a sum.
 
-int64 is exact for 2³³ users. Beyond, it wraps around: what is released is then a function of the
-exact sum plus noise, modulo 2⁶⁴, which is of no use to anybody, but as private as ever. Every
-engine that adds up users in parts adds int64.
+int64 is exact for 2³³ users. Beyond, it wraps around: the release is then a function of the exact
+sum plus noise, modulo 2⁶⁴, which is useless but equally private. Every engine that sums users in
+parts adds int64.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 
 from discreet.kernels.threads import even_cuts, run
 
-#: So many users, or entries of one item, are added up in float64 at a time.
+#: Users, or entries of one item, added up in float64 at a time: 2²² · 2³⁰ < 2⁵³.
 CHUNK = 1 << 22
 _IN_CACHE = 1 << 14  # numbers that are converted at a time
 _PIECE = 1 << 20  # entries that a thread adds up at a time
 
 
 def chunks(n: int) -> Iterator[slice]:
-    """The first `CHUNK` of n users, the next, and so on; one empty chunk if there is nobody."""
+    """Yield slices of at most `CHUNK` of n users; one empty slice if n is 0."""
     for begin in range(0, max(n, 1), CHUNK):
         yield slice(begin, min(begin + CHUNK, n))
 
@@ -35,9 +35,7 @@ def chunks(n: int) -> Iterator[slice]:
 def units_at(
     at: NDArray[np.integer], x: NDArray[np.floating], m: int, grid: float
 ) -> NDArray[np.int64]:
-    """For each of m places, the sum of its entries in x, each rounded toward zero to whole
-    units of the grid.
-    """
+    """Sum the entries of x for each of m places, each rounded toward zero to whole grid units."""
     sums = np.zeros(m, np.int64)
     lock = Lock()
 
@@ -55,9 +53,7 @@ def units_at(
 
 
 def as_integers(sums: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The same whole numbers as int64, in the same memory: a release may be large, and new
-    memory costs time.
-    """
+    """Convert whole numbers to int64 in the same memory, because releases may be large."""
     flat = np.ascontiguousarray(sums).reshape(-1)
     units = flat.view(np.int64)
 
@@ -73,8 +69,7 @@ def as_integers(sums: NDArray[np.float64]) -> NDArray[np.int64]:
 def by_segments(
     indptr: NDArray[np.int64], sums: Callable[[NDArray[np.int64]], NDArray[np.float64]]
 ) -> NDArray[np.int64]:
-    """Sums of whole numbers over the rows of a sparse matrix, where row i has the entries indptr[i]
-    to indptr[i + 1].
+    """Sum whole numbers over rows of a sparse matrix; row i has entries indptr[i] to indptr[i + 1].
 
     `sums` adds up the rows of any such division of the entries; those longer than `CHUNK` are
     divided further.

@@ -47,8 +47,7 @@ Compute = Callable[[float | None, slice], NDArray[Any]]
 
 
 class Sum(Sealed[Compute]):
-    """The sum of a statistic over users: shape and sensitivity are public, the sum itself opens
-    only with the key.
+    """The sum of a statistic over users: public shape and sensitivity, sealed value.
 
     Parameters
     ----------
@@ -72,11 +71,9 @@ class Sum(Sealed[Compute]):
         return self._statistic.shape(self._public)
 
     def sensitivity(self, neighboring: Neighboring, norm: Norm) -> float:
-        """See the table in the module's docstring."""
+        """Return the sensitivity; see the table in the module's docstring."""
         if neighboring not in RELATIONS or norm not in ("l1", "l2", "inf"):
-            raise ConfigError(
-                f"there is no sensitivity for the relation {neighboring!r} in the norm {norm!r}"
-            )
+            raise ConfigError(f"no sensitivity for neighboring={neighboring!r} and norm={norm!r}")
         bounds = self._statistic.reach(self._public)
         if norm == "inf":
             return bounds.entry
@@ -106,16 +103,15 @@ class Sum(Sealed[Compute]):
         exact = self.open(key)
         begin, end, step = (rows or slice(None)).indices(self.shape[0])
         if step != 1 or end < begin:
-            raise ConfigError(f"rows={rows!r}: a block of rows has no gaps and runs forwards")
+            raise ConfigError(f"rows={rows!r}: a block of rows must be contiguous and ascending")
         return exact(grid, slice(begin, end))
 
 
 @guard("some statistics")
-def look_together(key: Key, asked: Sequence[tuple[Any, float | None]]) -> None:
-    """Let engines compute these statistics, each on its grid, in one pass over their people; then
-    they are known.
+def compute_together(key: Key, asked: Sequence[tuple[Any, float | None]]) -> None:
+    """Let engines compute these statistics, each on its grid, in one pass over their users.
 
-    What is not a sum of such an engine is left alone: it is computed when it is asked for.
+    Statistics of other engines are computed when they are requested.
     """
     require(key)
     sums: list[tuple[Any, float | None]] = [

@@ -1,4 +1,4 @@
-"""Sums over users who solved for what is their own, with a prior that is estimated.
+"""Sums over users' own ridge regressions, with a prior that is estimated.
 
 From public columns V (some of their own, then r learned ones) and biases b, every user has
 coefficients û_i and an offset o_i by its own ridge regression
@@ -19,7 +19,7 @@ by 1, d of each. Fit moments: two numbers between 0 and 1. Solution Gram: ℓ_i 
 so a user adds a matrix of norm at most 1; entries add up to ℓ (‖ũ‖₁² + ‖ũ‖₂²)/2 ≤ (r + 1)/2.
 Replacing a user moves it by √2 at most; it is charged as 2, so that one release of a plan may be of
 this or of a sum with signs at the same cost. Residual pairs: q_i² = 2 Σ_{j<k} x_ij² x_ik² makes the
-norm of what a user adds exactly 1, whatever its residuals are. They have a sign, so that a user and
+norm of what a user adds exactly 1, for any residuals. They have a sign, so that a user and
 its opposite are 2 apart (two users with one pair each, of opposite signs). An entry is at most 1,
 and ‖p‖₁ ≤ √(pairs) ‖p‖₂. Left-out gains: every user predicts each of its ratings by all of its
 others, with several numbers of columns (`discreet.kernels.leave_one_out`);
@@ -58,15 +58,15 @@ from discreet.privacy.statistics.bounds import SHAVE, check_bound
 from discreet.privacy.statistics.gradients import OfResiduals
 from discreet.privacy.statistics.pairs import sort_by_item
 
-MOST = 3.0  # that t may be
-# so that coins have nothing to do with other choices by the same key
+MOST = 3.0  # cut of t, which bounds the sensitivity
+# separates this sampling from other choices by the same key
 MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @register("prior moments")
 @dataclass(frozen=True)
 class PriorMoments(Statistic):
-    """How much larger than their prior says the users' own coefficients are, for each of d of them.
+    """Ratio of the users' coefficients to their prior, for each of d coefficients.
 
     With prior variance ω (the noise variance over the ridge), posterior variance C_i and estimate
     û_i, E[û² + C] = ω if the prior is right, and in general ω + s_i (ω* − ω), s_i = (1 − C_i/ω)²,
@@ -151,9 +151,7 @@ class FitMoments(OfResiduals):
 @register("solution Gram matrix")
 @dataclass(frozen=True)
 class SolutionGram(Statistic):
-    """Σ_i min(‖û_i‖/L, 1) ũ_i ũ_iᵀ, ũ_i = û_i/‖û_i‖, over the r coefficients from `first` on,
-    as a packed triangle.
-    """
+    """Σ_i min(‖û_i‖/L, 1) ũ_i ũ_iᵀ, ũ_i = û_i/‖û_i‖, r coefficients from `first` on, packed."""
 
     first: int
     rank: int
@@ -185,9 +183,7 @@ class SolutionGram(Statistic):
 @register("residual pairs")
 @dataclass(frozen=True)
 class ResidualPairs(OfResiduals):
-    """Σ_i √2 x_ij x_ik/q_i over pairs j < k of these items, as a strict upper triangle: the
-    norm of a user is 1.
-    """
+    """Σ_i √2 x_ij x_ik/q_i over pairs j < k of these items, a strict upper triangle of norm 1."""
 
     items: NDArray[np.int64]
 
@@ -196,7 +192,7 @@ class ResidualPairs(OfResiduals):
         items = np.asarray(self.items)
         inside = items.size == 0 or (items.min() >= 0 and items.max() < public.n_items)
         if items.ndim != 1 or not inside or (np.diff(items) <= 0).any():
-            raise ConfigError("pairs need positions of items in ascending order")
+            raise ConfigError("items of pairs must be positions in ascending order")
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (len(self.items) * (len(self.items) - 1) // 2,)
@@ -229,7 +225,7 @@ class ResidualPairs(OfResiduals):
         return exact
 
     def entry_deviation(self, deviation: float) -> float:
-        """Standard deviation of the noise on an entry of the matrix that `unpack` returns."""
+        """Return the noise deviation of an entry of the matrix that `unpack` returns."""
         return deviation / math.sqrt(2.0)
 
     def unpack(self, released: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -242,10 +238,10 @@ class ResidualPairs(OfResiduals):
 class LeaveOneOutGains(Statistic):
     """Σ_i w_i clip((E_i0 − E_ik)/variance, −1, 1)/√K for each of K ranks k, w_i = min(n_i/many, 1).
 
-    E_ik is user i's mean square error with `first` + k columns of V beside its level, by ratings
-    left out; w lets those count for more who rate more. The prior is that of `SolveUserEffects`. Of
-    very many users a `part` is enough: whether a user takes part is drawn from its own id, and w is
-    0 for the others.
+    E_ik is user i's leave-one-out mean square error with `first` + k columns of V and its level; w
+    gives more weight to users with more ratings. The prior is that of `SolveUserEffects`. Of very
+    many users a `part` is enough: participation is drawn from a user's own id, and w is 0 for the
+    others.
     """
 
     V: NDArray[Any]
@@ -295,7 +291,7 @@ class LeaveOneOutGains(Statistic):
         return total_of_users(each, grid)
 
     def _select_participants(self, block: Block) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """CSR arrays of those who take part."""
+        """Return CSR arrays of the users who take part."""
         if self.part >= 1:
             return block.indptr, block.indices, block.values
         coin = (block.key * MIX >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,4 +1,4 @@
-"""Sums of single numbers of each user: that the user is there, or what the user measured."""
+"""Sums of one row of numbers per user: their count, or values that users measured."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from discreet.privacy.statistics.bounds import SHAVE, check_bound
 @register("number of users")
 @dataclass(frozen=True)
 class UserCount(Statistic):
-    """How many users there are, or with `active` how many have an item at all, shape (1,).
+    """Number of users, or with `active` of users with at least one item, shape (1,).
 
     Replacing a user is charged as if it changed the number of all users, which it does not.
     """
@@ -56,8 +56,7 @@ class UserValues(Statistic):
     def check(self, public: Public) -> None:
         if len(self.most) != public.n_items:
             raise ConfigError(
-                f"users measured {public.n_items} numbers, and {len(self.most)} bounds are given"
-                " for them"
+                f"users measured {public.n_items} numbers, but {len(self.most)} bounds were given"
             )
         for value in self.most:
             check_bound("most", value)

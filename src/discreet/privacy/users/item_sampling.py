@@ -1,8 +1,7 @@
-"""Random choices that are a user's own: made from the user's id and a public seed, whoever else is
-there.
+"""Random choices of a user, made from the user's id and a public seed alone.
 
-If one user's choice depended on the others (on a row number, on a shared random stream, on how the
-column of ids was read), then removing a user would change what everybody else contributes, and no
+If one user's choice depended on the others (on a row number, a shared random stream, or the parsed
+type of the id column), removing a user would change what the other users contribute, and no
 sensitivity would hold.
 """
 
@@ -29,7 +28,7 @@ _WRITTEN = (str, bytes, int, float, Decimal, Fraction, date, time, timedelta, UU
 
 
 def user_keys(user_ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
-    """A number per user from its id and the seed alone.
+    """Compute a number per user from its id and the seed alone.
 
     Raises
     ------
@@ -41,14 +40,14 @@ def user_keys(user_ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
 
 
 def user_numbers(user_ids: NDArray[Any]) -> NDArray[np.uint64]:
-    """64 bits per user from its id alone: what is kept of an id where the id itself is not."""
+    """Hash each id to 64 bits; kept where the id itself is not."""
     if user_ids.dtype == np.int64:
         return user_ids.astype(np.uint64)
     return np.fromiter(map(_number, user_ids.tolist()), np.uint64, len(user_ids))
 
 
 def keys_of(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
-    """The keys of users with these numbers."""
+    """Derive the keys of users from their numbers and the seed."""
     keys: NDArray[np.uint64] = _mix(numbers * _GOLDEN + _mix(np.full(1, seed % 2**64, np.uint64)))
     return keys
 
@@ -61,13 +60,12 @@ def pick(
     k: int,
     draw: int = 0,
 ) -> NDArray[np.bool_]:
-    """Which entries of each row are among its k of lowest priority, where lots decide between equal
-    ones.
+    """Mark the k entries of lowest priority in each row; ties are broken at random.
 
-    The lot of an entry is made of the row's key, the item and the number `draw`, from 0 to 2³¹ − 1.
+    The tie-breaker is a hash of the row's key, the item and the number `draw`, from 0 to 2³¹ − 1.
     """
     picked = np.zeros(len(items), bool)
-    # equal priorities share a place
+    # equal priorities share a rank
     place = np.unique(priority, return_inverse=True)[1].astype(np.uint64)
     run(
         lambda a, b: _pick(indptr, items, keys, place, k, draw, picked, a, b),
@@ -79,12 +77,10 @@ def pick(
 def sample(
     indptr: NDArray[Any], items: NDArray[Any], keys: NDArray[np.uint64], fraction: float, draw: int
 ) -> NDArray[np.bool_]:
-    """Which entries of each row are in a sample of that fraction, each by a lot of its own;
-    `draw` as in `pick`.
-    """
+    """Sample entries of each row with probability `fraction`; `draw` as in `pick`."""
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    lot = _mix(keys[row] + (items.astype(np.uint64) + np.uint64(1 + (draw << 32))) * _GOLDEN)
-    sampled: NDArray[np.bool_] = lot.astype(np.float64) < fraction * 2.0**64
+    uniform = _mix(keys[row] + (items.astype(np.uint64) + np.uint64(1 + (draw << 32))) * _GOLDEN)
+    sampled: NDArray[np.bool_] = uniform.astype(np.float64) < fraction * 2.0**64
     return sampled
 
 
@@ -96,10 +92,9 @@ def by_item(
     n_items: int,
     chosen: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
-    """The chosen entries of all rows, turned: where those of an item begin; then whose they are,
-    values and weights.
+    """Transpose the chosen entries: offsets per item, then users, values and weights.
 
-    Rows keep their order within an item. One weight stands for all.
+    Rows keep their order within an item. A single weight applies to all.
     """
     chosen = np.ones(len(items), bool) if chosen is None else chosen
     start = np.zeros(n_items + 1, np.int64)
@@ -142,7 +137,7 @@ def _place(
 
 
 def _mix(x: Any) -> Any:
-    """The finalizer of SplitMix64: neighboring numbers become unrelated ones."""
+    """Apply the finalizer of SplitMix64, which decorrelates neighboring numbers."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -163,13 +158,15 @@ def _pick(
     start: int,
     stop: int,
 ) -> None:
-    """Of each row the k smallest by place, then by lot: all of the places below the k-th entry's,
-    and of that one's equals those with the smallest lots.
+    """Pick the k smallest entries of each row by place, then by tie-breaker.
+
+    All entries with places below the k-th one's are in, and of those with an equal place the ones
+    with the smallest tie-breakers.
     """
     longest = 0
     for i in range(start, stop):
         longest = max(longest, indptr[i + 1] - indptr[i])
-    places, lots = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
+    places, ties = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
     for i in range(start, stop):
         first, end = indptr[i], indptr[i + 1]
         if end - first <= k:
@@ -187,30 +184,31 @@ def _pick(
                 number = (
                     np.uint64(items[first + at]) + np.uint64(1) + (np.uint64(draw) << np.uint64(32))
                 )
-                lots[equal] = _mix_one(keys[i] + number * _GOLDEN)
+                ties[equal] = _mix_one(keys[i] + number * _GOLDEN)
                 equal += 1
-        limit = np.partition(lots[:equal], k - below - 1)[k - below - 1]
+        limit = np.partition(ties[:equal], k - below - 1)[k - below - 1]
         left = k - below
         seen = 0
         for at in range(n):
             if places[at] < last:
                 picked[first + at] = True
             elif places[at] == last:
-                if lots[seen] < limit:
+                if ties[seen] < limit:
                     picked[first + at] = True
                     left -= 1
                 seen += 1
         seen = 0
-        for at in range(n):  # equal lots cannot be told apart: the first ones, as many as are left
+        # entries with equal tie-breakers are indistinguishable: take the first ones, up to k
+        for at in range(n):
             if places[at] == last:
-                if lots[seen] == limit and left > 0:
+                if ties[seen] == limit and left > 0:
                     picked[first + at] = True
                     left -= 1
                 seen += 1
 
 
 def _number(user_id: Any) -> int:
-    """64 bits of an id."""
+    """Hash an id to 64 bits."""
     form = _form(user_id)
     if isinstance(form, int) and -(2**63) <= form < 2**63:
         return form % 2**64
@@ -218,7 +216,7 @@ def _number(user_id: Any) -> int:
 
 
 def _form(user_id: Any) -> Any:
-    """An id as a whole number, if it is written as one, else as the text that it is.
+    """Normalize an id: a whole number if it is written as one, else its text.
 
     7, 7.0 and "7" must be the same: one user called "abc" makes a file's whole column of ids text,
     and one called 7.5 makes it floating, and neither may change what the others choose. Text never
@@ -230,8 +228,8 @@ def _form(user_id: Any) -> Any:
         return tuple(_form(part) for part in user_id)
     if not isinstance(user_id, _WRITTEN) or user_id != user_id:
         raise PrivacyError(
-            "user ids must be numbers, text, bytes, dates, UUIDs or tuples of these: "
-            "a user's random choices are drawn from its id, so it needs one fixed written form"
+            "user ids must be numbers, text, bytes, dates, UUIDs or tuples of these, because a"
+            " user's random choices are derived from the written form of its id"
         )
     if isinstance(user_id, str):
         whole = _WHOLE.fullmatch(user_id)

@@ -1,5 +1,4 @@
-"""Users who are not in memory: steps are recorded, and taken by each block whenever a sum needs
-it.
+"""Users who are not in memory: steps are recorded, and replayed on each block for every sum.
 
 A step is a value made of public numbers, and turns a block into another one in the same way
 wherever and however often it runs. So an engine needs no more than the list of steps: for a sum,
@@ -8,18 +7,18 @@ block that is lost, or computed twice by two machines, gives the same bits again
 count each block once, and nothing else.
 
 An *empty block* takes every step at once, on the driver. It finds what is wrong with a step before
-any data are opened, and it is watched: which arrays of a block a step reads, which it makes or
-drops, and whether it changes the history itself. Steps whose results no sum reads any more are left
+any data are opened, and its accesses are traced: which arrays of a block a step reads, which it
+makes or drops, and whether it changes the history itself. Steps whose results no sum reads are left
 out of the pass (a vector that is solved for anew, residuals of an earlier release); all this
 follows from public values.
 
-Several sums may be wanted in one pass (`Session.release_together`). Their lists of steps make a
+Several sums may share one pass (`Session.release_together`). Their lists of steps make a
 tree, in which common beginnings are shared.
 
-An engine with memory to spare need not begin every pass at the ratings: `follow` can start from
-what a block had come to in an earlier pass, at a point that is known by the numbers of the steps
-that led there, and `Outlook` says which points the next pass is likely to come by. A step gives the
-same bits again, so that it does not matter who kept what.
+An engine with free memory need not begin every pass at the ratings: `follow` can start from the
+state of a block in an earlier pass, identified by the numbers of the steps that led there.
+`Outlook` predicts which of these points the next pass will reach. A step always gives the same
+bits, so the result does not depend on what was kept.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class RecordedStep:
-    """A step as it is replayed, and what the twin saw it do.
+    """A step to be replayed, and what the empty block recorded of it.
 
     Parameters
     ----------
@@ -54,12 +53,11 @@ class RecordedStep:
     before : Public
         What was known before it.
     reads, writes : names of arrays in a block's state
-        Those that it looks at, whether they are there or not; those that it makes, replaces or
-        drops.
+        Those that it reads, present or not; those that it makes, replaces or drops.
     history : bool
         Whether it changes the ratings themselves, on which everything after it depends.
     number : int
-        No other step of this process has it.
+        Unique in this process.
     """
 
     step: UserStep
@@ -72,8 +70,16 @@ class RecordedStep:
 
 @dataclass(frozen=True)
 class SumRequest:
-    """One sum of a pass: which statistic, of people known as `public`, on which grid; `place`
-    is its own number.
+    """One sum of a pass.
+
+    Attributes
+    ----------
+    place : int
+        Its position among the sums of the pass.
+    statistic : Statistic
+    public : Public
+        What is known of the users.
+    grid : float
     """
 
     place: int
@@ -88,7 +94,7 @@ class SumRequest:
 
 @dataclass
 class Node:
-    """A step in the tree of a pass, what is summed right after it, and what comes then."""
+    """A step in the tree of a pass, the sums right after it, and the nodes that follow."""
 
     taken: RecordedStep | None
     sums: list[tuple[SumRequest, frozenset[str]]] = field(default_factory=list)
@@ -96,19 +102,17 @@ class Node:
 
 
 class ReplayEngine(Protocol):
-    """Whoever can run a pass over blocks."""
+    """An engine that can run a pass over blocks."""
 
     def run(self, root: Node, wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
-        """The sums wanted, over all blocks, each block having been led through the tree by
-        `follow`.
-        """
+        """Return the sums over all blocks, each led through the tree by `follow`."""
 
     def close(self) -> None:
         """Drop the blocks that are kept between passes."""
 
 
 class Replay(Partitions):
-    """People of an engine, and the steps that they have taken since they were sealed."""
+    """Users of an engine, and the steps they have taken since they were sealed."""
 
     __slots__ = ("_steps", "_twin", "engine")
 
@@ -122,8 +126,8 @@ class Replay(Partitions):
     def after(self, step: UserStep, public: Public) -> Replay:
         if not step.repeatable:
             raise ConfigError(
-                f"{step.what} is drawn by secret coins, and a block that is read again would throw"
-                " others: train this model on Ratings in memory"
+                f"{step.what} relies on secret Poisson sampling, which this engine cannot replay."
+                " Train this model on in-memory Ratings."
             )
         twin, taken = record_step(self._twin, step, public)
         return Replay(self.engine, twin, (*self._steps, taken))
@@ -139,7 +143,7 @@ class Replay(Partitions):
 
 @dataclass(eq=False, repr=False)
 class RecordedSum:
-    """The sum of a statistic, computed by a pass over all blocks when it is first asked for.
+    """The sum of a statistic, computed by a pass over all blocks on first use.
 
     Parameters
     ----------
@@ -170,7 +174,7 @@ class RecordedSum:
     def compute_together(asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
         """Compute all these sums over the users of one engine, reading every block once."""
         if any(grid is None for _, grid in asked):
-            raise EngineError("this engine adds up whole numbers only: train with noise='secure'")
+            raise EngineError("this engine adds whole numbers only. Train with noise='secure'.")
         wanted = [
             SumRequest(place, one.statistic, one.public, float(grid or 0))
             for place, (one, grid) in enumerate(asked)
@@ -181,9 +185,7 @@ class RecordedSum:
         found = asked[0][0].engine.run(root, wanted)
         for want, (one, _), values in zip(wanted, asked, found, strict=True):
             if values.dtype != np.int64 or values.shape != want.shape:
-                raise PrivacyError(
-                    "an engine gave something else than the exact sum that it was asked for"
-                )
+                raise PrivacyError("the engine returned a sum of the wrong type or shape")
             one._known = (want.grid, values)
 
 
@@ -197,16 +199,16 @@ def follow(
     known: Mapping[Point, Block] | None = None,
     keep: Collection[Point] = (),
 ) -> dict[Point, Block]:
-    """Lead a block through the tree, and add its sums to those that are there.
+    """Lead a block through the tree, and add its sums to `into`.
 
     Parameters
     ----------
     root : Node
     begin : function
-        Gives the block as it was sealed; called only if nothing that is known comes after that.
+        Returns the block as it was sealed; called only if no known point can be used.
     into : arrays of int64
     known : blocks by their points, optional
-        What this block has come to before.
+        States of this block in earlier passes.
     keep : points
         Those at which the block is returned.
     """
@@ -224,9 +226,7 @@ def _visit(
     keep: Collection[Point],
     kept: dict[Point, Block],
 ) -> None:
-    """Not a function within `follow`: one that calls itself would hold blocks until garbage is
-    collected.
-    """
+    """Visit a node. A closure that calls itself would hold blocks until garbage collection."""
 
     @cache
     def empty_block() -> Block:
@@ -246,14 +246,14 @@ def _visit(
 
 
 def _ways(node: Node, path: Point) -> Iterator[tuple[Node, Point]]:
-    """What comes after a node, and the point that each leads to."""
+    """Yield the nodes after a node, and the point that each leads to."""
     for child in node.then:
         assert child.taken is not None
         yield child, (*path, child.taken.number)
 
 
 def points(node: Node, path: Point = ()) -> dict[Point, bool]:
-    """All points of a tree, and whether anything comes after them."""
+    """List all points of a tree, and whether anything follows them."""
     found = {path: bool(node.then)}
     for child, way in _ways(node, path):
         found |= points(child, way)
@@ -261,12 +261,12 @@ def points(node: Node, path: Point = ()) -> dict[Point, bool]:
 
 
 class Outlook:
-    """Points that the next pass is likely to come by, judged from the passes so far: all public.
+    """Points that the next pass is likely to reach, judged from the passes so far: all public.
 
-    These are the last points that a pass has in common with the one before: where users begin anew
-    at every pass (solving for their vectors), that is the point before. Once the whole way of a
-    pass was the beginning of the next one (users who move on from where they are, or who are asked
-    twice), the ends of passes are among them.
+    These are the last points that a pass shares with the previous one: where users begin anew at
+    every pass (solving for their vectors), that is the point before. Once a whole pass was the
+    beginning of the next one (users who take gradient steps, or are summed twice), the ends of
+    passes are among them.
     """
 
     def __init__(self) -> None:
@@ -274,7 +274,7 @@ class Outlook:
         self._ends = False
 
     def worth_keeping(self, root: Node) -> frozenset[Point]:
-        """The points of this pass at which blocks should be kept, if there is room."""
+        """Return the points of this pass at which blocks should be kept, if memory allows."""
         now = points(root)
         common = now.keys() & self._before.keys() or {()}
         last = {
@@ -297,12 +297,12 @@ def _add(want: SumRequest, block: Block, into: NDArray[np.int64]) -> None:
 
     found = run()
     if found.dtype != np.int64:
-        raise PrivacyError(f"{want.statistic.what} is not a sum of whole numbers")
+        raise PrivacyError(f"{want.statistic.what} did not return whole numbers")
     into += found
 
 
 def nothing_yet(wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
-    """Zeros to add sums to."""
+    """Return zeros to add sums to."""
     return [np.zeros(want.shape, np.int64) for want in wanted]
 
 
@@ -310,7 +310,7 @@ def nothing_yet(wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
 
 
 def tree(asked: Sequence[tuple[tuple[RecordedStep, ...], SumRequest, frozenset[str]]]) -> Node:
-    """The steps of all sums with common beginnings shared, and without those that no sum needs."""
+    """Merge the steps of all sums into a tree, without those that no sum needs."""
     root = Node(None)
     for steps, want, reads in asked:
         at = root
@@ -326,9 +326,7 @@ def tree(asked: Sequence[tuple[tuple[RecordedStep, ...], SumRequest, frozenset[s
 
 
 def _prune(node: Node) -> frozenset[str]:
-    """Leave out what nobody needs below this node; the arrays that are needed from whatever
-    comes before it.
-    """
+    """Drop steps below this node that no sum reads; return the arrays needed from before it."""
     live = frozenset[str]().union(*(reads for _, reads in node.sums))
     for child in list(node.then):
         after = _prune(child)
@@ -345,18 +343,18 @@ def _prune(node: Node) -> frozenset[str]:
 
 
 def steps_of(root: Node) -> Iterator[RecordedStep]:
-    """All steps that are left in a tree."""
+    """Yield all steps that are left in a tree."""
     for node in root.then:
         assert node.taken is not None
         yield node.taken
         yield from steps_of(node)
 
 
-# ------------------------------------------------------------------ the twin
+# ------------------------------------------------------------------ the empty block
 
 
 class _Watched(dict[str, Any]):
-    """A state that notes which of its arrays were asked for."""
+    """A state that records which of its arrays were read."""
 
     def __init__(self, state: Any) -> None:
         super().__init__(state)
@@ -379,7 +377,7 @@ _HISTORY = ("indptr", "indices", "values", "mean", "key")
 
 
 def record_step(twin: Block, step: UserStep, public: Public) -> tuple[Block, RecordedStep]:
-    """The twin after the step, and the step with what it was seen to do."""
+    """Return the empty block after the step, and the step with its recorded accesses."""
     state = _Watched(twin.state)
     after = step.run(replace(twin, state=state), public)
     names = {*twin.state, *after.state}
@@ -391,9 +389,7 @@ def record_step(twin: Block, step: UserStep, public: Public) -> tuple[Block, Rec
 
 
 def reads_of(twin: Block, statistic: Statistic, public: Public) -> frozenset[str]:
-    """The arrays that a statistic is made of; where it cannot be computed for nobody, its error
-    comes now.
-    """
+    """Return the arrays that a statistic reads; an error of it on an empty block surfaces now."""
     state = _Watched(twin.state)
     statistic.partial(replace(twin, state=state), public, 1.0)(
         slice(0, min(1, statistic.shape(public)[0]))

@@ -1,18 +1,18 @@
 """Poisson batches of users.
 
-A batch holds every user with probability q, independently, by a coin that is thrown anew for every
-batch. Whoever sees the released sum does not know whether a user was in it at all, and that lowers
-the price of one release (Abadi et al., 2016; `discreet.privacy.accounting.pricing` prices it for
-add/remove one user). Three things are needed for that, and all are seen to here or by the session:
+A batch holds every user with probability q, independently, drawn anew for every batch. An observer
+of the released sum does not know whether a user was in it, which lowers the cost of one release
+(Abadi et al., 2016; `discreet.privacy.accounting.pricing` prices it for add/remove one user). This
+needs three conditions, ensured here or by the session:
 
-1. *Really Poisson.* Every row throws a coin of its own: a fresh word of 64 bits, and the user is in
-   the batch when the word is below ⌊q 2⁶⁴⌋. Coins have nothing to do with ids, so no two users
-   share one. A batch's size is private.
+1. *Poisson sampling.* Every row has a fresh word of 64 bits, and the user is in the batch when the
+   word is below ⌊q 2⁶⁴⌋. Words do not depend on ids, so no two users share one. The size of a batch
+   is private.
 2. *Secret.* The words are those of AES in counter mode, keyed by the operating system for this
    batch alone, like the noise (`discreet.privacy.noise.sources`). With a `seed` they come from a
-   stream of their own, which is for research, and a session with secure noise refuses such a batch.
+   stream of their own, for research, and a session with secure noise refuses such a batch.
 3. *Once.* A batch gives one statistic, and each of its rows is computed once: a second sum over the
-   same batch would show more than two batches do.
+   same batch would reveal more than two batches do.
 """
 
 from __future__ import annotations
@@ -31,15 +31,13 @@ from discreet.privacy.statistics.sums import Compute, Sum
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import UserStep
 
-# keeps the coins of research apart from noise and starting points of the same seed
+# separates the sampling of research from noise and starting points of the same seed
 _COINS = 0x636F696E
-_PER_KEY = 1 << 20  # coins thrown with one key, as for noise
+_PER_KEY = 1 << 20  # words drawn with one key, as for noise
 
 
 class Batch(Users):
-    """Some of the users, sealed. Public: with which probability each is there. It gives one
-    statistic.
-    """
+    """A sealed Poisson sample of users with a public rate; it gives one statistic."""
 
     __slots__ = ("_used", "rate", "secret")
 
@@ -49,9 +47,9 @@ class Batch(Users):
 
     @guard("a sum over a batch")
     def sum(self, statistic: Statistic) -> Sum:
-        """Return the sum of the statistic over the batch; a second one would show more."""
+        """Return the sum of the statistic over the batch; a second one would reveal more."""
         if self._used:
-            raise PrivacyError("a batch is released once: draw another one")
+            raise PrivacyError("a batch can be released only once. Draw another one.")
         statistic.check(self.public)
         adder = self.open(KEY).adder(statistic, self.public)
         self._used = self.rate < 1
@@ -60,7 +58,7 @@ class Batch(Users):
 
 @guard("a batch")
 def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None) -> Batch:
-    """Each user with probability `rate`.
+    """Sample each user with probability `rate`.
 
     Parameters
     ----------
@@ -68,10 +66,10 @@ def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None
     rate : float
         q, above 0 and at most 1.
     seed : (int, int), optional
-        Research only: a seed and the number of the batch, in place of secret coins.
+        Research only: a seed and the number of the batch, in place of secret sampling.
 
-    Privacy: releases nothing. That a sum over the batch costs less holds for coins that are
-    independent and unknown.
+    Privacy: releases nothing. A sum over the batch costs less only if the sampling is independent
+    and secret.
     """
     some = users.copy_after(PoissonSample(rate, seed))
     batch = Batch(some.open(KEY), some.public)
@@ -83,7 +81,7 @@ def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None
 
 @dataclass(frozen=True)
 class PoissonSample(UserStep):
-    """Each user stays with probability `rate`, by a coin of its own."""
+    """Keep each user with probability `rate`, independently."""
 
     rate: float
     seed: tuple[int, int] | None = None
@@ -105,16 +103,12 @@ class PoissonSample(UserStep):
         )
 
     def _own_seed(self, block: Block) -> tuple[int, ...] | None:
-        """Of research: another one for every block of users, or those at the same place in two
-        would share a coin.
-        """
+        """Derive the seed of a block; with a shared one, equal rows would share their draws."""
         return None if self.seed is None else (*self.seed, *block.key[:1].tolist())
 
 
 class BatchSum(Sum):
-    """A sum over a batch: it says how large a part of the users that is, and shows each of its
-    rows once.
-    """
+    """A sum over a batch: it has the public rate, and computes each of its rows once."""
 
     __slots__ = ("_seen", "rate", "secret")
 
@@ -131,32 +125,26 @@ class BatchSum(Sum):
     ) -> NDArray[Any]:
         part = rows or slice(None)
         if self.rate < 1 and self._seen[part].any():
-            raise PrivacyError("a batch is released once: draw another one")
+            raise PrivacyError("a batch can be released only once. Draw another one.")
         self._seen[part] = True
         return super().compute(key, grid=grid, rows=rows)
 
 
-# ------------------------------------------------------------ coins
+# ------------------------------------------------------------ Poisson sampling
 
 
 def who_is_in(block: Block, rate: float, seed: tuple[int, ...] | None) -> NDArray[np.bool_]:
-    """Which users are in a batch, by a coin for each row. Of the rows, only their number is
-    used.
-    """
+    """Mark the users in a batch; only the number of rows is used of the block."""
     return np.ones(block.n, bool) if rate == 1 else throw(block.n, rate, seed)
 
 
 def throw(n: int, rate: float, seed: tuple[int, ...] | None = None) -> NDArray[np.bool_]:
-    """Which of n independent coins fall, each with probability ⌊rate · 2⁶⁴⌋ / 2⁶⁴, which is not
-    above `rate`.
-    """
+    """Draw n Bernoulli variables of probability ⌊rate · 2⁶⁴⌋ / 2⁶⁴, which is at most `rate`."""
     return _words(n, seed) < np.uint64(int(rate * 2.0**64))
 
 
 def _words(n: int, seed: tuple[int, ...] | None) -> NDArray[np.uint64]:
-    """n words of 64 bits: from keys that nobody knows, or from a seed, the number of a batch
-    and that of a block.
-    """
+    """Draw n words of 64 bits: from secret keys, or from the seed of a block."""
     if seed is None:
         return np.concatenate(
             [fresh_words()(min(_PER_KEY, n - begin)) for begin in range(0, max(n, 1), _PER_KEY)]

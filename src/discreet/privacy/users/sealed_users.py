@@ -1,18 +1,17 @@
-"""Sealed ratings: what users compute for themselves, and the bounded sums that a Session may
-release.
+"""Sealed ratings: what users compute by themselves, and the bounded sums a Session may release.
 
 `seal` takes ratings and bounds and gives `Users`. Everything a user computes from its own ratings
 and from public values (its mean, which of its items it contributes through, its vector) happens
 inside and stays there; it costs nothing, because nothing leaves. What leaves are statistics: sums
 over users of contributions cut to the bounds, charged by them, released by `Session.release`.
-So there are two verbs, and all else is made of them: `apply` lets every user take an `UserStep`,
+So there are two operations: `apply` lets every user take a `UserStep`,
 `sum` gives the sum of a `Statistic` over all blocks of users, which is exact and therefore the same
 however users are divided into blocks.
 
 Three rules keep the proof simple. Nothing about one user depends on another user, to the last bit,
 not even the random choice of its items, which is drawn from the user's own id. Every number is
 finite from the start, and nothing warns: a warning would be a message about a user's ratings. And
-contributions are cut a hair below their bound (`SHAVE`), so that no rounding of floating-point
+contributions are cut slightly below their bound (`SHAVE`), so that no rounding of floating-point
 numbers can carry one over it.
 """
 
@@ -46,7 +45,7 @@ def seal(ratings: Any, bounds: Bounds, *, seed: int = 0) -> Users:
     ratings : Ratings, or anything with a method ``seal(bounds, seed=...)`` (another engine's data)
     bounds : Bounds
     seed : int
-        Of the users' random choices among their items. Public.
+        Seed of the users' random choices among their items. Public.
     """
     if not isinstance(ratings, Ratings):
         sealed: Users = ratings.seal(bounds, seed=seed)
@@ -65,9 +64,8 @@ def seal_values(measure: Callable[[], NDArray[Any]]) -> Users:
     Parameters
     ----------
     measure : function without arguments
-        Gives (n_users, d) numbers. Row i depends on user i and on public values only, to the last
-        bit; that is the caller's to prove, as for every step that users take by themselves. What is
-        no finite number counts as 0.
+        Returns (n_users, d) numbers. Row i must depend on user i and on public values only, to the
+        last bit; the caller has to prove it, as for every user step. Non-finite numbers count as 0.
     """
     values = np.nan_to_num(np.asarray(measure(), np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     assert values.ndim == 2
@@ -91,11 +89,10 @@ def sealed_block(
     keys: NDArray[np.uint64],
     bounds: Bounds,
 ) -> Block:
-    """Some users' ratings, made finite and centered as the bounds say."""
+    """Return a block of ratings, made finite and centered as the bounds say."""
     n = len(indptr) - 1
     counts = np.diff(indptr)
-    # a number that is none would spread through every sum that it enters, and so show that its user
-    # is there
+    # a NaN would spread through every sum that it enters, and so reveal that its user is there
     values = np.nan_to_num(ratings, nan=0.0, posinf=0.0, neginf=0.0)
     np.clip(values, -LARGEST_RATING, LARGEST_RATING, out=values)
     if bounds.rating is None:
@@ -112,17 +109,17 @@ def sealed_block(
 
 
 class Partitions(ABC):
-    """Users in blocks, held by some engine. They never change: a step leads to other partitions."""
+    """Users in blocks, held by some engine; immutable, a step returns other partitions."""
 
     __slots__ = ()
 
     @abstractmethod
     def after(self, step: UserStep, public: Public) -> Partitions:
-        """The same users after the step; `public` is what was known before it."""
+        """Return the users after the step; `public` is what was known before it."""
 
     @abstractmethod
     def adder(self, statistic: Statistic, public: Public) -> Compute:
-        """A function (grid, rows) for the sum over all users as they are here."""
+        """Return a function (grid, rows) that computes the sum over all users."""
 
     def close(self) -> None:
         """Drop what an engine keeps between sums; called when a training has ended, or failed."""
@@ -153,8 +150,7 @@ class MemoryPartitions(tuple[Block, ...], Partitions):
 
 
 class Users(Sealed[Partitions]):
-    """Sealed users, in blocks. Public: the bounds, the number of items, the rank of vectors; all
-    else is refused.
+    """Sealed users, in blocks. Public: bounds, number of items, rank of vectors.
 
     Parameters
     ----------
@@ -188,27 +184,25 @@ class Users(Sealed[Partitions]):
 
     @guard("what users do")
     def apply(self, step: UserStep) -> None:
-        """Let every user take the step; the result stays where the user is."""
+        """Let every user take the step; the result stays sealed."""
         held, self._public = self._after(step)
         self._content = lambda: held
 
     @guard("what users do")
     def copy_after(self, step: UserStep) -> Self:
-        """Return the same users after the step; these stay as they are."""
+        """Return the users after the step; these are unchanged."""
         return type(self)(*self._after(step))
 
     @guard("a sum over users")
     def sum(self, statistic: Statistic) -> Sum:
-        """Return the sum of the statistic over all users as they are now: exact integers, added
-        block by block.
-        """
+        """Return the sum of the statistic over all users: exact integers, added block by block."""
         statistic.check(self._public)
         adder = self.open(KEY).adder(statistic, self._public)
         return Sum(statistic, self._public, statistic.transform(adder, self._public))
 
     @guard("what users do")
     def close(self) -> None:
-        """Drop what an engine keeps of these users in memory: the training has ended, or failed."""
+        """Drop what an engine keeps of these users in memory, after a training."""
         self.open(KEY).close()
 
     def _after(self, step: UserStep) -> tuple[Partitions, Public]:
@@ -218,15 +212,14 @@ class Users(Sealed[Partitions]):
 
 @runtime_checkable
 class RatingsSource(Protocol):
-    """Users with their ratings, wherever they are; `discreet.Ratings` is one form.
+    """Users with their ratings, held by any engine; `discreet.Ratings` is one.
 
-    Everything here is public but what `seal` seals, and `rating_range`, which is asked
-    for only where the caller gave none; the statement then says that it was read from the data. An
-    engine may also have ``engine``, a description for the ledger of where users are and in how many
-    blocks; ``public_range``, a range of ratings that is public; ``exact_only``, true where it adds
-    up whole numbers alone; ``replays``, true where users take their steps again for every sum;
-    ``ready()``, which is called before anything is charged; and ``user_problem`` with ``rated``,
-    what speaks against the user column (`discreet.data.user_column`).
+    Everything here is public except what `seal` seals, and `rating_range`, which is used only where
+    the caller gave none; the statement then reports that it was read from the data. An engine may
+    also have ``engine``, a description for the ledger; ``public_range``, a public range of ratings;
+    ``exact_only``, true where it adds whole numbers only; ``replays``, true where steps are
+    replayed for every sum; ``ready()``, called before anything is charged; and ``user_problem``
+    with ``rated``, doubts about the user column (`discreet.data.user_column`).
     """
 
     @property
@@ -240,16 +233,14 @@ class RatingsSource(Protocol):
 
     @property
     def catalog(self) -> bool:
-        """Whether the items are a public catalog, and were not found in the ratings."""
+        """Whether the items are a public catalog, rather than found in the ratings."""
 
     @property
     def filtered(self) -> str:
-        """How ratings were left out by looking at them, in words; empty where they were not."""
+        """Description of a data-dependent filter of ratings; empty if there was none."""
 
     def rating_range(self) -> tuple[float, float] | None:
-        """The lowest and the highest rating there is; None where there is none."""
+        """Return the lowest and the highest rating, or None without ratings."""
 
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
-        """Seal users with their ratings; `seed` is of their random choices among their
-        items.
-        """
+        """Seal users with their ratings; `seed` is of their random choices among their items."""

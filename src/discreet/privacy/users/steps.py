@@ -1,9 +1,9 @@
-"""What users do by themselves: each step is a value made of public numbers.
+"""User steps: what each user computes by itself, as values made of public numbers.
 
-From these and its own ratings, each user computes something for itself: which items it contributes
-through, its vector, its residuals. A step turns a block of users into another one and never writes
-into it, so that a block can be computed again, on another machine or after a crash, to the same
-bits. Nothing leaves the users, so steps cost nothing.
+From these and its own ratings, each user computes which items it contributes through, its vector,
+its residuals. A step returns a new block of users and never modifies one, so that a block can be
+computed again, on another machine or after a crash, to the same bits. Nothing leaves the users, so
+steps have no privacy cost.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ CONTRIBUTIONS = ("user", "by_item", "value", "weight")
 
 
 class UserStep(ABC):
-    """What each user does by itself. Subclasses are frozen dataclasses of public values."""
+    """A computation of each user by itself. Subclasses are frozen dataclasses of public values."""
 
-    #: What an error says could not be computed.
+    #: Name of the result in errors.
     what: str = "a step of the users"
-    #: Whether it gives the same bits whenever it is taken; else only people in memory can take it.
+    #: Whether it always gives the same bits; otherwise only in-memory users can take it.
     repeatable: bool = True
 
     @abstractmethod
     def check(self, public: Public) -> Public:
-        """What is public after the step; raises a `ConfigError` for numbers that do not fit."""
+        """Return what is public after the step; raise a `ConfigError` for invalid numbers."""
 
     @abstractmethod
     def run(self, block: Block, public: Public) -> Block:
-        """The users after the step; `public` is as before it."""
+        """Return the users after the step; `public` is as before it."""
 
 
 # ------------------------------------------------------------------ items and ratings
@@ -61,7 +61,7 @@ class Restrict(UserStep):
     def check(self, public: Public) -> Public:
         items = self.items
         if items.ndim != 1 or items.dtype.kind not in "iu" or len(np.unique(items)) != len(items):
-            raise ConfigError("restrict needs the positions of distinct items")
+            raise ConfigError("restrict needs positions of distinct items")
         if len(items) and not (items.min() >= 0 and items.max() < public.n_items):
             raise ConfigError(f"restrict needs positions from 0 to {public.n_items - 1:,}")
         return Public(public.bounds, len(items))
@@ -85,7 +85,7 @@ class Recenter(UserStep):
 
     def check(self, public: Public) -> Public:
         if public.bounds.rating is None:
-            raise ConfigError("implicit feedback has no ratings to center: give Bounds(rating=...)")
+            raise ConfigError("implicit feedback has no ratings to center: pass Bounds(rating=...)")
         public_number("center", self.center)
         return replace(public, contributes=False)
 
@@ -97,9 +97,7 @@ class Recenter(UserStep):
 
 @dataclass(frozen=True)
 class ThresholdRatings(UserStep):
-    """Keep what was rated with at least `least`, a public number; from then on only the choice
-    counts.
-    """
+    """Keep ratings of at least `least`, a public number; their values are dropped."""
 
     least: float
 
@@ -115,10 +113,9 @@ class ThresholdRatings(UserStep):
 
 @dataclass(frozen=True)
 class GradeRatings(UserStep):
-    """Each item by how much it is liked: a level of 1 to `levels` by its rating's place in the
-    public range.
+    """Grade each item from 1 to `levels` by its rating's position in the public range.
 
-    The lowest rating says no more than no rating: such entries are dropped.
+    The lowest rating counts as no rating: such entries are dropped.
     """
 
     low: float
@@ -133,7 +130,8 @@ class GradeRatings(UserStep):
         check_levels(self.levels)
         if not self.low < self.high:
             raise ConfigError(
-                f"a range of ratings from {self.low:g} to {self.high:g} has no grades"
+                f"ratings from {self.low:g} to {self.high:g} cannot be graded: low must be below"
+                " high"
             )
         return Public(public.bounds, public.n_items)
 
@@ -213,8 +211,8 @@ class Solve(UserStep):
                  + λ₀ Σ_all (û · v_j)², with c the user's own number of ratings.
 
     Without a `center` there is no offset o. The vector is û, or its coefficients from `first` on,
-    cut to the norm Γ. `stretch` makes every vector (but 0) as long as Γ: short ones say as much
-    about their direction, and the noise is the same. With an `intercept` ι, that constant comes
+    cut to the norm Γ. `stretch` scales every vector (but 0) to the length Γ: the direction of short
+    ones is as informative, and the noise is the same. With an `intercept` ι, that constant comes
     before each vector, whose other part is cut, or stretched, to √(Γ² − ι²). `scale` (s) is 1 / Z
     of the papers' weights and must be public (erratum 4). With a `fraction` below 1, each user
     takes a random part of its history, by its own key; `draw` numbers the samples.
@@ -325,12 +323,12 @@ class StartFrom(UserStep):
 
 @dataclass(frozen=True)
 class ComputeResiduals(UserStep):
-    """Each user compares its ratings with V and b: its residuals, weighted and cut to G.
+    """Compute each user's residuals from V and b, weighted and cut to G.
 
     Users keep their own gradients as well, for a `GradientStep`. With `relative`, residuals are
-    those of the users' whole solutions, divided by G, and users keep how long they were before the
-    cut instead: their length is then 1 at most, whatever G is, which may follow from numbers
-    released before; sensitivities do not.
+    those of the users' whole solutions, divided by G, and users keep their length before the cut
+    instead: it is then at most 1 for any G, even one that follows from earlier releases, and
+    sensitivities do not depend on it.
     """
 
     V: NDArray[Any]
@@ -372,9 +370,7 @@ class ComputeResiduals(UserStep):
 
 @dataclass(frozen=True)
 class GradientStep(UserStep):
-    """Each user moves: u − rate · Σ_j e_j v_j − balance · uᵀR, with what it saw last, and cut
-    to the norm Γ.
-    """
+    """Move each user to u − rate · Σ_j e_j v_j − balance · uᵀR by its last residuals, cut to Γ."""
 
     rate: float
     R: NDArray[np.float64]
@@ -391,9 +387,7 @@ class GradientStep(UserStep):
         U = block["vectors"]
         own = block["own"]
         if own.shape != U.shape:
-            raise ConfigError(
-                "users have no gradients of their own yet: take the step ComputeResiduals first"
-            )
+            raise ConfigError("users have no gradients yet. Apply the step ComputeResiduals first.")
         moved = turn_rows(U, own, self.R, self.rate, self.balance)
         return block.without("residual", "own").with_state(vectors=scale_vectors(moved, public))
 
@@ -401,7 +395,7 @@ class GradientStep(UserStep):
 def scale_vectors(
     U: NDArray[Any], public: Public, stretch: bool = False, intercept: float = 0.0
 ) -> NDArray[Any]:
-    """Vectors as they may be contributed: stretched, if wanted, and cut to the norm."""
+    """Scale vectors to be contributed: stretched, if requested, and cut to the norm."""
     bounds = public.bounds
     if stretch:
         exact = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0).astype(np.float64)
@@ -417,9 +411,7 @@ def scale_vectors(
 
 @dataclass(frozen=True)
 class SubtractBaseline(UserStep):
-    """Each user takes public offsets, and perhaps its own mean, from its ratings, and cuts what
-    is left.
-    """
+    """Subtract public offsets, and optionally the user's own mean, from its ratings, and cut."""
 
     offsets: NDArray[Any] | None = None
     prior_count: float | None = None
@@ -492,14 +484,14 @@ def frank_wolfe_step(
     gamma: float,
     largest: float,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """The local step of n users, on their own entries.
+    """Take the local step of n users, on their own entries.
 
         a = fitted − y,   û_i = a_i · v / length,   fitted ← Π_L((1 − γ) fitted − γ k û_i v)
 
     Parameters
     ----------
     row, v, y, fitted : per entry
-        Whose it is, the direction at its item, the rating, and what is predicted for it so far.
+        User, direction at the item, rating, and current prediction.
     length, size, gamma, largest : float
         λ̂', k, γ and L; Π_L scales a user's predictions on its own items to the norm L.
 
@@ -522,7 +514,7 @@ def frank_wolfe_step(
 
 @dataclass(frozen=True)
 class Reweigh(UserStep):
-    """Each user multiplies its contributions by their Huber weights under public factors.
+    """Multiply each user's contributions by their Huber weights under public factors.
 
     A rating counts the less, the further it is from what the factors predict (Holland & Welsch,
     1977): w_ij = ψ_α(e_ij) / e_ij = min(1, α / |e_ij|), e_ij = y_ij − u_i · v_j.
@@ -561,7 +553,7 @@ def huber_weights(
     V: NDArray[Any],
     alpha: float,
 ) -> NDArray[np.float64]:
-    """min(1, α / |value − u · v|) of each (user, item, value); 0 where that is not finite.
+    """Compute min(1, α / |value − u · v|) of each (user, item, value); 0 where not finite.
 
     Each is added up by itself and in the order of the factors, so that no bit of it depends on
     other users.

@@ -1,5 +1,5 @@
 "use strict";
-// The page itself: search, choose, rate, and look at lists that change at once. Nothing is stored and nothing is sent.
+// User interface: search, choose, rate, and show lists that update immediately. Nothing is stored or sent.
 
 const documentText = window.document.getElementById("model").textContent;
 const model = unpackModel(JSON.parse(documentText));
@@ -47,7 +47,7 @@ function suggest() {
   offered = matches(search.value);
   active = offered.length ? 0 : -1;
   const nothing = search.value.trim() && !offered.length;
-  byId("found").textContent = nothing ? "Nothing is called that." : "";
+  byId("found").textContent = nothing ? "No matches." : "";
   suggestions.replaceChildren(...offered.map((j, at) => element("li", {
     id: "option-" + at, role: "option", "aria-selected": at === active,
     on: { pointerdown: (event) => { event.preventDefault(); choose(j); } },
@@ -95,18 +95,18 @@ function firstRating() {
 function add(j) {
   history.set(j, firstRating());
   show();
-  byId("news").textContent = titleOf(j) + " was added. The list has changed.";
+  byId("news").textContent = titleOf(j) + " was added. The list was updated.";
 }
 
 function remove(j) {
   history.delete(j);
   show();
-  byId("news").textContent = titleOf(j) + " was taken away. The list has changed.";
+  byId("news").textContent = titleOf(j) + " was removed. The list was updated.";
 }
 
 function chosenItem(j) {
   const parts = [element("span", { class: "name" }, shownTitle(j)), element("button", {
-    type: "button", class: "quiet", "aria-label": "Take away " + titleOf(j), on: { click: () => remove(j) },
+    type: "button", class: "quiet", "aria-label": "Remove " + titleOf(j), on: { click: () => remove(j) },
   }, "✕")];
   if (model.rate) {
     const value = element("output", {}, number(history.get(j)));
@@ -126,11 +126,11 @@ let asked = null;  // the item whose reasons are open
 let compared = null;  // the item whose likes are shown
 
 function reasons(j) {
-  if (!history.size) return element("p", { class: "why" }, "You have not chosen anything yet: this is what a newcomer gets.");
+  if (!history.size) return element("p", { class: "why" }, "You have not chosen anything yet: this is a popular pick.");
   const found = whyItem(model, history, j).slice(0, 5);
   const largest = Math.max(...found.map(([, much]) => Math.abs(much)), 1e-12);
   if (found.every(([, much]) => Math.abs(much) < 1e-9)) {
-    return element("p", { class: "why" }, "None of your choices: it is here because many people like it.");
+    return element("p", { class: "why" }, "Not because of your choices: it is popular with many users.");
   }
   return element("ul", { class: "why" }, ...found.map(([i, much]) => {
     const bar = element("span", { class: much >= 0 ? "bar up" : "bar down", "aria-hidden": "true" });
@@ -173,7 +173,7 @@ function lists(focus) {
     byId("alike-list").replaceChildren(...likes.map(([j]) => element("li", {}, element("span", { class: "line" },
       element("span", { class: "name" }, shownTitle(j)),
       element("button", { type: "button", class: "main", on: { click: () => add(j) } }, "I like this")))));
-    if (!likes.length) byId("alike-list").replaceChildren(element("li", {}, "Too little was learned about it to say."));
+    if (!likes.length) byId("alike-list").replaceChildren(element("li", {}, "No similar items are known."));
   }
   if (focus && byId(focus)) byId(focus).focus();
 }
@@ -187,9 +187,9 @@ function show() {
 
 byId("clear").addEventListener("click", () => { history.clear(); asked = null; compared = null; show(); search.focus(); });
 
-// ---------------------------------------------------------------- try to send something, and see it fail
+// ---------------------------------------------------------------- try to send data, which the browser blocks
 
-const OUTSIDE = "discreet-test.invalid";  // a name that no machine on earth may have
+const OUTSIDE = "discreet-test.invalid";  // .invalid is reserved (RFC 2606): no such host can exist
 const WAYS = {
   "a request (fetch)": () => fetch("https://" + OUTSIDE + "/fetch").catch(() => null),
   "a beacon": () => navigator.sendBeacon("https://" + OUTSIDE + "/beacon", "x"),

@@ -16,11 +16,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from discreet.errors import PrivacyError
 from discreet.privacy.accounting import pricing as accounting
@@ -32,29 +32,51 @@ UNITS = 2**50
 #: Made once: `json.dumps` with separators makes an encoder for every row.
 _COMPACT = json.JSONEncoder(separators=(",", ":")).encode
 
-#: The end of the chain is recorded a second time, in `head`, because a chain that lost its last
-#: records is unbroken.
-HEAD_TABLE = """
-CREATE TABLE head (
-    id INTEGER PRIMARY KEY CHECK (id = 1), sequence INTEGER NOT NULL, hash TEXT NOT NULL
-) STRICT
-"""
-TABLES = f"""
-CREATE TABLE log (
-    sequence INTEGER PRIMARY KEY, time TEXT NOT NULL, account TEXT NOT NULL, kind TEXT NOT NULL,
-    reservation TEXT NOT NULL, units INTEGER NOT NULL, draws INTEGER NOT NULL, content TEXT NOT NULL, hash TEXT NOT NULL
-) STRICT;
-CREATE TABLE ledgers (reservation TEXT PRIMARY KEY, sha256 TEXT NOT NULL, text TEXT NOT NULL) STRICT;
-{HEAD_TABLE};
-CREATE TRIGGER log_stays BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'nothing is changed here'); END;
-CREATE TRIGGER log_is_kept BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'nothing is removed here'); END;
-CREATE TRIGGER ledgers_stay BEFORE UPDATE ON ledgers BEGIN SELECT RAISE(ABORT, 'nothing is changed here'); END;
-CREATE TRIGGER ledgers_are_kept BEFORE DELETE ON ledgers BEGIN SELECT RAISE(ABORT, 'nothing is removed here'); END;
-"""  # noqa: E501 (the text is part of the file format)
+TABLES = ("log", "ledgers", "head")
 
 
 class Damage(Exception):
     """What is wrong with a store, as the end of a sentence."""
+
+
+class Transaction(Protocol):
+    """One transaction of a database, in its own SQL.
+
+    The tables are ``log`` (the fields of `Record`, in their order), ``ledgers`` (reservation,
+    SHA-256 and text) and ``head`` (1, and sequence and hash of the last record: a chain that lost
+    its last records is unbroken, so its end is recorded a second time).
+    """
+
+    def read(self, table: str) -> list[tuple[Any, ...]]:
+        """Read all rows from the table itself, never through an index."""
+
+    def insert(self, table: str, *row: Any) -> None:
+        """Add a row."""
+
+    def record_end(self, sequence: int, end: str) -> None:
+        """Record where the chain ends."""
+
+    def check_pages(self) -> None:
+        """Let the database check its pages, where it can; raises `Damage`."""
+
+
+class Database(Protocol):
+    """A place for one store. Its methods raise `DataError` where it cannot be used, and `Damage`
+    where the database itself finds its tables unreadable.
+    """
+
+    location: str
+
+    def begin_read(self) -> AbstractContextManager[Transaction]:
+        """See one state of the store throughout."""
+
+    def begin_write(self, create: bool = False) -> AbstractContextManager[Transaction]:
+        """Be the only writer, after a check of the pages; commit to disk at the end, or roll back
+        by any exception.
+        """
+
+    def begin_copy(self) -> AbstractContextManager[Transaction]:
+        """Fill a new store, which appears whole or not at all; refuse one that exists."""
 
 
 @dataclass(frozen=True)
@@ -103,16 +125,14 @@ class Log:
         return [record for record in self.records if record.account == name]
 
 
-def read(base: sqlite3.Connection) -> Log:
+def read(base: Transaction) -> Log:
     """Read everything, within the caller's transaction, and check it; raises `Damage`."""
-    columns = "sequence, time, account, kind, reservation, units, draws, content, hash"
     try:
-        records = _check_chain(
-            base.execute(f"SELECT {columns} FROM log NOT INDEXED ORDER BY sequence")
-        )
-        _check_end(base, records)
-        rows = base.execute("SELECT reservation, sha256, text FROM ledgers NOT INDEXED").fetchall()
-        return Log(tuple(records), _check_ledgers(rows, records))
+        records = _check_chain(sorted(base.read("log")))
+        end = [(1, records[-1].sequence, records[-1].hash)] if records else []
+        if base.read("head") != end:
+            raise Damage("records are missing at its end")
+        return Log(tuple(records), _check_ledgers(base.read("ledgers"), records))
     except (TypeError, ValueError, LookupError, OverflowError) as error:
         # of values that no version has written
         raise Damage(
@@ -120,7 +140,7 @@ def read(base: sqlite3.Connection) -> Log:
         ) from error
 
 
-def _check_chain(rows: sqlite3.Cursor) -> list[Record]:
+def _check_chain(rows: list[tuple[Any, ...]]) -> list[Record]:
     """The records, if every one follows from the one before."""
     previous = ""
     found: list[Record] = []
@@ -137,16 +157,7 @@ def _check_chain(rows: sqlite3.Cursor) -> list[Record]:
     return found
 
 
-def _check_end(base: sqlite3.Connection, records: Sequence[Record]) -> None:
-    # stores of the first format recorded no end
-    if base.execute("PRAGMA user_version").fetchone()[0] < 2:
-        return
-    end = [(1, records[-1].sequence, records[-1].hash)] if records else []
-    if base.execute("SELECT id, sequence, hash FROM head").fetchall() != end:
-        raise Damage("records are missing at its end")
-
-
-def _check_ledgers(rows: list[tuple[str, str, str]], records: Sequence[Record]) -> dict[str, str]:
+def _check_ledgers(rows: list[tuple[Any, ...]], records: Sequence[Record]) -> dict[str, str]:
     """The archived ledgers, if they are those that records name."""
     named = {r.reservation: r for r in records if r.kind in ("settle", "broken")}
     found = {reservation: text for reservation, _, text in rows}
@@ -167,7 +178,7 @@ def _check_ledgers(rows: list[tuple[str, str, str]], records: Sequence[Record]) 
 
 
 def append(
-    base: sqlite3.Connection,
+    base: Transaction,
     log: Log,
     account: str,
     kind: str,
@@ -184,14 +195,9 @@ def append(
     text = json.dumps(content, sort_keys=True, allow_nan=False)
     row = (sequence + 1, now, account, kind, reservation, units, draws, text)
     end = _chain_hash(previous, row)
-    base.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, end))
-    record_end(base, sequence + 1, end)
+    base.insert("log", *row, end)
+    base.record_end(sequence + 1, end)
     return Record(*row[:7], content, end)
-
-
-def record_end(base: sqlite3.Connection, sequence: int, end: str) -> None:
-    """Record where the chain ends."""
-    base.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (sequence, end))
 
 
 def _chain_hash(previous: str, row: tuple[Any, ...]) -> str:
@@ -310,13 +316,6 @@ def _add_settlement(sums: AccountSums, record: Record) -> None:
 
 
 # ------------------------------------------------------------------ verifying
-
-
-def check_integrity(base: sqlite3.Connection) -> None:
-    """Let SQLite check every page of the file; within the caller's transaction."""
-    found = base.execute("PRAGMA integrity_check(1)").fetchone()[0]
-    if found != "ok":
-        raise Damage("its pages do not fit together")
 
 
 def check_prices(log: Log) -> None:
