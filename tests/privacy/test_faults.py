@@ -66,12 +66,12 @@ def test_without_faults_the_same_tests_pass():
 
 def test_a_planted_fault_is_gone_afterwards():
     from discreet.privacy.statistics import bounds
-    from discreet.privacy.users import sealed_users as sealed
+    from discreet.privacy.users import steps
 
     before = bounds.clip_rows
     with planted("vectors are not clipped"):
-        assert bounds.clip_rows is sealed.clip_rows is not before
-    assert bounds.clip_rows is sealed.clip_rows is before
+        assert bounds.clip_rows is steps.clip_rows is not before
+    assert bounds.clip_rows is steps.clip_rows is before
 
 
 def table():
