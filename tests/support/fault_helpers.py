@@ -295,9 +295,7 @@ FAULTS = {
         "users.item_sampling:_number",
         "form = _form(user_id)",
         "form = repr(user_id)",
-        (
-            "test_neighbors.py::test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read",
-        ),
+        ("test_neighbors.py::test_choices_do_not_depend_on_the_ids_of_others",),
     ),
     "a user's ridge depends on everybody's counts": Fault(
         "users.steps:Solve.run",
