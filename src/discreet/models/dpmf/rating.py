@@ -96,7 +96,7 @@ from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import WeighEntries
 
 ESTIMATED = "estimated"
-# `eigh` decomposes the whole matrix of pairs in float64. That takes M³ operations and 8 M² bytes for
+# `eigh` decomposes the whole matrix of pairs in float64: M³ operations and 8 M² bytes for
 # each copy (32 MB for 2,000 items), and the noise hides pairs of rarer items anyway.
 LARGEST_CORE = 2000
 
