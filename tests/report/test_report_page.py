@@ -543,4 +543,5 @@ def test_no_title_calls_a_large_epsilon_private(tmp_path, epsilon, weak):
         assert (re.search("privat|privacy:? ε", text) is not None) is not weak
     write_sign_off(model, tmp_path / "s.html")
     for text in (str(model.privacy_), text_of(tmp_path / "s.html")):
-        assert ("almost as likely" in text) is not weak
+        assert "almost as likely" not in text
+        assert ("no meaningful protection" in text) is weak
