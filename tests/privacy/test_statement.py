@@ -157,8 +157,15 @@ def test_a_large_epsilon_is_called_weak(row_sum, epsilon, weak):
 
 @pytest.mark.parametrize(
     ("epsilon", "strength"),
-    [(0.5, "very strong"), (1, "strong"), (2, "good"), (5, "moderate"), (10, "weak")]
-    + [(20, "formal only"), (21, "no meaningful protection")],
+    [
+        (0.5, "very strong"),
+        (1, "strong"),
+        (2, "good"),
+        (5, "moderate"),
+        (10, "weak"),
+        (20, "formal only"),
+        (21, "no meaningful protection"),
+    ],
 )
 def test_the_strength_is_that_of_the_documented_table(row_sum, epsilon, strength):
     session = Session(Plan.calibrate([Release("sum")], Budget(epsilon, 1e-6)), "seeded", 0)
