@@ -39,7 +39,7 @@ def sentences(text: str) -> list[str]:
     ]
 
 
-def test_every_test_named_in_the_errata_exists_and_every_erratum_has_a_paragraph():
+def test_errata_have_paragraphs_and_existing_tests():
     text = (DOCS / "errata.md").read_text(encoding="utf-8")
     code = "\n".join(
         path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")

@@ -48,7 +48,7 @@ EXCLUDED = {
     "from discreet.testing import check_private_model": (
         "eight seconds of work: tests/auditing/conformance/test_kit.py"
     ),
-    "discreet tune": "a secret number of trainings: tests/cli/test_tune_command.py runs it",
+    "discreet tune": "a secret number of trainings: tests/cli/test_tune.py runs it",
 }
 
 

@@ -64,7 +64,7 @@ def test_a_planted_fault_is_refuted(fault, levels):
         assert levels_that_refute(SHOWING[WHERE.get(fault, "DPALS")], *levels) == levels
 
 
-def test_signed_pairs_that_are_priced_without_their_sign_are_refuted_without_a_search():
+def test_signed_pairs_priced_without_sign_are_refuted_without_a_search():
     """Among the guesses are two users whose pairs of residuals have opposite signs."""
     fault = "pairs of residuals are priced as if they had no sign"
     with planted(fault):

@@ -71,7 +71,7 @@ def test_a_split_that_draws_one_stream_for_all_users_is_refuted():
     assert any("times its stated sensitivity" in finding for finding in level.findings)
 
 
-def test_the_example_for_the_best_of_several_runs_lies_between_one_run_and_the_price():
+def test_the_best_of_several_runs_lies_between_one_run_and_its_cost():
     for mu in (0.2, 0.5, 1.0):
         for epsilon in (0.5, 2.0):
             found = delta_of_best(epsilon, mu, 10.0)

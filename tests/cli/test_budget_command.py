@@ -408,7 +408,7 @@ def test_evaluate_with_epsilon_measures_a_private_model(run, private):
     assert "DPMF" in result.out
 
 
-def test_a_large_delta_needs_a_word_of_its_own_and_weak_numbers_are_called_so(run):
+def test_a_large_delta_must_be_allowed_and_weak_numbers_are_named(run):
     large = [*PLAN[:3], "--epsilon", 30, "--delta", "0.01", "--items", 100]
     refused = run(*large)
     assert refused.code == 2

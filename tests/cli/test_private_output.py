@@ -116,9 +116,7 @@ def test_on_a_terminal_exact_numbers_are_shown_and_marked(run, neighbors, tmp_pa
     assert all(EXACT_MARK in line for line in lines)
 
 
-def test_items_outside_the_catalog_are_refused_without_naming_or_counting_them(
-    run, neighbors, tmp_path
-):
+def test_unknown_items_are_refused_without_naming_or_counting_them(run, neighbors, tmp_path):
     one, _, films = neighbors
     messages = set()
     for extra in (
@@ -144,9 +142,7 @@ def test_filters_that_leave_nothing_are_refused_without_a_number(run, neighbors,
     assert "1,800" not in done.err
 
 
-def test_training_says_of_any_ratings_that_those_outside_the_range_are_clipped(
-    run, neighbors, tmp_path
-):
+def test_training_always_says_that_ratings_are_clipped_to_the_range(run, neighbors, tmp_path):
     one, _, films = neighbors
     wild = tmp_path / "wild.csv"
     wild.write_text(one.read_text() + "9001,10,1e30,1\n9001,11,-4,1\n")

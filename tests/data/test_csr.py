@@ -195,7 +195,7 @@ def test_stored_zeros_are_ratings():
     assert Ratings.from_csr(matrix).to_csr().nnz == 2
 
 
-def test_repeated_and_unsorted_entries_are_never_summed_nor_the_matrix_changed():
+def test_repeated_and_unsorted_entries_are_never_summed():
     indices, data = np.array([1, 0, 1], np.int32), np.array([2, 3, 4], np.float32)
     matrix = sparse.csr_array((data, indices, np.array([0, 3])), shape=(1, 2))
     before = copy.deepcopy((matrix.indptr, matrix.indices, matrix.data))

@@ -165,7 +165,7 @@ def test_parquet_tables_and_a_lonely_ratings_file(tmp_path):
     check(load_dataset("ml-25m", tmp_path))
 
 
-def test_without_network_one_sentence_says_where_to_get_it_and_where_to_put_it(cache):
+def test_without_network_one_sentence_says_where_to_get_and_put_it(cache):
     for arguments in ({}, {"download": False}):
         with pytest.raises(DataError) as caught:
             load_dataset("ml-20m", **arguments)

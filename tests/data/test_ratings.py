@@ -208,7 +208,7 @@ def test_a_list_of_items_is_a_catalog_only_where_the_caller_says_so():
     assert ratings.with_items(ratings.item_ids).catalog  # its own catalog again, unchanged
 
 
-def test_filtering_items_by_exact_counts_is_recorded_and_users_by_their_own_is_not():
+def test_filtering_by_exact_item_counts_is_recorded():
     ratings = small().with_items({"a": "A", "b": "B", "c": "C", "d": "D"})
     assert ratings.filtered == ""
     own = ratings.filter(min_user_ratings=2)

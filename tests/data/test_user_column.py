@@ -88,7 +88,7 @@ def test_blocks_are_refused_and_trusted_as_ratings_are(tmp_path, frame, paramete
     assert not right.rated
 
 
-def test_what_is_refused_is_refused_before_anything_is_released_and_after_any_choice():
+def test_refusals_come_before_any_release_and_after_any_choice():
     read = Ratings.from_frame(REFUSED["stars"][0])
     for ratings in (read, read.filter(min_user_ratings=2), pickle.loads(pickle.dumps(read))):
         model = DPMF(2, epsilon=1)
@@ -97,7 +97,7 @@ def test_what_is_refused_is_refused_before_anything_is_released_and_after_any_ch
         assert not hasattr(model, "privacy_")
 
 
-def test_users_are_accepted_from_the_public_minimum_on_and_wherever_there_is_no_user_column():
+def test_users_are_accepted_from_the_public_minimum_on():
     assert fit(play_log(MIN_USERS, 1)).privacy_.finite
     few = play_log(5, 1)
     assert fit(Ratings.from_arrays(few["user"], few["item"])).privacy_.finite

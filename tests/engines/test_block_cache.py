@@ -122,7 +122,7 @@ def test_nothing_is_kept_when_a_training_has_ended_or_failed(folder, monkeypatch
 # ------------------------------------------------------------------ on the workers of Spark
 
 
-def test_a_worker_forgets_a_training_that_has_ended_or_is_not_heard_of_again():
+def test_a_worker_drops_a_training_that_ended_or_went_silent():
     def work(training):
         return worker.Pass(Node(None), [], BOUNDS, 0, "", Secret(), training, room=1 << 20)
 

@@ -386,7 +386,7 @@ def test_a_column_that_does_not_identify_users_is_refused(tmp_path, problem, sev
     )
 
 
-def test_blocks_of_ratings_and_people_in_memory_keep_what_speaks_against_the_user_column(tmp_path):
+def test_blocks_keep_what_speaks_against_the_user_column(tmp_path):
     ratings = Ratings.from_frame(
         WRONG_USERS["fewer than 100"](), items=range(30), duplicates="mean"
     )

@@ -174,9 +174,7 @@ def test_workers_drop_blocks_when_a_training_has_ended_or_failed(spark, sealed, 
     assert blocks_on_workers(spark) == 0
 
 
-def test_blocks_that_spark_hands_over_and_sums_that_are_added_on_the_workers(
-    ratings, frame, silent, monkeypatch
-):
+def test_spark_passes_blocks_and_sums_on_the_workers(ratings, frame, silent, monkeypatch):
     """As where blocks are in a store that only Spark can read, and where sums are too large for
     the driver.
     """
@@ -189,9 +187,7 @@ def test_blocks_that_spark_hands_over_and_sums_that_are_added_on_the_workers(
     same_bits(whole, trained(MODELS["DPALS"](), one, silent))
 
 
-def test_machines_that_compute_otherwise_are_refused_before_anything_is_charged(
-    ratings, frame, monkeypatch
-):
+def test_machines_with_other_results_are_refused_before_any_charge(ratings, frame, monkeypatch):
     monkeypatch.setattr(fingerprint, "_fingerprint", lambda vector: "another machine")
     model = MODELS["DPMF, rating"]()
     with pytest.raises(EngineError, match="compute different bits"):

@@ -310,7 +310,7 @@ def test_a_score_is_released_whatever_was_held_out(ratings, metric, monkeypatch)
     assert not seen[1].any()
 
 
-def test_a_column_that_does_not_identify_users_is_refused_before_the_account_pays(tmp_path):
+def test_a_bad_user_column_is_refused_before_the_account_is_charged(tmp_path):
     rng = np.random.default_rng(0)
     rows = pa.table({"item": rng.integers(0, 30, 900), "stars": rng.integers(1, 6, 900)})
     stars = discreet.Ratings.from_frame(rows, user="stars", item="item", rating=False)

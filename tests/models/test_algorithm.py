@@ -220,7 +220,7 @@ def test_a_document_with_other_fields_is_refused_instead_of_guessed(value):
             algorithm_from(wrong)
 
 
-def test_a_field_that_was_added_later_means_in_an_old_folder_what_was_done_before(monkeypatch):
+def test_a_field_added_later_has_its_old_meaning_in_an_old_folder(monkeypatch):
     now = PairRanking(gate=2.0)
     old = {name: field for name, field in now.to_dict().items() if name != "gate"}
     monkeypatch.setattr(PairRanking, "added_later", {"gate": 0.25})

@@ -309,9 +309,7 @@ def test_wrong_parameters_are_named(ratings, wrong, message):
 
 
 @pytest.mark.parametrize(("fraction", "most"), [(1.0, 30), (0.5, 15)])
-def test_a_spectral_start_with_too_few_items_is_refused_before_anything_is_released(
-    ratings, monkeypatch, fraction, most
-):
+def test_a_spectral_start_with_too_few_items_is_refused_early(ratings, monkeypatch, fraction, most):
     monkeypatch.setattr(Session, "release", lambda *_, **__: pytest.fail("released"))
     model = discreet.DPALS.configure(
         factors=most + 1, epsilon=50.0, initialization="spectral", item_fraction=fraction

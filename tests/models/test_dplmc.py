@@ -148,7 +148,7 @@ def test_erratum_09_sensitivities_are_tight(relation, expected):
     assert (found["balance"], found["gradient"]) == pytest.approx(expected)
 
 
-def test_erratum_09_the_printed_noise_is_as_printed_and_its_price_is_the_true_one():
+def test_erratum_09_printed_noise_has_its_true_cost():
     T, eps, delta, omega = 20, 5.0, 1e-5, 0.3
     same = dict(
         factors=3,
@@ -336,7 +336,7 @@ def test_wrong_parameters_are_named(wrong, message):
         discreet.DPLMC.configure(**(dict(epsilon=1.0) | wrong)).plan(30)
 
 
-def test_a_spectral_start_with_too_few_items_is_refused_before_anything_is_released(monkeypatch):
+def test_a_spectral_start_with_too_few_items_is_refused_early(monkeypatch):
     _, ratings = planted(m=50, n=10)
     monkeypatch.setattr(Session, "release", lambda *_, **__: pytest.fail("released"))
     with pytest.raises(ConfigError, match="factors is 11, but a spectral start has at most 10"):

@@ -32,6 +32,9 @@ MODELS = {
     "Bias": discreet.Bias,
     "Popularity": discreet.Popularity,
     "DPMF": partial(discreet.DPMF, **PRIVATE),
+    "DPMF, profiles": partial(
+        discreet.DPMF, item_features={j: "ab"[j % 2] for j in range(1000)}, **PRIVATE
+    ),
     "DPMF, ratings": partial(discreet.DPMF, goal="rating", **PRIVATE),
     "DPMF, no factors": partial(discreet.DPMF, 0, goal="rating", **PRIVATE),
     "DPMF, range from data": partial(

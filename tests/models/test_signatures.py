@@ -110,7 +110,7 @@ def goals(shell):
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_a_knob_of_a_shell_is_a_field_of_its_algorithm_and_has_no_default_of_its_own(name):
+def test_a_model_parameter_is_an_algorithm_field_without_a_second_default(name):
     shell = PRIVATE[name]
     values = goals(shell)
     own = {

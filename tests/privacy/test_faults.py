@@ -24,6 +24,13 @@ class Failures:
             self.messages.append(f"{report.when}: {report.longrepr.reprcrash.message}")
 
 
+def locate(test):
+    """Return the path of a test that is named by its file alone."""
+    file, _, name = test.partition("::")
+    found = [HERE / file, *HERE.glob(f"*/{file}")]
+    return f"{next(path for path in found if path.exists())}::{name}"
+
+
 def run(tests):
     """What the first of these tests to fail says, in this process; nothing if all pass."""
     options = [
@@ -38,7 +45,7 @@ def run(tests):
         "no:xdist",
     ]
     failures = Failures()
-    code = int(pytest.main([*options, *(str(HERE / test) for test in tests)], plugins=[failures]))
+    code = int(pytest.main([*options, *map(locate, tests)], plugins=[failures]))
     assert code == bool(failures.messages), f"pytest ended with {code}"  # others: nothing ran
     return "".join(failures.messages)
 
@@ -59,12 +66,12 @@ def test_without_faults_the_same_tests_pass():
 
 def test_a_planted_fault_is_gone_afterwards():
     from discreet.privacy.statistics import bounds
-    from discreet.privacy.users import sealed_users as sealed
+    from discreet.privacy.users import steps
 
     before = bounds.clip_rows
     with planted("vectors are not clipped"):
-        assert bounds.clip_rows is sealed.clip_rows is not before
-    assert bounds.clip_rows is sealed.clip_rows is before
+        assert bounds.clip_rows is steps.clip_rows is not before
+    assert bounds.clip_rows is steps.clip_rows is before
 
 
 def table():

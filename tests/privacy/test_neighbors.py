@@ -307,7 +307,7 @@ def test_other_users_stay_as_they_are_to_the_last_bit(path, rank, dtype, unobser
 
 
 @pytest.mark.parametrize("steps", [uniform, rarest])
-def test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read(steps):
+def test_choices_do_not_depend_on_the_ids_of_others(steps):
     """One user called "x" turns a column of numbers into text; the others are still the same
     people.
     """
@@ -335,7 +335,7 @@ def test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read(st
     assert chosen[0] == chosen[1]
 
 
-def test_ids_become_whole_numbers_or_stay_text_and_never_pass_through_floats():
+def test_ids_are_whole_numbers_or_text_and_never_floats():
     """Hexadecimal ids such as 1e999999 are no numbers, and two long numbers are two."""
     different = [
         "1e999999",

@@ -51,7 +51,7 @@ def test_noise_does_not_follow_from_clock_or_process():
     assert not np.array_equal(one, other)
 
 
-def test_two_processes_with_the_same_clock_and_process_id_draw_different_noise():
+def test_processes_with_equal_clock_and_id_draw_different_noise():
     one, other = (
         subprocess.run(
             [sys.executable, "-c", DRAW], capture_output=True, text=True, check=True

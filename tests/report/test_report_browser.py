@@ -33,9 +33,7 @@ def check_layout(page, file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["private", "implicit", "open"])
-def test_no_width_overflows_nothing_complains_and_nothing_is_asked_of_the_network(
-    browser, reports, name, tmp_path
-):
+def test_no_overflow_no_console_errors_no_network_access(browser, reports, name, tmp_path):
     keep = os.environ.get("DISCREET_SCREENSHOTS")  # a folder, for looking at them
     for width, scheme in product((390, 1024, 1600), ("light", "dark")):
         with browser.page(width, scheme=scheme, phone=width < 500) as page:

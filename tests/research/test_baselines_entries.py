@@ -107,7 +107,7 @@ def test_frank_wolfe_is_tuned_in_every_cell_where_it_is_compared(name):
         assert cell["trials"] == 3
 
 
-def test_parameters_are_chosen_on_validation_ratings_and_the_test_part_is_scored_once_per_trial(
+def test_parameters_are_chosen_on_validation_and_test_is_scored_once(
     monkeypatch,
 ):
     looked = []

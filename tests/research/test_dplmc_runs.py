@@ -76,7 +76,7 @@ def test_the_house_model_has_its_defaults():
 @pytest.mark.parametrize(
     "name", ["dplmc-figure1", "dplmc-figure2", "dplmc-figure3", "dplmc-printed"]
 )
-def test_both_algorithms_are_searched_in_every_setting_and_the_loser_no_less(name):
+def test_both_algorithms_are_searched_equally_in_every_setting(name):
     """DPALS, which the paper says loses, with as many trainings as DPLMC; every panel has what
     no learning gives.
     """

@@ -176,7 +176,7 @@ def test_a_method_has_one_color_and_its_lines_differ():
     )
 
 
-def test_bars_over_a_word_stand_side_by_side_and_a_single_one_in_the_middle():
+def test_bars_over_a_label_are_side_by_side_or_centered():
     found, width = figures.places([["a", "b"], ["a"]])
     assert width == pytest.approx(0.4)
     assert found[0] == pytest.approx({"a": -0.2, "b": 1.0})

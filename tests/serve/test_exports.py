@@ -28,7 +28,9 @@ def opened(request, tmp_path):
 # ------------------------------------------------------------ vectors
 
 
-@pytest.mark.parametrize("opened", MODELS, indirect=True)
+@pytest.mark.parametrize(
+    "opened", [name for name in MODELS if "profiles" not in name], indirect=True
+)
 def test_a_vector_database_finds_the_models_lists(opened, tmp_path):
     """End to end with FAISS: every model, by inner product with [u, 1]."""
     import faiss
@@ -173,3 +175,11 @@ def test_the_command(opened, tmp_path, capsys):
         code, said = run(*words)
         assert code == 2
         assert sentence in said.err
+
+
+def test_vectors_of_a_model_with_profiles_are_refused(tmp_path):
+    """Its scores are no inner products."""
+    fitted("DPMF, profiles alone").save(tmp_path / "model")
+    opened = open_model(tmp_path / "model")
+    with pytest.raises(ConfigError, match="profile in public features"):
+        write_vectors(opened, tmp_path / "vectors")

@@ -88,9 +88,7 @@ def test_lists_are_those_of_python(name, browser, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["DPMF", "DPMF, ratings", "DPALS implicit", "ALS"])
-def test_rounding_to_float16_changes_scores_by_less_than_a_thousandth_of_their_spread(
-    name, browser, tmp_path
-):
+def test_rounding_to_float16_changes_scores_by_less_than_a_thousandth(name, browser, tmp_path):
     """The tolerance that the documentation states, against the model itself."""
     some = histories(100, seed=5)
     scorer = fitted(name).scorer()

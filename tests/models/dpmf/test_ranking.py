@@ -149,7 +149,7 @@ def test_it_finds_taste_and_says_so():
     assert model.summary_ in model.card()
 
 
-def test_where_pairs_do_not_pay_it_is_private_popularity_of_the_whole_budget(caplog):
+def test_without_signal_it_is_popularity_with_the_whole_budget(caplog):
     ratings = people(60)
     model = discreet.DPMF(epsilon=0.5, noise="seeded", random_state=1).fit(ratings)
     assert model.item_factors_.shape == (N_ITEMS, 0)
@@ -192,7 +192,7 @@ def test_counts_are_averaged_by_their_noise():
     assert np.std(off) == pytest.approx(1 / discreet_mu(1.0), rel=0.05)
 
 
-def test_where_few_items_are_all_that_counts_a_part_of_the_rest_counts_again():
+def test_with_few_dominant_items_a_part_of_the_rest_counts_again():
     rng = np.random.default_rng(3)
     few = people(6000, n_items=30)
     model = discreet.DPMF(epsilon=5.0).fit(few)

@@ -11,7 +11,7 @@ from discreet.models.storage.load_scorer import open_model
 from discreet.serve.onnx_scorer import write_onnx
 from support.served_models import ITEMS, MODELS, fitted, histories
 
-WITHOUT = {"IRLS", "DPLMC", "DPFrankWolfe by steps", "DPSVD by density", "DPSGD"}
+WITHOUT = {"IRLS", "DPLMC", "DPFrankWolfe by steps", "DPSVD by density"}
 
 
 @pytest.fixture

@@ -114,9 +114,7 @@ def test_a_model_notices_that_an_older_copy_of_its_account_was_put_back(
     assert run("budget", "verify", people).code == 0  # nothing else can tell
 
 
-def test_tuning_into_the_folder_of_a_model_notices_an_older_copy_of_its_account(
-    run, private, people, tmp_path
-):
+def test_tuning_into_a_model_folder_notices_an_older_account(run, private, people, tmp_path):
     older = tmp_path / "older.sqlite"
     run("budget", "backup", people, "--out", older)
     train(run, private, tmp_path / "m", f"{people}:customers", epsilon=1)

@@ -136,9 +136,7 @@ def test_secure_results_are_multiples_of_a_grid_and_seeded_ones_are_not(row_sum,
     assert not np.array_equal(seeded * 2.0**40, np.rint(seeded * 2.0**40))
 
 
-def test_the_exact_part_of_a_secure_release_does_not_depend_on_the_order_of_users(
-    row_sum, monkeypatch
-):
+def test_the_exact_part_does_not_depend_on_the_order_of_users(row_sum, monkeypatch):
     rows = np.random.default_rng(3).standard_normal((2000, 5))
     monkeypatch.setattr(
         SecureNoise, "add", lambda self, values, mechanism, weights, grid: values * grid
@@ -298,7 +296,7 @@ def test_importing_the_session_is_light():
     assert done.stdout.strip() == "[]"
 
 
-def test_releases_that_are_made_together_are_all_charged_before_any_is_opened(row_sum, rows):
+def test_joint_releases_are_charged_before_any_is_opened(row_sum, rows):
     session = Session(plan_of(Release("a"), Release("b")))
     good, bad = row_sum(rows), row_sum(rows)
 

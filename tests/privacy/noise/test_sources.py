@@ -197,7 +197,7 @@ def test_add_keeps_large_integers_exact():
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int32, np.uint64, np.bool_, object])
-def test_what_is_no_exact_integer_is_refused_by_its_type_and_not_by_its_size(dtype):
+def test_inexact_integers_are_refused_by_type_not_by_size(dtype):
     """A sum beyond 2⁵³ in float64 has lost somebody; whether it is, is nobody's business."""
     said = set()
     for value in (0, 0.5, 1, math.nan, 2**53, 2**60 + 2**9):

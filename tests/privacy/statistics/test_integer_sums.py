@@ -91,7 +91,7 @@ def test_nobody_adds_up_to_zeros():
         assert not statistic.compute(KEY).any(), name
 
 
-def test_a_contribution_has_at_most_2_to_the_30_units_so_that_a_chunk_is_exact():
+def test_a_contribution_has_at_most_2_to_the_30_units():
     for largest in np.geomspace(1e-12, 1e12, 97):
         for deviation in (1e-300, largest, 1e6 * largest):
             assert largest / grid_for(largest, deviation) <= 2**30

@@ -167,9 +167,7 @@ def test_equal_ratings_are_not_refused_where_the_range_is_public(run, odd, tmp_p
         assert result.code == 0, result.err
 
 
-def test_scores_of_a_saved_model_refuse_a_column_that_does_not_identify_users(
-    run, private, tmp_path
-):
+def test_scores_of_a_saved_model_refuse_a_bad_user_column(run, private, tmp_path):
     call = (
         "evaluate",
         private / "model",

@@ -128,6 +128,13 @@ def test_the_sensitivity_is_reached():
     assert not clip_moments(np.array([[np.nan, 1.0, 1.0, 1.0, 1.0]])).any()
 
 
+def test_replaced_users_with_opposite_gradients():
+    """Further than √2 apart, which would be enough for sums without signs."""
+    one, other = (moments([row], inputs(0)) for row in ({2: 5.0, 4: 5.0}, {0: 5.0, 1: 5.0, 5: 5.0}))
+    apart = distance(exact(one), exact(other), one, "l2")
+    assert math.sqrt(2) < apart <= one.sensitivity("replace-one", "l2")
+
+
 def test_moments_are_those_of_a_plain_computation():
     """One user who leaves out its first item, by the definition."""
     given = inputs()

@@ -392,7 +392,7 @@ def test_cautions_stand_beside_the_promise(tmp_path):
     )
 
 
-def test_the_saved_model_is_asked_about_test_ratings_and_a_fresh_one_about_held_out_ones():
+def test_saved_models_score_test_ratings_and_fresh_ones_held_out_ratings():
     ratings = make_cinema(0, 0.05)
     split = discreet.data.splits.random_ratings(ratings, (0.8, 0.2), 3)
     model = discreet.ALS(4, iterations=3).fit(split.train)

@@ -49,7 +49,7 @@ def find_messages():
                 yield f"{file.name}:{call.lineno}", "".join(str(part.value) for part in parts)
 
 
-def test_no_message_of_reading_data_is_left_with_a_parameter_that_has_an_option():
+def test_messages_of_reading_data_name_options():
     left = re.compile(rf"\b({'|'.join(OPTIONS)})=")
     messages = list(find_messages())
     assert len(messages) > 50

@@ -416,7 +416,7 @@ KEY_HOLDERS = ("privacy", "engines")
 RESERVED = {"KEY", "vault", "_content", "_compute", "Block"}
 
 
-def test_no_code_outside_privacy_and_engines_names_the_key_or_what_it_opens():
+def test_no_code_outside_privacy_and_engines_names_the_key():
     """The import contract sees modules; this sees ``from discreet.privacy.users.sealed_users
     import KEY`` as well.
     """

@@ -96,7 +96,7 @@ def test_decisions_within_a_limit_are_the_exact_ones(sigma, limit):
     assert seen == {True, False}
 
 
-def test_wedges_and_tails_that_are_nearly_ties_are_left_to_the_specification():
+def test_near_ties_in_wedges_and_tails_follow_the_specification():
     rng = np.random.default_rng(9)
     accept, edges, bells = sampler.TABLES
     left = 0
