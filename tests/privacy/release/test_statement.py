@@ -175,7 +175,7 @@ def test_the_strength_is_that_of_the_documented_table(row_sum, epsilon, strength
     assert f"({strength})" in str(statement)
     assert f"({strength})" in dict(statement.lines())["Guarantee"]
     if epsilon <= 20:
-        table = Path(__file__).parents[2].joinpath("docs/choose-epsilon.md").read_text("utf-8")
+        table = Path(__file__).parents[3].joinpath("docs/choose-epsilon.md").read_text("utf-8")
         (row,) = (line for line in table.splitlines() if line.startswith(f"| {epsilon} |"))
         assert row.endswith(f"| {strength} |")
 
