@@ -171,7 +171,8 @@ def lines(groups: Sequence[str], series: Sequence[Series], label: str) -> Markup
         for at, (value, error) in enumerate(zip(one.values, one.errors, strict=True)):
             if math.isnan(value):
                 continue
-            x, y = frame.left + (at + 0.5) * step + shift, frame.y(value)
+            x = frame.left + (at + 0.5) * step + shift
+            y = frame.y(value)
             points.append((x, y))
             if not math.isnan(error):
                 half = error / (frame.high - frame.low) * (frame.bottom - frame.top)

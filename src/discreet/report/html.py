@@ -21,7 +21,8 @@ _STRANGE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 def render_template(file: str, style: str, script: str | None = None, **values: Any) -> str:
     """Render a template, with a style sheet and a script that its policy allows by their hashes."""
-    sheet, code = read_file(style), None if script is None else read_file(script)
+    sheet = read_file(style)
+    code = None if script is None else read_file(script)
     page = _environment().get_template(file)
     return (
         page.render(

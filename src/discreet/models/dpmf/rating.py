@@ -218,9 +218,11 @@ class RatingFactorization(Algorithm):
         rank = min(self.rank, n) if self.has_pairs else 0
         users.apply(WeighEntries(np.ones(n)))
         prior = self.start_prior(Population(1.0, 1.0, 0.0, 0.0), np.ones(n))
-        bias, V = np.ones(n), np.zeros((n, rank))
+        bias = np.ones(n)
+        V = np.zeros((n, rank))
         A = prior.solve(users, np.zeros((n, 0)), bias)
-        counts, gradient = users.sum(WeightCounts()), users.sum(BiasGradient())
+        counts = users.sum(WeightCounts())
+        gradient = users.sum(BiasGradient())
         found: dict[str, ReleasableSum] = {
             "size": users.sum(Size(self.half)),
             "counts": counts,

@@ -155,7 +155,8 @@ class Factors:
         self, Q: NDArray[Any], precision: NDArray[Any], pull: NDArray[Any]
     ) -> NDArray[np.float64]:
         """Combine each item's prior with independent Gaussians along the columns of Q."""
-        inside, outside = np.linalg.inv(self.inside), np.linalg.inv(self.outside)
+        inside = np.linalg.inv(self.inside)
+        outside = np.linalg.inv(self.outside)
         V = np.empty_like(pull)
         place = np.full(len(V), -1)
         place[self.core] = np.arange(len(self.core))

@@ -146,7 +146,9 @@ class Training:
 
     def release_pairs(self, state: State, names: Sequence[str]) -> State:
         """Release (3); factors begin where a dimension stands out of the noise."""
-        n, counts, M = self.users.n_items, self.counts, len(self.core)
+        n = self.users.n_items
+        counts = self.counts
+        M = len(self.core)
         self.users.apply(WeighEntries(np.ones(n)))
         state.prior.solve(self.users, state.V, state.biases.now)
         products = ResidualPairs(self.core)
@@ -154,7 +156,8 @@ class Training:
         moments = self.users.sum(state.prior.residual_moments())
         found = self._release({RESIDUAL_MOMENTS: moments, **wanted})
         self.users.apply(WeighEntries(counts.importance))
-        prior, pairs = self._update_noise(state.prior, found), state.pairs
+        prior = self._update_noise(state.prior, found)
+        pairs = state.pairs
         for name in names:
             pairs = found[name].average(pairs)
         assert pairs is not None
@@ -178,7 +181,8 @@ class Training:
         """Take one step by (4) and (5); after the second, compare ranks."""
         prior, factors = state.prior, state.factors
         assert factors is not None
-        rank, longest = factors.rank, longest_solution(factors.rank)
+        rank = factors.rank
+        longest = longest_solution(rank)
         rho = math.sqrt(1 - INTERCEPT**2)
         prior.solve(self.users, factors.V, state.biases.now, INTERCEPT)
         line, gram = names
@@ -191,7 +195,8 @@ class Training:
             }
         )
         prior = self._update_noise(prior, found)
-        g, (packed, deviation) = found[line].scale(state.prior.cut), found[gram]
+        g = found[line].scale(state.prior.cut)
+        packed, deviation = found[gram]
         biases = state.biases.add(Noisy(g.value[:, 0], g.deviation), INTERCEPT)
         K = Noisy(products.unpack(packed)[0], deviation).scale(
             rho * longest / self.population.users
