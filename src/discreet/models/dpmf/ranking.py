@@ -252,7 +252,7 @@ class PairRanking(Algorithm):
             return {}
         if self._levels > 1:
             return {
-                "liked": "that the position of a rating in its range measures how much the item is liked"
+                "liked": "that a rating's position in the range measures how much the item is liked"
             }
         return {"liked": f"that ratings of {self.like_threshold:g} and above count as liked"}
 
