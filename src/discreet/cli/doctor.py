@@ -54,7 +54,8 @@ def doctor(
     warm: Annotated[
         bool,
         typer.Option(
-            "--warm", help="Compile what the default models need, and check nothing: for images."
+            "--warm",
+            help="Only compile what the default models need, for example in a container image.",
         ),
     ] = False,
 ) -> None:
