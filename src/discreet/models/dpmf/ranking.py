@@ -253,7 +253,7 @@ class PairRanking(Algorithm):
             return {}
         if self._levels > 1:
             return {
-                "liked": "that the place of a rating in the range says how much an item is liked"
+                "liked": "that a rating's position in the range measures how much the item is liked"
             }
         return {"liked": f"that ratings of {self.like_threshold:g} and above count as liked"}
 
@@ -712,6 +712,8 @@ def profile_fold_in(algorithm: PairRanking, learned: Learned) -> FoldIn:
 
 # ------------------------------------------------------------------ in words
 
+POPULARITY_ONLY = "item popularity only: all users get the same list"
+
 
 def usual_threshold(rating_range: Range) -> float | Literal["everything"]:
     """Three quarters up the range; everything where there is but one rating."""
@@ -720,41 +722,48 @@ def usual_threshold(rating_range: Range) -> float | Literal["everything"]:
 
 
 def without_pairs(signal: Signal, gate: float) -> str:
-    """What survived the noise where pairs were not bought."""
+    """Summarize a training that released no pairs, and how much more signal they would need."""
     needed = gate * (1 + 1.5 * signal.top)
-    why = f"pairs of items have {_times(signal.signal)} the noise, and {_times(needed)} is needed"
+    why = f"{_ratio(signal)} and {_times(needed)} is needed"
     if signal.faint:
         return (
-            "Nothing personal, and little of which items are liked: even popular items drown in"
-            f" the noise ({why})."
+            "Learned almost nothing, not even item popularity: the counts of popular items are"
+            f" mostly noise ({why})."
         )
-    return f"Which items are liked, and nothing personal: everybody gets the same list ({why})."
+    learned = f"Learned {POPULARITY_ONLY} ({why})."
+    more = needed / max(signal.signal, 1e-9)
+    if not 1 < more < 100:  # no reason to advise users by the hundredfold
+        return learned
+    # the signal grows in proportion to the number of users, and nearly so with ε
+    times = f"{math.ceil(10 * more) / 10:g} times"
+    return f"{learned} About {times} as many users, or {times} the ε, would be needed."
 
 
 def without_taste(signal: Signal) -> str:
-    """What survived the noise where pairs were bought in vain."""
-    why = f"pairs of items have {_times(signal.signal)} the noise, and hold nothing but that"
-    return f"Which items are liked, and nothing personal: everybody gets the same list ({why})."
+    """Summarize a training whose released pairs hold nothing beyond popularity and noise."""
+    return f"Learned {POPULARITY_ONLY} ({_ratio(signal)}, but shows no taste beyond popularity)."
 
 
 def with_taste(dimensions: int, signal: Signal) -> str:
-    """What survived the noise where there is more."""
-    why = f"pairs of items have {_times(signal.signal)} the noise"
+    """Summarize a training that found factors."""
     if not dimensions:
         return (
-            "Which items are liked, and only a hint of personal taste: no dimension of it stands"
-            f" out ({why})."
+            "Learned item popularity and a trace of taste: no single dimension exceeds the noise"
+            f" ({_ratio(signal)})."
         )
-    return f"Personal taste in about {dimensions} dimension{'s' if dimensions > 1 else ''} ({why})."
+    plural = "s" if dimensions > 1 else ""
+    return f"Learned about {dimensions} dimension{plural} of taste ({_ratio(signal)})."
 
 
 def with_profile(learned: str, names: str) -> str:
-    """The same where scores follow profiles in these features as well."""
-    same = "nothing personal: everybody gets the same list"
-    if same in learned:
-        return learned.replace(same, f"each user's own profile in {names}")
-    return f"{learned[:-1]}, and each user's own profile in {names}."
+    """Add to a summary that scores also follow profiles in these features."""
+    learned = learned.replace(POPULARITY_ONLY, "item popularity")
+    return f"{learned} Lists also follow each user's own profile in {names}."
+
+
+def _ratio(signal: Signal) -> str:
+    return f"the item-pair signal is {_times(signal.signal)} the noise"
 
 
 def _times(signal: float) -> str:
-    return f"{signal:.1f} times" if signal < 10 else f"{signal:,.0f} times"
+    return f"{signal:.1f}×" if signal < 10 else f"{signal:,.0f}×"
