@@ -7,10 +7,11 @@ WHICH := import sys; print(sys.base_prefix, sys.version_info[:2])
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
 
-.PHONY: help demo install test browser java postgres lock lenskit check layers docs notebooks bench results clean
+.PHONY: help demo install test test-fast browser java postgres lock lenskit check layers docs notebooks bench results clean
 help:
 	@echo "make demo     train, evaluate and save a private model on the embedded data (installs the core only)"
 	@echo "make test     everything that CI checks: lint, types, layers, tests"
+	@echo "make test-fast  the quick part of the tests, for contributors"
 	@echo "make install  .venv with everything the tests and benchmarks need"
 	@echo "make check    lint, types, layers"
 	@echo "make docs     the documentation site in site/, with every link checked"
@@ -100,6 +101,10 @@ lenskit: .venv-lenskit/.done
 test: check docs browser java postgres
 	@$(PY) -m discreet demo --out .venv/demo
 	$(PY) -m pytest -n 2 --dist loadfile
+
+# for contributors: no servers, browsers, Spark or planted faults
+test-fast: .venv/.dev
+	$(PY) -m pytest -q -n 2 --dist loadfile -m "not slow"
 
 results: .venv/.dev
 	$(PY) benchmarks/reference.py

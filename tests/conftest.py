@@ -19,6 +19,29 @@ for number, usual in (
         signal.signal(number, usual)
 
 
+#: Files and folders whose tests take long: real servers, browsers and Spark, commands in processes
+#: of their own, planted faults, whole research entries. `make test-fast` leaves them out.
+SLOW = """
+    auditing cli research report engines/test_spark.py engines/test_spark_cluster.py engines/spark
+    engines/test_blocks.py engines/test_block_cache.py models/storage/test_hostile_folders.py
+    models/storage/test_save_load.py models/test_private.py models/test_fold_in.py
+    privacy/test_faults.py privacy/test_audit.py privacy/test_neighbors.py privacy/test_registry.py
+    privacy/test_noise_independence.py privacy/release/test_store_damage.py
+    privacy/release/test_budget_store.py privacy/release/test_budget_store_postgres.py
+    privacy/users/test_poisson_batches.py data/test_other_rows.py data/test_broken_files.py
+    serve test_build.py test_notebooks.py test_pages.py test_examples.py
+""".split()  # noqa: SIM905
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of `SLOW` files."""
+    root = Path(__file__).resolve().parent
+    slow = [root / name for name in SLOW]
+    for item in items:
+        if any(item.path == place or place in item.path.parents for place in slow):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Folder of the real data sets, which may not be part of the project: ``../shared/data`` or

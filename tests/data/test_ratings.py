@@ -193,7 +193,9 @@ def test_filter_items_and_the_catalog_flag():
     # which items are left depends on the data now
     assert not ratings.filter(min_item_ratings=1).catalog
     assert ratings.filter() == ratings
-    with pytest.raises(DataError, match="1 of the items to keep are not in the ratings, such as 'zzz'"):
+    with pytest.raises(
+        DataError, match="1 of the items to keep are not in the ratings, such as 'zzz'"
+    ):
         ratings.filter(items=["a", "zzz"])
 
 
