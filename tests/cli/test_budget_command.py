@@ -371,7 +371,7 @@ def test_train_says_what_was_taken_from_the_data(run, private, tmp_path):
     assert "Cautions" in result.out
     assert "RESEARCH MODE" in result.out
     assert (
-        "give a public catalog with --items and the public range of ratings with --rating-range"
+        "pass a public catalog with --items and the public range of ratings with --rating-range"
         in result.out
     )
     assert "read from the data" in result.err

@@ -140,8 +140,8 @@ def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private,
         ),
         (
             {"engine": "blocks", "model": "dpsgd"},
-            "DPSGD relies on secret Poisson sampling, which this engine cannot replay: train it with"
-            " --engine memory",
+            "DPSGD relies on secret Poisson sampling, which this engine cannot replay: train it"
+            " with --engine memory",
         ),
         (
             {"engine": "blocks", "keep": "{private}"},
