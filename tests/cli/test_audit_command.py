@@ -36,7 +36,7 @@ def test_an_audit_is_a_table_a_plot_and_a_file(run, tmp_path):
         "noise",
         "one run",
         "not refuted",
-        "cannot see",
+        "cannot detect",
         "An audit is no proof",
     ):
         assert expected in result.out
@@ -136,7 +136,7 @@ def test_people_are_charged_only_where_that_is_said(run, private, tmp_path):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("--epsilon", 1, "--levels", "everything"), "no level 'everything'"),
+        (("--epsilon", 1, "--levels", "everything"), "Unknown level 'everything'"),
         (
             (
                 "--model",
@@ -151,7 +151,7 @@ def test_people_are_charged_only_where_that_is_said(run, private, tmp_path):
             ),
             "pass --epsilon",
         ),
-        (("--epsilon", 1, "--plot", "a.txt"), "has no known file name ending"),
+        (("--epsilon", 1, "--plot", "a.txt"), "'a.txt' ends in none of them"),
         (("--epsilon", 1, "--out", "no/such/folder/a.json"), "cannot be written"),
         (("--epsilon", 1, "--spend"), "--spend needs DATA"),
     ],

@@ -126,7 +126,7 @@ def test_without_dp_accounting_the_rest_is_said(run, monkeypatch):
     monkeypatch.setattr(accounting, "independent_epsilon", missing)
     result = run(*PLAN)
     assert result.code == 0
-    assert "no independent price: dp-accounting is not installed" in result.out
+    assert "no independent accountant: dp-accounting is not installed" in result.out
 
 
 # ------------------------------------------------------------ from a ledger
@@ -140,7 +140,7 @@ def test_a_ledger_is_priced_again(run, private, what, tmp_path):
         "ε = 5 at δ = 1e-06",
         "5.0000000",
         "independent",
-        " records is unbroken",
+        " records and the stated ε and δ are verified",
         "item pairs 1 (or counts)",
     ):
         assert expected in result.out
@@ -198,7 +198,7 @@ def test_an_independent_price_above_the_stated_one_is_an_error(run, private, mon
     monkeypatch.setattr(accounting, "independent_epsilon", lambda *_: 5.1)
     result = run("budget", private / "model")
     assert result.code == 2
-    assert "independent accountant finds 5.1" in result.err
+    assert "independent accountant computes 5.1" in result.err
 
 
 def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
@@ -338,10 +338,10 @@ def test_train_with_epsilon_is_private(run, private, tmp_path):
         "rarity=0.2",
     )
     assert result.code == 0, result.err
-    assert "ε = 5 and δ = 1e-05" in result.out
+    assert "ε = 5, δ = 1e-05" in result.out
     assert "discreet budget" in result.out
     assert "NOT private" not in result.out
-    assert "CAUTION" not in result.out
+    assert "Cautions" not in result.out
     model = discreet.load(tmp_path / "m")
     assert isinstance(model, discreet.DPMF)
     assert model.privacy_.delta == 1e-5
@@ -368,10 +368,10 @@ def test_train_says_what_was_taken_from_the_data(run, private, tmp_path):
     )
     result = run("train", private / "ratings.csv", "--out", tmp_path / "m", *options)
     assert result.code == 0, result.err
-    assert "CAUTION" in result.out
+    assert "Cautions" in result.out
     assert "RESEARCH MODE" in result.out
     assert (
-        "give a public catalog with --items and the public range of ratings with --rating-range"
+        "pass a public catalog with --items and the public range of ratings with --rating-range"
         in result.out
     )
     assert "read from the data" in result.err
@@ -415,7 +415,11 @@ def test_a_large_delta_must_be_allowed_and_weak_numbers_are_named(run):
     assert "--allow-large-delta" in refused.err
     allowed = run(*large, "--allow-large-delta")
     assert allowed.code == 0, allowed.err
-    for expected in ("an ε above 20 is weak", "a δ above 0.001 is weak", "allow_large_delta=True"):
+    for expected in (
+        "an ε above 20 is a weak guarantee",
+        "a δ above 0.001 is a weak guarantee",
+        "allow_large_delta=True",
+    ):
         assert expected in allowed.out
     assert "weak" not in run(*PLAN).out
 
@@ -434,7 +438,7 @@ def test_mu_is_not_shown_for_batches(run):
     [
         (("--goal", "rating", "--iterations", 10**9), "iterations is 1000000000"),
         (("--iterations", "1e9"), "should be a whole number"),
-        (("--delta", "1e-300"), "at least 1e-15"),
+        (("--delta", "1e-300"), "is below 1e-15"),
         (("--model", "huberals", "--set", "alpha=1e9"), "alpha is 1000000000.0"),
         (("--model", "dpsgd", "--set", "batch_rate=1e-9"), "batch_rate is 1e-09"),
     ],

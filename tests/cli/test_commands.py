@@ -396,7 +396,8 @@ def test_demo_shows_everything_and_its_next_commands_work(run, tmp_path, monkeyp
         "recall@20",
         "10 ",
         "Sci-Fi",
-        "joint differential privacy for each user with ε = 4",
+        "ε = 4, δ = 1e-06 (moderate): joint differential privacy for adding or removing all data of"
+        " one user",
         "Try next:",
     ):
         assert expected in result.out

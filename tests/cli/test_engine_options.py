@@ -74,7 +74,7 @@ def test_files_in_blocks_give_the_model_that_memory_gives(
     whole = factors(tmp_path / "memory")
     for name, done in ways.items():
         assert (done.code, done.err) == (0, "")
-        assert "people with ratings of 40 items" in done.out
+        assert "Training on <BlockRatings: 40 items, " in done.out
         found = factors(tmp_path / name)
         assert found.keys() == whole.keys()
         assert all(np.array_equal(found[key], whole[key]) for key in whole)
@@ -89,7 +89,7 @@ def test_a_model_trained_on_blocks_is_a_model_like_any_other(train, run, private
     done = train("m", engine="blocks", blocks=4, **{"random-state": 3})
     assert done.code == 0
     ledger = (tmp_path / "m" / "ledger.json").read_text()
-    assert "people are in 4 block files on one machine" in ledger
+    assert "users are in 4 block files on one machine" in ledger
     assert ".bin" not in ledger
     assert "crc32" not in ledger
     parts = ["--known", private / "ratings.csv", "--target", private / "ratings.csv"]
@@ -127,7 +127,7 @@ def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private,
         ({"engine": "blocks", "master": "local[2]"}, "--master needs --engine spark"),
         (
             {"engine": "blocks", "epsilon": None, "rating-range": None, "not-private": True},
-            "--engine blocks is for private models: give --epsilon",
+            "--engine blocks is for private models: pass --epsilon",
         ),
         ({"engine": "blocks", "blocks": 0}, "--blocks is 0, but must be from 1 to 65,536"),
         (
@@ -136,11 +136,12 @@ def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private,
         ),
         (
             {"engine": "blocks", "noise": "seeded", "random-state": 1},
-            "--engine blocks adds up whole numbers",
+            "--engine blocks supports secure noise only: leave out --noise seeded",
         ),
         (
             {"engine": "blocks", "model": "dpsgd"},
-            "DPSGD draws people by secret coins: train it with --engine memory",
+            "DPSGD relies on secret Poisson sampling, which this engine cannot replay: train it"
+            " with --engine memory",
         ),
         (
             {"engine": "blocks", "keep": "{private}"},
@@ -186,7 +187,7 @@ def test_kept_blocks_that_are_damaged_or_do_not_need_more(train, tmp_path):
     refused = train("n", kept, engine="blocks")
     assert (refused.code, refused.err) == (
         2,
-        f"discreet: {kept} holds blocks already: leave --blocks, --keep and --items out\n",
+        f"discreet: {kept} already holds blocks: leave out --blocks, --keep and --items\n",
     )
     (kept / "block-00001.bin").unlink()
     lost = train("n", kept, engine="blocks", items=None)

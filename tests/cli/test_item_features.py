@@ -51,7 +51,7 @@ def test_wrong_features_are_one_sentence_and_exit_code_2(run, tmp_path):
     other = tmp_path / "other.csv"
     other.write_text("item_id,kind\nx,1\ny,2\n")
     for given, words in (
-        (["--item-features", kinds], "ALS has no parameter 'item_features'"),
+        (["--item-features", kinds], "ALS has no parameter --item-features"),
         (
             [
                 "--epsilon",
@@ -63,10 +63,10 @@ def test_wrong_features_are_one_sentence_and_exit_code_2(run, tmp_path):
                 "--item-features",
                 kinds,
             ],
-            "DPALS has no parameter 'item_features'",
+            "DPALS has no parameter --item-features",
         ),
         (["--epsilon", "9", "--item-features", tmp_path / "none.csv"], "none.csv does not exist"),
-        (["--epsilon", "9", "--item-features", other], "item_features knows none of the 40 items"),
+        (["--epsilon", "9", "--item-features", other], "--item-features has none of the 40 items"),
     ):
         result = run("train", ratings, "--out", tmp_path / "model", *given)
         assert result.code == 2

@@ -79,7 +79,7 @@ def test_training_says_when_all_ratings_are_the_same(run, tmp_path):
             tmp_path / model,
         )
         assert result.code == 0, result.err
-        assert "every rating is 1, so there is nothing to predict: use --goal ranking" in result.err
+        assert "every rating is 1, so there is nothing to predict. Use --goal ranking" in result.err
     result = run("evaluate", tmp_path / "clicks.csv", "--goal", "ranking")
     assert result.code == 0, result.err
 
@@ -195,7 +195,7 @@ def test_a_closed_stdout_is_no_disaster(shelf, how):
 
 def test_ratings_are_no_split():
     ratings = discreet.Ratings.from_arrays([1, 2], [1, 2], [3, 4])
-    with pytest.raises(DataError, match=r"needs a split, and Ratings were given.*random_ratings"):
+    with pytest.raises(DataError, match=r"needs a split, not Ratings.*random_ratings"):
         discreet.evaluate(discreet.Bias().fit(ratings), ratings)
 
 

@@ -71,9 +71,9 @@ def test_exact_scores_are_called_a_look(run, shelf):
         (("--score-epsilon", 1, "--metrics", "coverage@20"), "is no sum over users"),
         (
             ("--score-epsilon", 1),
-            "pass --relevant, the lowest rating that counts, or train with a public --rating-range",
+            "Pass --relevant, the lowest relevant rating, or train with a public --rating-range",
         ),
-        (("--score-epsilon", 1, "--epsilon", 5), "the relevance threshold of ranking scores"),
+        (("--score-epsilon", 1, "--epsilon", 5), "The relevance threshold of ranking scores"),
         (("--score-epsilon", 1, "--relevant", 4, "--split", "users"), "needs --test-users"),
     ],
 )

@@ -267,11 +267,11 @@ def test_an_interrupted_private_training_leaves_its_ledger(private, tmp_path, nu
     assert 0 < ledger.price().epsilon < 50
     assert done.stderr.splitlines() == [
         (
-            f"discreet: the training had made 5 of {planned} releases, which cost ε ="
-            f" {ledger.price().epsilon:.4g} at δ = 1e-06 and count like any other; their ledger is"
-            f" {file}"
+            f"discreet: training ended after 5 of {planned} releases, which cost ε ="
+            f" {ledger.price().epsilon:.4g} at δ = 1e-06 and count as spent budget; their ledger"
+            f" is {file}"
         ),
-        "discreet: interrupted: nothing was left half-written",
+        "discreet: interrupted: no file was left half-written",
     ]
     priced = shell("budget", file, "--json")
     assert priced.returncode == 0, priced.stderr

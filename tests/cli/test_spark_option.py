@@ -118,7 +118,7 @@ def test_a_model_trained_on_spark_is_a_model_like_any_other(answers):
     answer = json.loads(out)
     assert (answer["engine"], answer["blocks"]) == ("spark", 3)
     assert "users" not in answer
-    assert "people are in 3 blocks on a Spark cluster" in (folder / "m" / "ledger.json").read_text()
+    assert "users are in 3 blocks on a Spark cluster" in (folder / "m" / "ledger.json").read_text()
     for name in ("evaluate", "recommend"):
         code, out, err = said[name]
         assert (code, err) == (0, "")
@@ -131,10 +131,10 @@ def test_a_model_trained_on_spark_is_a_model_like_any_other(answers):
         ("no file", "Spark cannot read"),
         ("no number", "a rating is missing, infinite or no number: correct it or drop the row"),
         ("no columns", "the Spark DataFrame"),
-        ("two kinds", "the files are of several kinds (csv, parquet): give those of one kind"),
+        ("two kinds", "the files have several formats (csv, parquet): pass files of one format"),
         ("no order", "needs to know which rating is newest"),
         ("filter", "--min-rating needs --engine memory, and this is --engine spark"),
-        ("not private", "--engine spark is for private models: give --epsilon"),
+        ("not private", "--engine spark is for private models: pass --epsilon"),
         ("no master", "Spark could not be started"),
     ],
 )

@@ -106,6 +106,5 @@ def test_too_little_memory_ends_in_one_sentence_without_numbers(run, folder, mon
     assert left.code == 2
     assert (
         left.err
-        == "discreet: there is not enough memory for this: use fewer factors, or a part of the"
-        " data\n"
+        == "discreet: Not enough memory. Use fewer factors, or train with --engine blocks.\n"
     )

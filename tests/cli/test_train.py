@@ -73,7 +73,7 @@ def test_a_training_that_gives_up_leaves_the_ledger_of_what_it_released(train, t
     ledger = Ledger.load(file)
     assert 0 < ledger.price().epsilon < 0.01
     note, problem = done.err.splitlines()
-    assert note.startswith(f"discreet: the training had made {len(ledger.entries)} of ")
+    assert note.startswith(f"discreet: training ended after {len(ledger.entries)} of ")
     assert note.endswith(f"their ledger is {file}")
     assert problem.startswith("discreet: ")
 

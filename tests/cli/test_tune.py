@@ -25,8 +25,8 @@ def test_the_best_model_is_saved_at_the_whole_price(run, private, tmp_path):
     result = tune(run, private, tmp_path / "m", "--try", "factors=2,3", "--runs", 3)
     assert result.code == 0, result.err
     assert "Best: factors = " in result.out
-    assert "3 times on average" in result.out
-    assert " s\n" not in result.out.split("Trying")[1]  # no time
+    assert "3 trainings on average" in result.out
+    assert " s\n" not in result.out.split("Tuning by")[1]  # no time
     priced = json.loads(run("budget", tmp_path / "m", "--json").out)
     assert priced["epsilon"] == pytest.approx(20, rel=1e-6)
     assert [row["name"] for row in priced["releases"]] == ["best training"]
@@ -65,7 +65,10 @@ def test_composed_runs_are_listed_and_paid_for(run, private, tmp_path):
         (("--try", "factors=2,3", "--law", "all"), "choose one of"),
         (("--try", "factors=2,3", "--runs", 0.5), "above 1"),
         (("--try", "factors=2,3", "--account", "people.sqlite:all"), "needs --law composed"),
-        (("--try", "delta=0.1,0.2"), "part of the promise"),
+        (
+            ("--try", "delta=0.1,0.2"),
+            "part of the guarantee and cannot be tuned. Remove it from --try.",
+        ),
     ],
 )
 def test_bad_calls_are_one_sentence(run, private, tmp_path, options, said):
@@ -80,7 +83,7 @@ def test_a_threshold_is_given_by_option_or_follows_from_a_public_range(run, priv
     call = ("tune", private / "ratings.csv", "--epsilon", 20, "--try", "factors=2,3", "--runs", 2)
     refused = run(*call, "--out", tmp_path / "m")
     assert refused.code == 2
-    assert "pass --relevant, the lowest rating that counts" in refused.err
+    assert "Pass --relevant, the lowest relevant rating" in refused.err
     assert not refused.out
     assert run(*call, "--out", tmp_path / "m", "--relevant", 4).code == 0
     nothing = run(*call, "--out", tmp_path / "n", "--relevant", "nan")
@@ -90,4 +93,4 @@ def test_a_threshold_is_given_by_option_or_follows_from_a_public_range(run, priv
 def test_without_epsilon_there_is_nothing_to_price(run, private, tmp_path):
     result = run("tune", private / "ratings.csv", "--out", tmp_path / "m", "--try", "factors=2,3")
     assert result.code == 2
-    assert "give --epsilon" in result.err
+    assert "pass --epsilon" in result.err

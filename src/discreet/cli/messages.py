@@ -20,7 +20,7 @@ _ASSIGNED = re.compile(
     rf"\b({_ANY})=(?:'([^']*)'|\"([^\"]*)\"|(<column name>|\.\.\.|[\w+-]+(?:\.\d+)?))?(?!\()"
 )
 #: Names with an underscore are never plain English, so they are replaced without ``=`` as well.
-_ALONE = re.compile(rf"(?<![\w-])({'|'.join(name for name in _NAMES if '_' in name)})(?![\w=])")
+_ALONE = re.compile(rf"(?<![\w-])('?)({'|'.join(n for n in _NAMES if '_' in n)})\1(?![\w=])")
 _OUT_OF_MEMORY = ": there is not enough memory. Use fewer factors, or --engine blocks"
 
 #: Advice that only applies in Python, and what to do on the command line instead.
@@ -28,6 +28,7 @@ _PYTHON_ONLY = [
     (r"(\buser=\.\.\.) when reading", r"\1"),
     (r"a folder that save\(\) wrote", "a folder that discreet train wrote"),
     (r"for training without privacy use the class ALS", "pass --not-private instead"),
+    (r"Remove it from space\b", "Remove it from --try"),
 ]
 
 _USAGE = [
@@ -67,7 +68,7 @@ def for_shell(message: str) -> str:
     for pattern, replacement in _PYTHON_ONLY:
         message = re.sub(pattern, replacement, message)
     message = _ASSIGNED.sub(_as_option, message)
-    message = _ALONE.sub(lambda match: _NAMES[match[1]], message)
+    message = _ALONE.sub(lambda match: _NAMES[match[2]], message)
     return re.sub(r" \(MemoryError\)$", _OUT_OF_MEMORY, message)
 
 

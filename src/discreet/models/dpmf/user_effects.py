@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from discreet.models._empirical_bayes import Noisy, shrunk_ratio
 from discreet.models.dpmf.population import Population
+from discreet.privacy.statistics.bounds import SMALLEST
 from discreet.privacy.statistics.user_effects import (
     MOST,
     FitMoments,
@@ -158,7 +159,8 @@ class UserPrior:
         square, free = map(float, released.value)
         free = min(max(free, 0.0), self.population.users)
         ratio = shrunk_ratio(4 * square - free, free, math.sqrt(17) * released.deviation)
-        return replace(self, variance=self.variance * ratio)
+        # equal ratings shrink σ² at each step, and statistics refuse bounds below SMALLEST
+        return replace(self, variance=max(self.variance * ratio, SMALLEST))
 
     def _stack(self, V: NDArray[np.float64], bias: NDArray[np.float64]) -> NDArray[np.float32]:
         return np.ascontiguousarray(np.hstack([self.columns(bias), V]), np.float32)
