@@ -94,7 +94,7 @@ def check_exportable(scorer: Scorer) -> None:
 
 def describe_model(scorer: Scorer) -> dict[str, Any]:
     """Return the data of the script: numbers, names, and arrays packed as text."""
-    arrays = {
+    arrays: dict[str, NDArray[Any]] = {
         "factors": scorer.factors.astype(np.float32),
         "biases": scorer.biases.astype(np.float32),
     } | scorer.fold_in_rule.arrays()
