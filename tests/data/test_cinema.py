@@ -110,7 +110,7 @@ def test_example_history_has_films_of_the_genres_asked_for():
     assert len(liked) == 5
     assert all(film.genres[0] in ("Romance", "Musical") for film in liked)
     assert cinema.example_history()
-    with pytest.raises(ConfigError, match="no genre 'Noir'"):
+    with pytest.raises(ConfigError, match="unknown genre 'Noir'"):
         cinema.example_history("Noir")
 
 

@@ -247,8 +247,8 @@ def test_broken_input_is_answered_with_a_sentence(tmp_path, cache):
         ("text.zip", "not a complete zip"),
         ("cut.zip", "not a complete zip"),
         ("flipped.zip", "damaged"),
-        ("other.zip", "does not hold ratings.csv"),
-        ("empty", "holds none of ml-20m.zip, ratings.csv"),
+        ("other.zip", "does not contain ratings.csv"),
+        ("empty", "has none of ml-20m.zip, ratings.csv"),
         ("nowhere", "does not exist"),
         ("bad", "good"),
         ("bad.zip", "bad.zip/ratings.csv"),
@@ -271,7 +271,7 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
 def test_wrong_names_and_options_are_answered_with_a_sentence(tmp_path):
     for words, call in [
         ("did you mean ml-1m", lambda: load_dataset("ml1m")),
-        ("known are cinema", lambda: load_dataset("zzzzzz")),
+        ("the known ones are cinema", lambda: load_dataset("zzzzzz")),
         ("no option 'scale'", lambda: load_dataset("ml-1m", scale=0.1)),
         ("no option 'path'", lambda: load_dataset("cinema", tmp_path)),
         ("no option 'drop_zeros'", lambda: load_dataset("ml-1m", drop_zeros=True)),

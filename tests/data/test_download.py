@@ -109,7 +109,7 @@ def test_without_a_checksum_the_first_download_is_remembered(server, tmp_path):
     target.unlink()
     server.body = BODY[:-1] + b"?"
     with pytest.raises(
-        DataError, match=r"SHA-256 .* remove .*a.zip.sha256 if you trust the new file"
+        DataError, match=r"SHA-256 .* delete .*a.zip.sha256 if you trust the new file"
     ):
         download(server.url + "/a.zip", target)
     assert [file.name for file in tmp_path.iterdir()] == ["a.zip.sha256"]

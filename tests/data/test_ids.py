@@ -98,16 +98,16 @@ def test_what_cannot_be_an_id_is_refused():
         Ratings.from_arrays([[1], [2, 3]], [1, 2])
     for single in (1, None, 2.5):
         with pytest.raises(
-            DataError, match=f"a list of user ids is needed, and the single value {single}"
+            DataError, match=f"a list of user ids is needed, not the single value {single}"
         ):
             Ratings.from_arrays(single, 2)
-    with pytest.raises(DataError, match="a list of ratings is needed, and the single value 3"):
+    with pytest.raises(DataError, match="a list of ratings is needed, not the single value 3"):
         Ratings.from_arrays([1], [2], 3)
     with pytest.raises(DataError, match=r"row 1 .*user id is missing"):
         Ratings.from_arrays(np.array(["2024-01-01", "NaT"], "datetime64[D]"), [1, 2])
     with pytest.raises(DataError, match="one-dimensional"):
         Ratings.from_arrays(np.zeros((2, 2), int), [1, 2])
-    with pytest.raises(DataError, match=r"write \['alice'\]"):
+    with pytest.raises(DataError, match=r"pass \['alice'\]"):
         small().user_index("alice")
 
 

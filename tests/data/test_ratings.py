@@ -89,7 +89,7 @@ def test_select_users_by_mask_index_and_id():
     ("users", "message"),
     [
         ([99, 1], "1 of 2 user ids"),
-        (np.array([3]), r"0 … 2; if ids are meant"),
+        (np.array([3]), r"0 … 2; if these are ids"),
         (np.array([-1]), r"0 … 2"),
         (np.array([True]), "mask of shape"),
         ([1, 1], "twice"),
@@ -193,7 +193,7 @@ def test_filter_items_and_the_catalog_flag():
     # which items are left depends on the data now
     assert not ratings.filter(min_item_ratings=1).catalog
     assert ratings.filter() == ratings
-    with pytest.raises(DataError, match="1 of the items to keep are not there, such as 'zzz'"):
+    with pytest.raises(DataError, match="1 of the items to keep are not in the ratings, such as 'zzz'"):
         ratings.filter(items=["a", "zzz"])
 
 

@@ -114,7 +114,7 @@ def test_columns_of_the_same_name_are_refused(tmp_path):
     assert Ratings.read(text, user=1).user_ids.tolist() == [2]
     for other in ("user", "customerId", "Person"):
         two = write(tmp_path, [f"{other},user_id,item", "1,2,3"])
-        with pytest.raises(DataError, match=f"may be the user, 'user_id' and '{other}': say which"):
+        with pytest.raises(DataError, match=f"may be the user, 'user_id' and '{other}': choose one"):
             Ratings.read(two)
         assert Ratings.read(two, user=other).user_ids.tolist() == [1]
     columns = [pa.array([1]), pa.array([2]), pa.array([3]), pa.array([4])]

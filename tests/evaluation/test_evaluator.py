@@ -354,7 +354,7 @@ def test_prints_a_table_and_becomes_json(case):
     assert text.splitlines()[0].startswith("Table on made-up (seed 3), test: 54 users, ")
     assert "1 (head)" in text
     assert f"{found['rmse']:.4f}" in text
-    assert "quintiles of the training ratings" in text
+    assert "a fifth of the training ratings each" in text
     assert "rated 4 or more" in text
     assert repr(found).startswith("<Evaluation of Table on test: rmse=")
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))

@@ -53,16 +53,16 @@ def test_training_and_score_together_cost_what_was_asked_for(law, epsilon):
 
 
 def test_settings_are_of_the_model_or_of_its_algorithm():
-    prepared = Tuning(model(), {"factors": [2], "residual_norm": [0.5, 0.7]}, runs=2)
-    found = prepared.candidate({"factors": 2, "residual_norm": 0.7})
-    assert found.make_algorithm().residual_norm == 0.7
+    prepared = Tuning(model(), {"factors": [2], "rarity": [0.5, 0.7]}, runs=2)
+    found = prepared.candidate({"factors": 2, "rarity": 0.7})
+    assert found.make_algorithm().rarity == 0.7
     assert found.make_algorithm().factors == 2
     assert found.make_algorithm().iterations == 2
     whole = discreet.DPMF(
         epsilon=8, goal="rating", rating_range=(0.5, 5), algorithm=found.make_algorithm()
     )
-    again = Tuning(whole, {"residual_norm": [0.6]}, runs=2).candidate({"residual_norm": 0.6})
-    assert again.make_algorithm().residual_norm == 0.6
+    again = Tuning(whole, {"rarity": [0.6]}, runs=2).candidate({"rarity": 0.6})
+    assert again.make_algorithm().rarity == 0.6
     assert again.make_algorithm().factors == 2
 
 
