@@ -184,9 +184,7 @@ def test_steps_are_told():
 
 def test_what_is_refused_says_why(ours):
     model, user_items = ours
-    with pytest.raises(
-        ConfigError, match="a user's vector is computed from that user's own history"
-    ):
+    with pytest.raises(ConfigError, match="each is computed from that user's own history"):
         model.similar_users(3)
     with pytest.raises(AttributeError, match="compute them with recalculate_user"):
         model.user_factors  # noqa: B018

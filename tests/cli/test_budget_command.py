@@ -293,7 +293,7 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
                 "--epsilon",
                 0.01,
             ),
-            "is too little for so few people",
+            "is too little for so few users",
         ),
     ],
 )

@@ -286,7 +286,7 @@ def test_unknown_ids_are_refused_or_skipped(fitted):
 def test_ids_of_another_type_are_unknown(als):
     with pytest.raises(DataError, match="1 of the item ids are not in the model, such as 7"):
         als.recommend([7])
-    with pytest.raises(DataError, match="single value 'item 1' was given"):
+    with pytest.raises(DataError, match="is needed, not the single value 'item 1'"):
         als.recommend([], exclude="item 1")
 
 

@@ -170,10 +170,10 @@ def test_a_budget_that_cannot_support_the_request_is_refused_in_a_sentence(ratin
             discreet.DPMF(8, goal="rating", **same),
             r"epsilon \(what was released has been charged",
         ),
-        (discreet.DPALS(8, **same), "raise epsilon or lower factors"),
+        (discreet.DPALS(8, **same), "Raise epsilon or lower factors"),
     ):
         with pytest.raises(
-            BudgetExceeded, match=rf"ε = 0.001 is too little for so few people: .* {advice}"
+            BudgetExceeded, match=rf"ε = 0.001 is too little for so few users: .* {advice}"
         ):
             model.fit(ratings)
 

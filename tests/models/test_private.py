@@ -257,7 +257,7 @@ def test_models_without_a_promise_still_say_that_there_is_nothing():
         *(
             (
                 lambda name=name: getattr(discreet, name)(epsilon=1, delta=1e-300),
-                "delta=1e-300: it must",
+                "delta=1e-300 is below 1e-15",
             )
             for name in PRIVATE
         ),

@@ -187,7 +187,7 @@ def test_what_is_wrong_with_a_history_is_said():
     for wrong, words in (
         ("i3", "a list of item ids"),
         ({"i3": "x"}, "finite ratings"),
-        (["nobody"], "does not know 1"),
+        (["nobody"], "1 of the item ids are not in the model"),
     ):
         with pytest.raises(DataError, match=words):
             as_history(scorer, wrong)
@@ -234,7 +234,7 @@ def test_a_reason_is_the_score_less_that_without_the_item():
 
 
 def test_nothing_is_alike_without_factors():
-    with pytest.raises(ConfigError, match="nothing to compare"):
+    with pytest.raises(ConfigError, match="items cannot be compared"):
         fitted("Popularity").scorer().similar(0, 3)
 
 

@@ -49,10 +49,10 @@ def check_signal(
         LEAST, unsure
     ):  # the average, because single counts drown in their own noise first
         raise BudgetExceeded(
-            f"ε = {session.plan.budget.epsilon:g} is too little for so few people: the noise on an"
-            " item's sum drowns all that the sum can be (signal over noise by quantile of items,"
-            f" {shown}); {remedy} (the counts that this is read from have been paid for: privacy_"
-            " says how much)"
+            f"ε = {session.plan.budget.epsilon:g} is too little for so few users: the noise on an"
+            " item's sum is larger than the sum can be (signal over noise by quantile of items,"
+            f" {shown}). {remedy} (the counts that this follows from have been charged: privacy_"
+            " says how much)."
         )
     if signal["50 %"] < 1:
         logger.warning(

@@ -606,7 +606,7 @@ class NoisySolve(Algorithm):
             * math.sqrt(self.rank)
         )
         counting = session.deviation("recounts" if self.recount else "counts", counted)
-        remedy = "raise epsilon or lower factors, iterations or item_fraction"
+        remedy = "Raise epsilon or lower factors, iterations or item_fraction"
         return check_signal(session, counts, counting, noise, remedy, "lower item_fraction")
 
     # ------------------------------------------------------------ fold-in

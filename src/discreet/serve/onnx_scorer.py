@@ -141,7 +141,7 @@ def _fold(g: Graph, scorer: Scorer) -> tuple[str, str]:
     if type(rule) not in folds or (isinstance(rule, ALSFoldIn) and rule.transition):
         raise ConfigError(
             f"Histories of this model are read by {rule.kind!r}, which has no ONNX graph. Export"
-            " --web or --vectors, or serve it."
+            " --web, or serve it."
         )
     return folds[type(rule)](g, rule, scorer)
 

@@ -4,8 +4,10 @@ The file contains the item factors, the released statistics that fold-in needs, 
 computes what `discreet.models.fold_in` computes in Python. Its content security policy blocks all
 connections, including to its own server, and allows its script and style sheet by their hashes.
 
-Factors are stored as float16, each column divided by its largest value: the error of a number is at
-most 2⁻¹¹ of itself, or 2⁻²⁵ of the largest in its column.
+Where fold-in adds up known vectors (DPMF for ranking), vectors and factors are stored as float16,
+each column divided by its largest value: the error of a number is at most 2⁻¹¹ of itself, or 2⁻²⁵
+of the largest in its column. All other rules solve for the user's vector with the factors, which
+amplifies rounding errors: they keep float32.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from discreet.models.scorer import Scorer
 from discreet.privacy.release.statement import WEAK
 from discreet.version import __version__
 
-MOST_ITEMS = 200_000  # about 34 MB at rank 64, without titles
-#: Large arrays, which may be rounded.
+MOST_ITEMS = 200_000  # about 68 MB at rank 64 in float32, without titles
+#: Arrays that are rounded to float16 where the fold-in rule has a `gain`.
 HALVES = ("factors", "gain")
 # not allowed in HTML: control characters, halves of surrogate pairs, noncharacters
 _STRANGE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -92,8 +94,8 @@ def check_exportable(scorer: Scorer) -> None:
 
 def describe_model(scorer: Scorer) -> dict[str, Any]:
     """Return the data of the script: numbers, names, and arrays packed as text."""
-    arrays = {
-        "factors": scorer.factors,
+    arrays: dict[str, NDArray[Any]] = {
+        "factors": scorer.factors.astype(np.float32),
         "biases": scorer.biases.astype(np.float32),
     } | scorer.fold_in_rule.arrays()
     if scorer.item_similarity.known is not None:
@@ -114,7 +116,10 @@ def describe_model(scorer: Scorer) -> dict[str, Any]:
         "step": None if rate is None else _step(*rate),
         "numbers": numbers,
         "item_similarity": {"first": scorer.item_similarity.first},
-        "arrays": {name: _pack_array(array, name in HALVES) for name, array in arrays.items()},
+        "arrays": {
+            name: _pack_array(array, "gain" in arrays and name in HALVES)
+            for name, array in arrays.items()
+        },
     }
 
 

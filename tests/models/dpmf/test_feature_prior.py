@@ -206,7 +206,7 @@ def test_it_comes_back_from_disk(cinema, tmp_path):
 
 
 def test_features_of_other_items_are_refused(cinema):
-    with pytest.raises(DataError, match="knows none of the 800 items"):
+    with pytest.raises(DataError, match="item_features has none of the 800 items"):
         discreet.DPMF(item_features={"nowhere": [1.0]}, epsilon=1.0, goal="rating").fit(
             cinema.train
         )

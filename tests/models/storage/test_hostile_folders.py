@@ -168,7 +168,7 @@ def test_a_model_of_random_batches_loads_without_the_extra(originals):
         model = discreet.load(sys.argv[1])
         stated = model.privacy_.ledger.as_stated
         print(model.privacy_.epsilon, len(model.recommend([1, 2])[0]), stated)
-        assert "It is the one that the ledger states" in str(model.privacy_)
+        assert "The ε is the one stated in the ledger" in str(model.privacy_)
         model.save(sys.argv[2])
         assert discreet.load(sys.argv[2]).privacy_ == model.privacy_
         assert model.privacy_.ledger.to_dict()["seal"]
@@ -179,6 +179,7 @@ def test_a_model_of_random_batches_loads_without_the_extra(originals):
         capture_output=True,
         text=True,
     )
+    assert done.returncode == 0, done.stderr
     there = discreet.load(originals / "DPSGD").privacy_
     assert done.stdout.split() == [str(there.epsilon), "10", "True"], done.stderr
     assert not there.ledger.as_stated

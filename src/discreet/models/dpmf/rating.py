@@ -71,7 +71,7 @@ from discreet.models.dpmf.rating_training import (
     RESIDUAL_MOMENTS,
     Training,
 )
-from discreet.models.dpmf.user_effects import FIRST, SLOPES, UserPrior
+from discreet.models.dpmf.user_effects import FIRST, LEAST_NOISE, SLOPES, UserPrior
 from discreet.models.fold_in import FoldIn, ItemSimilarity, LeastSquaresFoldIn
 from discreet.models.parameters import (
     MOST_SWEEPS,
@@ -84,7 +84,7 @@ from discreet.models.parameters import (
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
-from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.bounds import SMALLEST, Bounds
 from discreet.privacy.statistics.gradients import (
     BiasGradient,
     Size,
@@ -279,7 +279,10 @@ class RatingFactorization(Algorithm):
         level = FIRST["level"] + population.center_variance / variance
         variances = {name: FIRST[name] for name in given} | fixed | {"level": level}
         ridge = None if self.regularization == ESTIMATED else float(self.regularization)
-        return UserPrior(population, popularity, variance, variances, frozenset(fixed), ridge)
+        least = max(LEAST_NOISE * variance, SMALLEST)
+        return UserPrior(
+            population, popularity, variance, variances, frozenset(fixed), ridge, least
+        )
 
     # ------------------------------------------------------------ learning
 

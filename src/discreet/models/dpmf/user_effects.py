@@ -30,6 +30,9 @@ FIRST = {"slope": 0.05, "taste": 0.01, "level": 1 / 3}  # variances before any r
 LIMITS = {"slope": (1e-4, 2.0), "taste": (1e-4, 0.5), "level": (0.02, 5.0)}
 SLOPES = ("slope", "taste")
 CUT = 0.9  # G over σ: a smaller cut loses signal, a larger one adds noise
+#: σ² over its first value, at least: where all ratings agree, every update divides it, and λ = σ²
+#: would leave the range that a ridge may have.
+LEAST_NOISE = 1e-6
 CHECKED_USERS = 100_000  # enough to compare factors by; more would only take time
 
 
@@ -51,6 +54,8 @@ class UserPrior:
         Those that are given, not estimated.
     regularization : float, optional
         λ, if it is given; else it is σ².
+    least_variance : float
+        What σ² is not estimated below.
     """
 
     population: Population
@@ -59,6 +64,7 @@ class UserPrior:
     variances: dict[str, float]
     fixed: frozenset[str]
     regularization: float | None = None
+    least_variance: float = SMALLEST
 
     @property
     def ridge(self) -> float:
@@ -160,7 +166,7 @@ class UserPrior:
         free = min(max(free, 0.0), self.population.users)
         ratio = shrunk_ratio(4 * square - free, free, math.sqrt(17) * released.deviation)
         # equal ratings shrink σ² at each step, and statistics refuse bounds below SMALLEST
-        return replace(self, variance=max(self.variance * ratio, SMALLEST))
+        return replace(self, variance=max(self.variance * ratio, self.least_variance))
 
     def _stack(self, V: NDArray[np.float64], bias: NDArray[np.float64]) -> NDArray[np.float32]:
         return np.ascontiguousarray(np.hstack([self.columns(bias), V]), np.float32)
