@@ -119,7 +119,7 @@ WHERE = {
     "gains are not cut below": "DPMF, rating",
     "gains of all ranks are priced as one": "DPMF, rating",
     "moments of a prior are not cut": "DPMF, rating",
-    "three moments are priced as one": "DPMF, rating",
+    "two moments are priced as one": "DPMF, rating",
     "solutions are not cut for their Gram matrix": "DPMF, rating",
     "pairs of residuals are priced as if they had no sign": "DPMF, rating, replace-one",
     "priced scores have no noise": "priced scores",

@@ -121,7 +121,7 @@ class SparkRatings:
             raise ConfigError(f'unknown_items must be "error" or "drop", not {unknown_items!r}')
         if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
             raise DataError(
-                f"SparkRatings needs a DataFrame of Spark, not a {type(frame).__name__}"
+                f"SparkRatings needs a Spark DataFrame, not a {type(frame).__name__}"
             )
         self.spark = frame.sparkSession
         self.parts = partitions
