@@ -358,7 +358,7 @@ def test_the_session_lets_no_larger_batch_through():
         session.release("gradient", batch_of(ORDINARY, 0.5).sum(ClippedGradient(V, 1.0)))
     users = sealed(ORDINARY, BOUNDS)
     users.apply(Choose())
-    with pytest.raises(PlanMismatch, match="and holds 1"):
+    with pytest.raises(PlanMismatch, match="but has rate 1"):
         session.release("gradient", users.sum(ItemCounts()))
     assert not session.ledger.entries
 
