@@ -159,13 +159,13 @@ def test_a_name_a_class_and_a_model_are_all_models():
 @pytest.mark.parametrize(
     ("model", "given", "words"),
     [
-        ("nothing", {"epsilon": 1.0}, "no model 'nothing'"),
+        ("nothing", {"epsilon": 1.0}, "Unknown model 'nothing'"),
         ("ALS", {"epsilon": 1.0}, "ALS is not private"),
-        (discreet.DPMF, {}, "give epsilon"),
-        (discreet.DPMF(epsilon=1.0), {"factors": 3}, "factors is given beside a model"),
+        (discreet.DPMF, {}, "epsilon is missing"),
+        (discreet.DPMF(epsilon=1.0), {"factors": 3}, "factors is given with a model object"),
         (discreet.ALS(), {}, "ALS is not private"),
         (discreet.DPMF(epsilon=1.0, noise="seeded", random_state=0), {}, "no claim to audit"),
-        (discreet.DPMF, {"epsilon": 1.0, "levels": ["all"]}, "no level 'all'"),
+        (discreet.DPMF, {"epsilon": 1.0, "levels": ["all"]}, "Unknown level 'all'"),
         (discreet.DPMF, {"epsilon": 1.0, "levels": []}, "levels is empty"),
         (discreet.DPMF, {"epsilon": 1.0, "levels": "one run", "canaries": 10}, "at least 100"),
     ],

@@ -249,12 +249,14 @@ def test_a_block_is_not_opened_where_something_later_is_known(folder):
     def opened():
         raise AssertionError("opened")
 
-    step = RecordedStep(None, None, frozenset(), frozenset(), False)
+    step = RecordedStep(
+        ComputeResiduals(np.ones((2, 1)), 1.0), None, frozenset(), frozenset(), False
+    )
     one = block()
     assert follow(chain(step), opened, [], {(step.number,): one}, [(step.number,)]) == {
         (step.number,): one
     }
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError, match="opened"):
         follow(chain(step), opened, [], {}, [(step.number,)])
 
 

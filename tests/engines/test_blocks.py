@@ -69,7 +69,7 @@ def test_every_other_model_of_map_and_add_up_as_well(ratings, silent, blocks, mo
 
 def test_secret_sampling_are_refused(blocks):
     model = discreet.DPSGD(epsilon=8.0, rating_range=SCALE, iterations=2)
-    with pytest.raises(ConfigError, match="secret coins"):
+    with pytest.raises(ConfigError, match="relies on secret Poisson sampling"):
         model.fit(blocks)
     assert not hasattr(model, "privacy_"), "nothing was charged"
 
@@ -78,7 +78,7 @@ def test_seeded_noise_is_refused_before_anything_is_charged(blocks):
     model = discreet.DPMF(
         epsilon=8.0, goal="rating", rating_range=SCALE, noise="seeded", random_state=1
     )
-    with pytest.raises(ConfigError, match="whole numbers"):
+    with pytest.raises(ConfigError, match="sums integers only"):
         model.fit(blocks)
     assert not hasattr(model, "privacy_")
 
@@ -211,7 +211,7 @@ def test_the_manifest_is_private_and_the_ledger_says_nothing_of_it(ratings, bloc
     assert isinstance(blocks, RatingsSource)
     model = MODELS["DPMF, rating"]().fit(blocks)
     (engine,) = [one.text for one in model.privacy_.assumptions if one.name == "engine"]
-    assert engine == "blocks: people are in 7 block files on one machine"
+    assert engine == "blocks: users are in 7 block files on one machine"
     assert "7 block files" in str(model.privacy_.to_dict())
     text = " ".join(one.text for one in model.privacy_.assumptions) + repr(blocks)
     for number in (ratings.n_users, ratings.n_ratings):
@@ -251,7 +251,7 @@ def test_the_order_of_users_in_a_block_says_nothing_about_their_ids(tmp_path):
 def test_blocks_of_an_earlier_format_are_refused(blocks, tmp_path):
     file = tmp_path / "blocks" / "manifest.json"
     file.write_text(file.read_text().replace('"format": 2', '"format": 1'))
-    with pytest.raises(DataError, match=r"is of format 1, .* reads 2: write the blocks again"):
+    with pytest.raises(DataError, match=r"has format 1, .* reads 2: write the blocks again"):
         discreet.BlockRatings(tmp_path / "blocks")
 
 
@@ -275,7 +275,7 @@ def test_writing_is_all_or_nothing(ratings, tmp_path):
     assert os.listdir(tmp_path) == ["blocks"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letters.txt").write_text("dear")
-    with pytest.raises(ConfigError, match="something else"):
+    with pytest.raises(ConfigError, match="holds other files than blocks and is not replaced"):
         discreet.BlockRatings.write(ratings, tmp_path / "other", replace=True)
 
 

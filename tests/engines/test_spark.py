@@ -326,10 +326,10 @@ def test_a_user_column_that_hardly_identifies_users_is_refused(spark):
 def test_what_cannot_be_meant(spark, frame):
     with pytest.raises(ConfigError, match="partitions is 0"):
         discreet.SparkRatings(frame, partitions=0)
-    with pytest.raises(DataError, match="needs a DataFrame of Spark, not a Table"):
+    with pytest.raises(DataError, match="SparkRatings needs a Spark DataFrame, not a Table"):
         discreet.SparkRatings(pa.table({"user": [1]}))
-    with pytest.raises(DataError, match="needs a DataFrame of Spark"):
+    with pytest.raises(DataError, match="recommend_spark needs a Spark DataFrame, not a Table"):
         MODELS["DPALS"]().fit(some_ratings()).recommend_spark(pa.table({"user": [1]}))
     seeded = discreet.DPALS(4, epsilon=8.0, rating_range=SCALE, noise="seeded", random_state=1)
-    with pytest.raises(ConfigError, match="whole numbers"):
+    with pytest.raises(ConfigError, match="sums integers only"):
         seeded.fit(discreet.SparkRatings(frame, items=["x"], partitions=2))

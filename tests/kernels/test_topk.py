@@ -134,7 +134,7 @@ def test_shapes_and_indices_are_checked():
             "vectors of users and of items must have the same length, not 2 and 3",
         ),
         ((U, V, bias[:4]), "items and biases must have the same length, not 5 and 4"),
-        ((U[0], V, bias), r"U must have 2 dimensions, and its shape is \(3,\)"),
+        ((U[0], V, bias), r"U must have 2 dimensions, but its shape is \(3,\)"),
     ]:
         with pytest.raises(ConfigError, match=message):
             top_k(*arrays, 2)

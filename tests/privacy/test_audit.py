@@ -152,11 +152,11 @@ def test_a_whole_step_costs_what_the_statement_says(grade, seed):
 # ---------------------------------------------------------------------- what an audit finds
 
 
-def of(name, one=HIGH, other=None, along="axes", relation="add-remove", budget="items", **further):
+def of(name, one=HIGH, other=None, along="axes", relation="add-remove", **further):
     """An audit of one statistic, to be repeated with a fault planted."""
     return lambda: audit_statistic(
-        statistic_of(name, one, along, budget, **further),
-        statistic_of(name, other, along, budget, **further),
+        statistic_of(name, one, along, **further),
+        statistic_of(name, other, along, **further),
         neighboring=relation,
         noise="seeded",
         random_state=5,

@@ -178,7 +178,7 @@ EXAMPLES = {
     ),
     "fit moments": (
         lambda rows: alone(rows).sum(FitMoments(1.0, 1e12, 1e-3)),
-        "three moments are priced as one",
+        "two moments are priced as one",
     ),
     "solution Gram matrix": (
         lambda rows: alone(rows).sum(SolutionGram(0, 2, 0.7)),

@@ -65,6 +65,9 @@ SHOWING = {
     "DPALS, replace-one": lambda: few(neighboring="replace-one"),
     "DPMF": lambda: discreet.DPMF(**PROMISE),
     "DPMF, replace-one": lambda: discreet.DPMF(neighboring="replace-one", **PROMISE),
+    "DPMF, centered, replace-one": lambda: discreet.DPMF.configure(
+        centered=True, neighboring="replace-one", **PROMISE
+    ),
     "DPMF, rating": lambda: discreet.DPMF(goal="rating", **PROMISE),
     "DPSVD": lambda: discreet.DPSVD(**PROMISE),
     "DPFrankWolfe": lambda: discreet.DPFrankWolfe(**PROMISE),
@@ -98,6 +101,8 @@ WHERE = {
     "how much is liked is left out of what pairs are divided by": "DPMF",
     "pairs are counted in both triangles": "DPMF",
     "whoever likes something is counted twice": "DPMF",
+    "centered pairs are divided by the root of their norm": "DPMF",
+    "centered pairs are priced as if they had no sign": "DPMF, centered, replace-one",
     "pairs are rounded up": "DPMF",
     "replacing a user is priced as removing one": "DPALS, replace-one",
     "√k is forgotten for totals": "DPSVD",
@@ -119,7 +124,7 @@ WHERE = {
     "gains are not cut below": "DPMF, rating",
     "gains of all ranks are priced as one": "DPMF, rating",
     "moments of a prior are not cut": "DPMF, rating",
-    "three moments are priced as one": "DPMF, rating",
+    "two moments are priced as one": "DPMF, rating",
     "solutions are not cut for their Gram matrix": "DPMF, rating",
     "pairs of residuals are priced as if they had no sign": "DPMF, rating, replace-one",
     "priced scores have no noise": "priced scores",

@@ -74,9 +74,9 @@ FAULTS = {
         "-1, 1e6) / MOST",
         (OWN, REGISTRY),
     ),
-    "three moments are priced as one": Fault(
+    "two moments are priced as one": Fault(
         "statistics.user_effects:FitMoments.reach",
-        "SensitivityBounds(math.sqrt(3), 3.0",
+        "SensitivityBounds(math.sqrt(2), 2.0",
         "SensitivityBounds(1.0, 1.0",
         (OWN,),
     ),

@@ -120,9 +120,7 @@ class SparkRatings:
         if unknown_items not in ("error", "drop"):
             raise ConfigError(f'unknown_items must be "error" or "drop", not {unknown_items!r}')
         if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
-            raise DataError(
-                f"SparkRatings needs a DataFrame of Spark, not a {type(frame).__name__}"
-            )
+            raise DataError(f"SparkRatings needs a Spark DataFrame, not a {type(frame).__name__}")
         self.spark = frame.sparkSession
         self.parts = partitions
         self.public_range = rating_range
