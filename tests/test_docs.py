@@ -1,5 +1,7 @@
 """Check what the pages say about tests, files and words, and how they are written."""
 
+import importlib
+import operator
 import re
 from pathlib import Path
 
@@ -11,6 +13,7 @@ GENERATED = {"audits", "benchmarks", "planted-faults"}
 HANDWRITTEN = [page for page in sorted(DOCS.glob("*.md")) if page.stem not in GENERATED]
 NEWCOMERS = ["index", "get-started", "choose-epsilon", "data", "deploy", "faq", "erasure"]
 MOST_WORDS = 25_000
+MOST_IN_CONTRIBUTING = 900  # it is read before a first change
 MOST_IN_A_SENTENCE = 35
 MOST_IN_A_CELL = 40
 
@@ -76,6 +79,51 @@ def test_the_architecture_names_every_package():
     text = (DOCS / "contributing.md").read_text(encoding="utf-8")
     packages = [file.parent for file in (ROOT / "src" / "discreet").glob("*/__init__.py")]
     assert [p.name for p in packages if f"`src/discreet/{p.name}`" not in text] == []
+
+
+def table_rows(page: Path, heading: str) -> dict[str, list[str]]:
+    """Return the code in each row of the table under a heading, by the row's first cell."""
+    section = page.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    return {line.split("|")[1].strip(): re.findall(r"`([^`]+)`", line) for line in lines}
+
+
+WHERE_TO_ADD = table_rows(DOCS / "contributing.md", "Where to add what")
+
+
+@pytest.mark.parametrize("row", WHERE_TO_ADD)
+def test_each_row_of_where_to_add_what_leads_to_code(row):
+    """Its files exist, and each of its names can be imported from one of them."""
+    paths = [code for code in WHERE_TO_ADD[row] if "/" in code]
+    names = [code for code in WHERE_TO_ADD[row] if "/" not in code]
+    assert names
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
+    modules = [
+        importlib.import_module(path[4:-3].replace("/", ".").removesuffix(".__init__"))
+        for path in paths
+        if path.startswith("src/") and path.endswith(".py")
+    ]
+    for name in names:
+        found = [module for module in modules if _has(module, name)]
+        assert found, f"{name} is in none of {paths}"
+
+
+def _has(module: object, name: str) -> bool:
+    """Check whether the dotted name can be read from the module."""
+    try:
+        operator.attrgetter(name)(module)
+    except AttributeError:
+        return False
+    return True
+
+
+def test_contributing_is_short_and_names_files_and_folders_that_exist():
+    """A file named your_something is what a reader is to write."""
+    text = (DOCS / "contributing.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:src|tests|docs|examples|research|benchmarks)(?:/[\w/.-]*)?)`", text)
+    assert len(named) > 30
+    assert [path for path in named if "your_" not in path and not (ROOT / path).exists()] == []
+    assert len(text.split()) <= MOST_IN_CONTRIBUTING
 
 
 def test_handwritten_pages_are_few_and_short():

@@ -374,7 +374,7 @@ def test_train_says_what_was_taken_from_the_data(run, private, tmp_path):
         "give a public catalog with --items and the public range of ratings with --rating-range"
         in result.out
     )
-    assert "taken from the data" in result.err
+    assert "read from the data" in result.err
     document = json.loads(
         run("train", private / "ratings.csv", "--out", tmp_path / "n", *options, "--json").out
     )

@@ -138,7 +138,7 @@ def test_filters_that_leave_nothing_are_refused_without_a_number(run, neighbors,
     one, _, films = neighbors
     done = call(run, "train", one, films, tmp_path, "--min-rating", 6)
     assert done.code == 2
-    assert "none of the ratings" in done.err
+    assert "no rating of" in done.err
     assert "1,800" not in done.err
 
 
@@ -150,7 +150,7 @@ def test_training_always_says_that_ratings_are_clipped_to_the_range(run, neighbo
         done = call(run, "train", file, films, tmp_path)
         assert done.code == 0, done.err
         assert "Ratings outside --rating-range 1,5 are clipped to it." in done.out
-        assert "the range of ratings, 1 to 5 (others are clipped to it)" in done.out
+        assert "the range of ratings, 1 to 5 (ratings outside of it are clipped)" in done.out
 
 
 # ------------------------------------------------------------ the column that identifies users

@@ -8,7 +8,7 @@ import pytest
 def test_the_page_is_written_and_says_what_is_missing(run, private, tmp_path):
     result = run("report", private / "model", "--sign-off", "--out", tmp_path / "page.html")
     assert result.code == 0, result.err
-    assert "nothing from: an account, an audit, the conformance kit, what it is for" in result.out
+    assert "missing: an account, an audit, the conformance checks, a purpose" in result.out
     assert "Privacy sign-off" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
@@ -25,7 +25,7 @@ def test_the_conformance_kit_is_run_where_asked_for(run, private, tmp_path):
     assert result.code == 0, result.err
     found = json.loads(result.out)
     assert found["conformance"]["passed"]
-    assert "rules kept, none broken" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "checks passed, none failed" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_an_account_that_did_not_pay_ends_in_an_error(run, private, tmp_path):
@@ -36,7 +36,7 @@ def test_an_account_that_did_not_pay_ends_in_an_error(run, private, tmp_path):
         "report", private / "model", "--sign-off", "--account", f"{store}:customers", "--out", page
     )
     assert result.code == 2
-    assert "does not verify: the account 'customers' did not pay" in result.err
+    assert "does not verify: the account 'customers' was not charged" in result.err
     assert len(result.err.strip().splitlines()) == 1
     assert "DOES NOT VERIFY" in page.read_text(encoding="utf-8")
 

@@ -87,7 +87,7 @@ def test_a_private_model_states_its_promise_ledger_and_noise(reports, shelf):
 
 def test_looks_at_ratings_are_marked_and_a_model_alone_is_not_one(reports, shelf, tmp_path):
     assert text_of(reports["private"]).count('class="look"') == 2
-    assert "no model's ε pays for" in html_free(text_of(reports["private"]))
+    assert "not covered by the model's ε" in html_free(text_of(reports["private"]))
     write_report(discreet.load(shelf / "private"), tmp_path / "alone.html")
     alone = text_of(tmp_path / "alone.html")
     assert 'class="look"' not in alone
@@ -272,7 +272,7 @@ def test_what_is_said_of_the_number_of_items_is_what_the_model_bounds(tmp_path):
     assert not ledger_summary.has_joint_bound(each)
     write_report(each, tmp_path / "r.html")
     page = text_of(tmp_path / "r.html")
-    assert "A person speaks through 30 items at most" in page
+    assert "A user contributes to at most 30 items" in page
     assert "<dt>max_items</dt><dd>30</dd>" in page
     assert "<dt>noise_ridge</dt><dd>0.25</dd>" in page, (
         "what the algorithm was resolved to is shown, too"
@@ -284,9 +284,7 @@ def test_what_a_model_holds_of_its_training_is_drawn(tmp_path):
     assert len(model.details_["trace"]) == 5
     model.save(tmp_path / "model")
     write_report(discreet.load(tmp_path / "model"), tmp_path / "r.html")
-    assert "How far the item vectors moved (root mean square) in this training" in text_of(
-        tmp_path / "r.html"
-    )
+    assert "Change of the item factors (root mean square)" in text_of(tmp_path / "r.html")
 
 
 def test_relevance_is_named_by_a_rating_that_exists(reports):
@@ -388,7 +386,7 @@ def test_cautions_stand_beside_the_promise(tmp_path):
     assert (
         page.index("The guarantee depends on these cautions")
         < page.index(caution)
-        < page.index("What was taken to be public")
+        < page.index("Assumed public")
     )
 
 
@@ -543,4 +541,5 @@ def test_no_title_calls_a_large_epsilon_private(tmp_path, epsilon, weak):
         assert (re.search("privat|privacy:? ε", text) is not None) is not weak
     write_sign_off(model, tmp_path / "s.html")
     for text in (str(model.privacy_), text_of(tmp_path / "s.html")):
-        assert ("almost as likely" in text) is not weak
+        assert "almost as likely" not in text
+        assert ("no meaningful protection" in text) is weak

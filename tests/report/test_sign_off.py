@@ -63,16 +63,16 @@ def test_everything_that_has_to_be_signed_is_there(private, shelf, tmp_path):
     statement = private.privacy_
     for expected in (
         "To all guests:",
-        "For: films for tonight",
+        "Purpose: films for tonight",
         f"(ε = {statement.epsilon:.4g})",
         "one user added or removed",
         "the board",
         "no filter by counts",
         "account &#39;guests&#39;",
-        "the log of 3 records verifies",
+        "the log of 3 records is verified",
         "REFUTED",
         "μ 1.09 of 1.1",
-        "1 of 2 rules kept, none broken; not applicable: twin",
+        "1 of 2 checks passed, none failed; not applicable: twin",
         f"Trained by discreet {statement.ledger.library['version']}",
         "the ledger of this model is among them",
         hashlib.sha256((shelf / "private" / "ledger.json").read_bytes()).hexdigest(),
@@ -90,9 +90,9 @@ def test_an_account_that_did_not_pay_is_said_at_the_top(private, shelf, tmp_path
     )
     page = render(private, Signing(account=account), shelf / "private")
     said = text_of(page)
-    assert "DOES NOT VERIFY: the account &#39;guests&#39; did not pay for this model." in said
+    assert "DOES NOT VERIFY: the account &#39;guests&#39; was not charged for this model." in said
     assert "NOT among them" in said
-    assert said.index("DOES NOT VERIFY") < said.index("To everybody")
+    assert said.index("DOES NOT VERIFY") < said.index("To all users")
     assert 'class="promise bad uncovered"' in page
 
 
@@ -116,7 +116,8 @@ def test_what_is_missing_is_said_to_be_missing(private):
         "No account was given",
         "Not done.",
         "Not checked.",
-        "For: not said",
+        "Purpose: not given",
+        "not confirmed: no name given",
         "not saved",
     ):
         assert expected in said
@@ -164,7 +165,7 @@ def test_delta_is_held_against_the_number_of_people_where_it_was_released(privat
     people = model.privacy_.ledger.people
     assert abs(people - ratings.n_users) < 0.2 * ratings.n_users
     assert Ledger.from_dict(model.privacy_.ledger.to_dict()).people == people
-    assert f"About {people:,.0f} people, as released" in text_of(render(model, Signing()))
+    assert f"About {people:,.0f} users, as released" in text_of(render(model, Signing()))
     assert "was not released" in text_of(render(private, Signing()))
 
 
@@ -188,7 +189,7 @@ def test_an_audit_of_another_price_and_a_broken_rule_are_said(private):
     broken = Report("x", (Check("silence", "says nothing", False, "said 3"),))
     said = text_of(render(private, Signing(audit=other, conformance=broken)))
     assert "of a model with another ε" in said
-    assert "0 of 1 rules kept, 1 broken" in said
+    assert "0 of 1 checks passed, 1 failed" in said
     assert "silence: says nothing" in said
 
 

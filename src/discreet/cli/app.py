@@ -23,7 +23,8 @@ import typer
 import discreet
 from discreet.errors import ConfigError
 
-_MODULES = (
+#: Modules with a command, in the order of the help; a new command needs its name here.
+MODULES = (
     "demo",
     "train",
     "evaluate",
@@ -67,14 +68,14 @@ def run(args: list[str]) -> int:
             f"DISCREET_KERNELS is {kernels!r}, but must be 'vector' (the default) or 'plain'"
         )
     # the list of commands and "did you mean" need all modules; one command needs only its own
-    wanted = [args[0]] if args and args[0] in _MODULES else _MODULES
+    wanted = [args[0]] if args and args[0] in MODULES else MODULES
     for module in wanted:
         if module in _CLONE_MODULES:
             _import_from_clone(module)
         else:
             importlib.import_module(f"discreet.cli.{module}")
     # commands register on import, and modules import each other: restore the order of the list
-    order = {name: at for at, name in enumerate(_MODULES)}
+    order = {name: at for at, name in enumerate(MODULES)}
     app.registered_commands.sort(key=lambda command: order.get(command.name or "", len(order)))
     root = typer.main.get_command(app)
     _hide_flag_types(root)

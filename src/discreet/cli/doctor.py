@@ -54,16 +54,17 @@ def doctor(
     warm: Annotated[
         bool,
         typer.Option(
-            "--warm", help="Compile what the default models need, and check nothing: for images."
+            "--warm",
+            help="Only compile what the default models need, for example in a container image.",
         ),
     ] = False,
 ) -> None:
     """Check this installation: versions, processor, threads, folders, and every kernel against its
-    plain twin.
+    reference implementation.
 
-    The exit code is 1 if something is wrong. What is only worth knowing, such as a folder that
-    cannot be written, is a note. With --warm the code for training, evaluating and recommending is
-    compiled and kept, so that nobody waits for it later on a processor like this one.
+    The exit code is 1 if a check fails. A folder that cannot be written, for example, is only a
+    note. With --warm the code for training, evaluating and recommending is compiled and cached, so
+    that later runs on the same kind of processor start without compiling.
     """
     if warm:
         _warm(out)
@@ -97,9 +98,7 @@ def doctor(
 
 
 def _warm(out: Output) -> None:
-    """Train, evaluate and recommend on a few invented people, and tell what was compiled on the
-    way.
-    """
+    """Train, evaluate and recommend on a few simulated users, and report what was compiled."""
     from discreet.cli.warm_up import warm_up
 
     names: list[str] = []
@@ -206,7 +205,7 @@ def _writable(folder: Path) -> bool:
 
 
 def _kernels() -> dict[str, Any]:
-    """Largest difference of each kernel from its numpy twin, relative to the largest value."""
+    """Largest difference of each kernel from its numpy reference, relative to the largest value."""
     import numpy as np
 
     from discreet.kernels import (
@@ -255,7 +254,7 @@ def _kernels() -> dict[str, Any]:
             error = float(np.abs(ours - twin).max() / np.abs(twin).max())
             checks.append({"kernel": name, "dtype": dtype, "error": error, "ok": error <= allowed})
     problems = [
-        f"the kernel {c['kernel']} ({c['dtype']}) differs from its twin by {c['error']:.1e}: "
+        f"the kernel {c['kernel']} ({c['dtype']}) differs from its reference by {c['error']:.1e}: "
         "please report it, and set DISCREET_KERNELS=plain meanwhile"
         for c in checks
         if not c["ok"]

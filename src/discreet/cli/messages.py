@@ -25,7 +25,7 @@ _OUT_OF_MEMORY = ": there is not enough memory. Use fewer factors, or --engine b
 
 #: Advice that only applies in Python, and what to do on the command line instead.
 _PYTHON_ONLY = [
-    (r"(\buser=<column name>) when reading", r"\1"),
+    (r"(\buser=\.\.\.) when reading", r"\1"),
     (r"a folder that save\(\) wrote", "a folder that discreet train wrote"),
     (r"for training without privacy use the class ALS", "pass --not-private instead"),
 ]

@@ -125,8 +125,8 @@ class ModelOptions:
     random_state: Annotated[
         int | None,
         _option(
-            "Random seed of initial factors and splits; never of secure noise. Default: 0, but a"
-            " fresh seed for every private training.",
+            "Random seed of initial factors and splits; secure noise does not use it. Default: 0;"
+            " private training draws a new seed each time.",
             min=0,
             metavar="SEED",
             panel=ADVANCED,

@@ -46,7 +46,8 @@ class PrivateScoreOptions:
     most_ratings: Annotated[
         int | None,
         _option(
-            "Largest weight of one user in rmse and mae, in ratings. Default: 10.", metavar="N"
+            "Largest number of ratings that one user counts for in rmse and mae. Default: 10.",
+            metavar="N",
         ),
     ] = None
     confidence: Annotated[

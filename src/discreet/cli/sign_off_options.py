@@ -47,7 +47,7 @@ class SignOffOptions:
         bool,
         _option(
             "Run the conformance checks of private models, on generated data (some seconds); needs"
-            " the extra discreet[accounting].",
+            " pip install 'discreet\\[accounting]'.",
             "--conformance",
         ),
     ] = False

@@ -166,8 +166,8 @@ def check_meant(model: Any, not_private: bool) -> None:
         )
     if not hasattr(model, "plan") and not not_private:
         raise ConfigError(
-            f"{name} is not private: pass --epsilon, for example --epsilon 1, to train a private"
-            " model, or confirm with --not-private"
+            f"no privacy budget is given, and {name} is not private: pass --epsilon, for example"
+            " --epsilon 1, or confirm with --not-private"
         )
 
 

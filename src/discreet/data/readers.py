@@ -1,6 +1,9 @@
 """Read files of ratings: text (plain, gz, zst, bz2), parquet, feather and arrow.
 
 The first bytes of a file determine its kind; the name matters only where it contradicts them.
+A new format of tables needs its first bytes in `TABLES` (and no longer in `_OTHER`), its names in
+`_TABLE_SUFFIX`, and a branch in `read_table` and in `table_names`. `engines.blocks.readers` reads
+the same formats in batches, by `read_batches`.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from discreet.errors import ConfigError, DataError
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _SUFFIX = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
-_TABLES = {
+TABLES = {
     b"PAR1": "parquet",
     b"ARROW1": "feather",
     b"FEA1": "feather",
@@ -108,7 +111,7 @@ def kind_of(file: Path) -> str:
     for magic, meaning in _OTHER.items():
         if head.startswith(magic):
             raise DataError(f"{file} is {meaning}")
-    for magic, kind in _TABLES.items():
+    for magic, kind in TABLES.items():
         if head.startswith(magic):
             return kind
     if file.suffix.lower() in _TABLE_SUFFIX:

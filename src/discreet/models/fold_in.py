@@ -138,7 +138,7 @@ class FoldIn(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ConstantFoldIn(FoldIn):
-    """The same list for everybody."""
+    """The same list for all users."""
 
     kind: ClassVar[str] = "same"
 

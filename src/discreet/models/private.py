@@ -41,7 +41,8 @@ from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.users.sealed_users import RatingsSource, Users, seal
 from discreet.progress import ShowProgress, progress_bar
 
-CLIPPED = " (others are clipped to it)"  # stated for any data, so it reveals nothing about them
+# stated for any data, so it reveals nothing about them
+CLIPPED = " (ratings outside of it are clipped)"
 COMMON_RANGE = (1.0, 5.0)  # placeholder for a range that is read from the data, before access
 
 

@@ -21,8 +21,8 @@ from discreet.version import __version__
 
 _LOOK = "computed from ratings"
 _WORLDS = {
-    "add-remove": "with and without all ratings of any one user",
-    "replace-one": "with all ratings of any one user replaced by those of another",
+    "add-remove": "the data with and without all ratings of any one user",
+    "replace-one": "the data, and the data with all ratings of any one user replaced by another's",
 }
 _RELATIONS = {"add-remove": "one user added or removed", "replace-one": "one user replaced"}
 _NOISE = {
@@ -32,16 +32,6 @@ _NOISE = {
     ),
     "seeded": "RESEARCH MODE: it came from a seed and can be subtracted with that seed.",
 }
-VERDICTS = (
-    (1.0, "This is commonly considered a strong guarantee."),
-    (10.0, "This is commonly considered a reasonable guarantee, but not a strong one."),
-    (
-        WEAK_EPSILON,
-        "This is commonly considered a weak guarantee: it rules out certainty, but not good"
-        " guesses.",
-    ),
-    (math.inf, f"An ε above {WEAK_EPSILON:g} is no meaningful protection."),
-)
 QUINTILES = ("1 (head)", "2", "3", "4", "5 (tail)")
 _TRACES = {"DPLMC": "Change of the item factors (root mean square)"}
 _NORMS = {"l1": "ℓ₁", "l2": "ℓ₂"}
@@ -105,6 +95,18 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
     )
 
 
+def describe_strength(statement: PrivacyStatement) -> str:
+    """Return one sentence on how strong ε is."""
+    if statement.weak:
+        return f"An ε above {WEAK_EPSILON:g} is {statement.strength}."
+    limits = (
+        ": the bound alone does not rule out an attacker who is nearly certain"
+        if statement.epsilon > 2  # from here on, a belief of 50 % may rise above 88 %
+        else ""
+    )
+    return f"Strength of this ε: {statement.strength}{limits}."
+
+
 def _describe_guarantee(statement: PrivacyStatement) -> dict[str, Any]:
     epsilon, delta = statement.epsilon, statement.delta
     together = "all releases as one Gaussian mechanism with this sensitivity and unit noise"
@@ -112,10 +114,10 @@ def _describe_guarantee(statement: PrivacyStatement) -> dict[str, Any]:
     return {
         "worlds": _WORLDS[statement.neighboring],
         "times": f"{math.exp(epsilon):,.4g}" if epsilon < 30 else f"e^{epsilon:.4g}",
-        "verdict": next(words for limit, words in VERDICTS if epsilon <= limit),
+        "verdict": describe_strength(statement),
         "facts": [
             ("ε", f"{epsilon:.4g}", "bound on the log-ratio of any probability; smaller is better"),
-            ("δ", power(delta), "the probability with which ε may not hold"),
+            ("δ", power(delta), "the additional probability up to which the bound holds"),
             *([] if statement.mu is None else [("μ", f"{statement.mu:.4g}", together)]),
             ("Neighbors", _RELATIONS[statement.neighboring], "difference of the two data sets"),
             (

@@ -24,7 +24,7 @@ from discreet.privacy.accounting.pricing import Event
 from discreet.privacy.release.ledger import Entry
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.report.html import markup, power, render_template
-from discreet.report.page import VERDICTS
+from discreet.report.page import describe_strength
 from discreet.version import __version__
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
         account=account,
         charged=account is not None and account.has_ledger(statement.ledger),
         times=times if statement.epsilon < 30 else f"e^{statement.epsilon:.3g}",
-        verdict=next(words for limit, words in VERDICTS if statement.epsilon <= limit),
+        verdict=describe_strength(statement),
         public=_list_public(statement, signing),
         people=statement.ledger.people,
         releases=_list_releases(statement),
@@ -149,7 +149,7 @@ def _list_public(statement: PrivacyStatement, signing: Signing) -> list[list[Any
     """List the assumptions, and who confirms them."""
     inferred = _mark("not confirmed: read from the data", "bad")
     rows: list[list[Any]] = [
-        [a.text, inferred if a.inferred else signing.said_by or "the trainer of the model"]
+        [a.text, inferred if a.inferred else signing.said_by or "not confirmed: no name given"]
         for a in statement.assumptions
         if a.name not in ("delta", "filter")
     ]

@@ -1,10 +1,8 @@
-"""Where people are: a service, a page that keeps everything on the device, and exports for other
-systems.
+"""Deployment: an HTTP service, a self-contained web page, and exports for other systems.
 
-`app` answers over HTTP (`schemas`: what may be asked, `model_registry`, `middleware`: limits,
-`batching`, `server`, `workers` and `worker`: several processes), `web_page` writes the page,
-`vectors` and `mlflow_model` hand item vectors and models to other systems. All of them ask the
-same `Scorer`.
+`app` has the routes (`schemas`: request bodies, `model_registry`, `middleware`: limits, `metrics`,
+`batching`), `server` runs it, and `workers` and `worker` run several processes. `web_page` writes
+the page; `vectors`, `onnx_scorer` and `mlflow_model` export. All of them use the same `Scorer`.
 """
 
 __all__ = [

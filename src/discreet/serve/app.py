@@ -4,6 +4,10 @@ Histories come in bodies alone, so that they are in no address, log or metric. A
 vector, the vector a list, and nothing is kept of either. `create_app` makes the application,
 `server` runs it.
 
+A new route goes into `add_recommendation_routes` if it reads a history, else into
+`add_information_routes`. A body has a model in `schemas` and an entry in `BODIES`. Limits, token
+and metrics apply to every route (`middleware`).
+
 The event loop answers only what takes about a millisecond. Long questions are read and answered by
 a thread of their own, one after the other, and batches in slices that take turns, so that no
 request makes others wait for all of it.
@@ -63,6 +67,8 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse}
     for status in (400, 401, 403, 404, 405, 413, 415, 421, 422, 503)
 }
+# read by `_parse_body` and not by FastAPI, so the OpenAPI schema gets them from here
+BODIES: tuple[type[BaseModel], ...] = (RecommendRequest, BatchRequest)
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ class Settings:
     most_at_once : int
         Requests under way; more are answered with 503.
     hosts : tuple of str
-        Names that requests may go to, in addition to those of this machine (see `Gate`).
+        Names that requests may go to, in addition to those of this machine (see `Middleware`).
     """
 
     token: str | None = None
@@ -107,10 +113,10 @@ def create_app(
 
     Parameters
     ----------
-    shelf : Shelf
+    shelf : ModelRegistry
         The models that answer.
     settings : Settings, optional
-    counters : Counters, optional
+    counters : Metrics, optional
         Those of one worker, where there are several.
     """
     settings = settings or Settings()
@@ -144,8 +150,8 @@ def create_app(
         responses=_REFUSALS,
     )
     _add_errors(app)
-    _add_questions(app, shelf, workers, long_work)
-    _add_looks(app, shelf, counters)
+    add_recommendation_routes(app, shelf, workers, long_work)
+    add_information_routes(app, shelf, counters)
     app.openapi = lambda: _schema(app)  # type: ignore[method-assign]
     inner: Any = app
     if settings.origins:
@@ -170,9 +176,10 @@ def create_app(
 # ------------------------------------------------------------------ recommendations
 
 
-def _add_questions(
+def add_recommendation_routes(
     app: FastAPI, shelf: ModelRegistry, workers: ThreadPoolExecutor, long_work: ThreadPoolExecutor
 ) -> None:
+    """Add the routes that read a history or rank items."""
     together = Batcher(workers)
 
     async def run(work: Callable[[], Any], *, long: bool = False, large: bool = False) -> Any:
@@ -427,7 +434,9 @@ def _sentence(errors: Any) -> str:
 # ------------------------------------------------------------------ information
 
 
-def _add_looks(app: FastAPI, shelf: ModelRegistry, counters: Metrics) -> None:
+def add_information_routes(app: FastAPI, shelf: ModelRegistry, counters: Metrics) -> None:
+    """Add the routes that describe items, models and the service."""
+
     @app.get("/v1/items", tags=["items"])
     async def items(
         query: Annotated[str, Query(max_length=200)] = "",
@@ -580,7 +589,7 @@ def _schema(app: FastAPI) -> dict[str, Any]:
             title=app.title, version=app.version, summary=app.summary, routes=app.routes
         )
         bodies = models_json_schema(
-            [(RecommendRequest, "validation"), (BatchRequest, "validation")],
+            [(kind, "validation") for kind in BODIES],
             ref_template="#/components/schemas/{model}",
         )[1]["$defs"]
         made.setdefault("components", {}).setdefault("schemas", {}).update(bodies)

@@ -157,10 +157,15 @@ def _promise(statement: dict[str, Any], private: bool) -> str:
         )
     odds = float(np.exp(min(float(statement["epsilon"]), 700.0)))
     delta = max(float(statement["delta"]), 1e-18)
+    other = (
+        "with another user's data in its place"
+        if statement["neighboring"] == "replace-one"
+        else "without it"
+    )
     plain = (
-        "<p>Anything that can be learned from this file is almost as likely without any one user's"
-        f" data: at most {odds:.3g} times as likely, except with a probability of one in"
-        f" {1 / delta:,.0f}. This is differential privacy for all data of each user.</p>"
+        f"<p>Anything that can be observed in this file is at most {odds:.3g} times as likely with"
+        f" all data of any one user as {other}, and conversely, up to an additional probability of"
+        f" one in {1 / delta:,.0f}. This is differential privacy for all data of each user.</p>"
     )
     if statement["status"] == WEAK:
         plain = (

@@ -140,7 +140,7 @@ def half_right(model, ratings):
 
 def test_it_finds_taste_and_says_so():
     model = discreet.DPMF(epsilon=2.0).fit(people(4000))
-    assert "Personal taste in about" in model.summary_
+    assert "of taste (the item-pair signal is" in model.summary_
     assert model.details_["dimensions"] >= 1
     assert half_right(model, people(300, seed=1)) > 0.85
     ids, cosine = model.similar_items(0, 5)
@@ -153,7 +153,8 @@ def test_without_signal_it_is_popularity_with_the_whole_budget(caplog):
     ratings = people(60)
     model = discreet.DPMF(epsilon=0.5, noise="seeded", random_state=1).fit(ratings)
     assert model.item_factors_.shape == (N_ITEMS, 0)
-    assert "nothing personal" in model.summary_.lower()
+    assert "Learned item popularity only" in model.summary_
+    assert "times as many users" in model.summary_
     assert np.array_equal(
         np.argsort(-model.item_biases_), np.argsort(-model.counts_.astype(np.float32))
     )
@@ -175,8 +176,8 @@ def test_where_pairs_hold_nothing_but_noise_it_is_popularity_as_well():
     names = {entry.name: entry.shape for entry in model.privacy_.ledger.entries}
     assert names["item pairs 1 (or counts)"] != (N_ITEMS,)
     assert model.item_factors_.shape == (N_ITEMS, 0)
-    assert "nothing personal" in model.summary_
-    assert "hold nothing but that" in model.summary_
+    assert "Learned item popularity only" in model.summary_
+    assert "no taste beyond popularity" in model.summary_
 
 
 def test_counts_are_averaged_by_their_noise():

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,7 +32,9 @@ def test_the_paragraph_of_a_secure_session(session):
         "ε = 1.5",
         "δ = 1e-06",
         "4.482 times",
-        "without any one person's data",
+        "with all data of any one user as without it, and conversely",
+        "additional probability of 1e-06",
+        "same users add to the total",
         "gram × 2",
         "closed form",
         "list of items",
@@ -81,14 +84,15 @@ def test_research_mode_is_declared(session):
 
 def test_replace_one_is_said(session):
     text = str(session(neighboring="replace-one").statement)
-    assert "with any one person's data replaced by another person's" in text
+    assert "as with another user's data in its place, and conversely" in text
+    assert "without it" not in text
 
 
 def test_not_private_is_said_first(session, row_sum):
     door = session()
     unsafe.reveal(door, "peek", row_sum(np.ones((3, 2))))
     statement = door.statement
-    assert str(statement).startswith("NOT PRIVATE: peek left without noise")
+    assert str(statement).startswith("NOT PRIVATE: peek released without noise")
     assert statement.to_dict()["private"] is False
     assert statement.to_dict()["status"] == "not private"
     assert json.loads(json.dumps(statement.to_dict(), allow_nan=False))["epsilon"] == "Infinity"
@@ -148,7 +152,32 @@ def test_a_large_epsilon_is_called_weak(row_sum, epsilon, weak):
     door.release("sum", row_sum(np.ones((3, 2))))
     text = str(door.finish())
     assert ("An ε above 20 is WEAK" in text) is weak
-    assert ("almost as likely" in text) is not weak
+    assert "almost as likely" not in text
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "strength"),
+    [
+        (0.5, "very strong"),
+        (1, "strong"),
+        (2, "good"),
+        (5, "moderate"),
+        (10, "weak"),
+        (20, "formal only"),
+        (21, "no meaningful protection"),
+    ],
+)
+def test_the_strength_is_that_of_the_documented_table(row_sum, epsilon, strength):
+    session = Session(Plan.calibrate([Release("sum")], Budget(epsilon, 1e-6)), "seeded", 0)
+    session.release("sum", row_sum(np.ones((3, 2))))
+    statement = session.finish()
+    assert statement.strength == strength
+    assert f"({strength})" in str(statement)
+    assert f"({strength})" in dict(statement.lines())["Guarantee"]
+    if epsilon <= 20:
+        table = Path(__file__).parents[3].joinpath("docs/choose-epsilon.md").read_text("utf-8")
+        (row,) = (line for line in table.splitlines() if line.startswith(f"| {epsilon} |"))
+        assert row.endswith(f"| {strength} |")
 
 
 def test_a_large_delta_is_called_weak(row_sum):

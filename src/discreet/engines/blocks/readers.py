@@ -241,7 +241,7 @@ def _table(file: Path, kind: str, reading: ReadOptions) -> Iterator[Columns]:
             [other for other, name in enumerate(names) if name == names[at]], names, role, str(file)
         )
     wanted = [names[at] for at in positions.values()]
-    for batch in _batches(file, kind, wanted):
+    for batch in read_batches(file, kind, wanted):
         columns = {
             role: pa.chunked_array([batch.column(names[at])]) for role, at in positions.items()
         }
@@ -262,7 +262,8 @@ def _table(file: Path, kind: str, reading: ReadOptions) -> Iterator[Columns]:
         yield read
 
 
-def _batches(file: Path, kind: str, names: list[str]) -> Iterator[pa.RecordBatch]:
+def read_batches(file: Path, kind: str, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Read the named columns of a file in batches; `kind` is that of `data.readers.kind_of`."""
     if kind == "parquet":
         from pyarrow import parquet
 

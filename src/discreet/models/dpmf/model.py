@@ -1,4 +1,4 @@
-"""DPMF: the house model, what the command line trains and what we recommend."""
+"""DPMF, the recommended model and the default of the command line."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def factorize(
     Parameters
     ----------
     G : (M, M), symmetric, 0 on the diagonal
-    t : deviation of its noise
+    t : standard deviation of the noise on one entry
     c : (M,), counts above 0
     size : ñ
     rank, rounds : int
@@ -52,8 +52,8 @@ def factorize(
     """
     M = len(c)
     rank = min(rank, M - 2)
-    kappa = SAMPLING * size / max(float(c.sum() ** 2 - (c**2).sum()), 1e-9)
-    h = (t + math.sqrt(kappa) * c) ** -0.5
+    lam = SAMPLING * size / max(float(c.sum() ** 2 - (c**2).sum()), 1e-9)
+    h = (t + math.sqrt(lam) * c) ** -0.5
     a = (h * c)[:, None]
     G = G * h[:, None].astype(np.float32)
     G *= h.astype(np.float32)  # in place: for 10,000 items each copy is 400 MB

@@ -1,23 +1,23 @@
-"""Ranking from one noisy matrix of pairs, the house's way to lists: count, look once, and know the
-noise.
+"""Ranking from one noisy matrix of item pairs, estimated with noise of known variance.
 
-A user likes item j by x_ij ≥ 0: the place of its rating in the range, 0 for the lowest and 1 for
-the highest, so that a 5 says more than a 4, a 3 says that it was worth watching, and a 1 says
-nothing; 1 for whatever was chosen where there are no ratings. Three sums over users are released; M
-is the number of items in the core, those whose released counts are large enough:
+A user likes item j by x_ij ≥ 0: the position of its rating in the range, 0 for the lowest and 1 for
+the highest; 1 for every interaction where there are no ratings. Three sums over users are released.
+M is the number of items in the core, those whose released counts are large enough:
 
     c̃_j  = Σ_i x_ij/‖x_i‖ + noise                                  counts, all items            (1)
     ñ    = #{i : x_i ≠ 0} + noise                                  size                          (2)
-    G̃    = Σ_i W (x_i x_iᵀ − diag x_i²) W/q_i + N(0, t²), off the diagonal,
-           W = I − κ p pᵀ, p = c/‖c‖,                              pairs, in the core          (3)
+    G̃    = Σ_i Z (x_i x_iᵀ − diag x_i²) Z/q_i + N(0, t²), off the diagonal,
+           Z = I − κ p pᵀ, p = c/‖c‖,                              pairs, in the core          (3)
 
-q_i being the norm of what it divides. The counts know popularity, the direction p, already; left
-in, it takes a fifth of every user's norm. Where a user may be replaced, κ = 0:
-without signs, replacing costs √2 and not 2, which is more than centering gains.
+q_i is the norm of the matrix that it divides. **Noise of one entry**: t = noise multiplier ×
+sensitivity / √2. The sensitivity is 1 where a user is added or removed. The factor √2 is there
+because the triangle is released once, with norm 1 per user, and G̃ has every pair twice;
+`deviation_of_pairs` computes t. Z (W in `centered_pairs`) removes popularity, the direction p,
+which the counts contain already; left in, it takes a fifth of every user's norm. Where a user may
+be replaced, κ = 0: without signs the sensitivity is √2 and not 2, and centering gains less.
 
-What is fitted to the pairs has one vector per item and is weighed by noise that is known, also that
-of sampling, with λ = SAMPLING ñ/((Σ c)² − Σ c²), since the squares of what one user adds to (3) sum
-to ½:
+One vector per item is fitted to the pairs, weighted by the known noise and by that of sampling,
+with λ = SAMPLING ñ/((Σ c)² − Σ c²), since the squares of one user's contribution to (3) sum to ½:
 
     G̃_jk = c_j c_k v_j · v_k + N(0, t² + λ c_j c_k), v_j ~ N(Wᵀ f_j, T), W_f ~ N(0, T / strength)
     (4)
@@ -30,38 +30,35 @@ the rest. With whitening h_j = (t + √λ c_j)^−½, a = h c, and G for h G̃ h
     C_j = B diag(1/(1 + a_j² α)) Bᵀ  for all items in the same basis, so a round is cheap,       (6)
     v_j ← ½ v_j + ½ C_j (a_j (G (a v))_j + a_j⁴ (‖v_j‖² + C_j) v_j + T⁻¹ Wᵀ f_j)                 (7)
 
-where the second term of (7) stands for the diagonal, which is not released. After some rounds
-(twelve: later ones prune too much), W is undone, c v ← √q̄ W⁻¹ c v, or v_j ← √q̄ (v_j + κ/(1 − κ)
-Σ_k p_k² v_k), with q̄ = STRETCH, about the mean of q_i/‖x_i‖². Histories are read by the model that
-(4) then implies, y = x/‖x‖ on the core:
+where the second term of (7) replaces the diagonal, which is not released. After twelve rounds
+(later ones prune too much) Z is undone, c v ← √q̄ Z⁻¹ c v, or v_j ← √q̄ (v_j + κ/(1 − κ)
+Σ_k p_k² v_k), with q̄ = STRETCH, about the mean of q_i/‖x_i‖². Fold-in uses the model that (4) then
+implies, with y = x/‖x‖ on the core:
 
     y = Y u + N(0, D), Y_j = c_j R v_j/√ñ, D_j = c_j/Σ c, u ~ N(u₀ e₁, diag(1 − u₀², 1, …, 1)) (8)
     score_j = E[u | y] · Y_j / c_j^β
 
 β = 0.1 costs no recall and covers more items. R turns v so that popularity, v̄ = Σ c_j v_j/Σ c_j, is
-the first axis, and u₀ = 1/(√ñ ‖v̄‖): E y_j = c_j/ñ. A user without a history gets u₀ e₁: what is
-popular. Items outside the core are scored in the same way with v_j = Wᵀ f_j.
+the first axis, and u₀ = 1/(√ñ ‖v̄‖): E y_j = c_j/ñ. A user without a history gets u₀ e₁: popular
+items. Items outside the core are scored in the same way with v_j = Wᵀ f_j.
 
-The floor. Whether pairs are worth their price is decided from (1) and (2), before they are bought:
-the signal Σ_core c̃²/ñ, which is popularity's own eigenvalue of (3), over the edge t√M of the
-noise. Where it is below the gate, what is left of the budget buys the counts again: together, they
-are as exact as if (nearly) all had gone to them, and the model ranks by counts; and so it does
-where the pairs that were bought hold nothing beyond their noise beside popularity. On small
-catalogs a part of the rest is a line of its own, which buys counts again where twenty items have
-much of all choices, because then counts decide the list.
+Signal check. Whether pairs are released is decided from (1) and (2): the signal Σ_core c̃²/ñ, which
+is popularity's own eigenvalue of (3), over the edge t√M of the noise. Below the gate the rest of
+the budget releases counts again. Their average is as exact as if nearly all of the budget had gone
+to them, and the model ranks by counts. It also ranks by counts where the released pairs contain
+nothing above their noise except popularity. On small catalogs a part of the rest is a release of
+its own; it contains counts where twenty items have a large share of all choices.
 
-Privacy: the lines of the plan, their mechanism and their noise multipliers are fixed and public.
-*What* a line of the rest releases, pairs or counts and on which core, is decided by numbers that
-have been released before. Both have the same ℓ₂ sensitivity, so that every line is μ-GDP with its
-own μ whatever was released earlier, and Gaussian differential privacy composes adaptively: a line
-may depend on earlier results in any way, but not on the data. Only the shape of such a line is open
-in the plan.
+Privacy: the releases of the plan, their mechanism and their noise multipliers are fixed and public.
+*What* a later one contains, pairs or counts and on which core, is decided by numbers that have been
+released before. Both have the same ℓ₂ sensitivity, so every release is μ-GDP with its own μ
+whatever was released earlier, and Gaussian differential privacy composes adaptively. Only the shape
+of such a release is open in the plan.
 
-The noisy matrix of items by items, released once and used for everything, is McSherry & Mironov's
-(KDD 2009), who clip and average covariances of ratings and feed them to nearest neighbors or an
-SVD. New are the contribution that has the same length for every user (no clipping, no diagonal),
-the estimate by known noise (4)–(7) in place of a cut spectrum, the read-out (8) without a constant
-to tune, features as a prior, and buying only what pays.
+McSherry & Mironov (KDD 2009) release a noisy matrix of items by items once: they clip and average
+covariances of ratings, for nearest neighbors or an SVD. New are the contribution of the same norm
+for every user (no clipping, no diagonal), the estimate by known noise (4)–(7) in place of a cut
+spectrum, the fold-in (8) without a constant to tune, features as a prior, and the signal check.
 """
 
 from __future__ import annotations
@@ -115,10 +112,13 @@ from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import GradeRatings, Restrict, ThresholdRatings
 
 EVERYTHING = "everything"
-# below it, and where pure ε is asked for, a plan has no price; what to say of that is the plan's
+# below it, and for pure ε, no plan can be calibrated; the plan raises that error itself
 LEAST_MU = 1e-6
-SMALL_CATALOG = 1000  # up to here a part of the rest may buy counts again
-LARGEST_CORE = 10_000  # whose pairs are 50 million numbers
+SMALL_CATALOG = 1000  # up to here a part of the rest may release counts again
+# Memory: with M items the sums (int64, one triangle) and G (float32) take 4 M² bytes each, and so
+# do G and its whitened copy afterwards; 800 MB for 10,000 items. `CenteredPairSums` is exact in
+# int64 up to 2¹⁴ items, so this limit must stay below that.
+LARGEST_CORE = 10_000
 # mean of q_i/‖x_i‖²: 0.76 to 0.88 on four data sets; between 0.65 and 0.95 recall is the same
 STRETCH = 0.8
 TOP_ITEMS = 20  # items that may decide the lists
@@ -146,14 +146,15 @@ class PairRanking(Algorithm):
         Items count by the place of their rating in the range, in so many steps; with 1, alike from
         `like_threshold` on. Default 20, or 1 where everything is liked.
     largest_core : int
-        How many items have pairs at most.
+        Largest number of items in the core, at most `LARGEST_CORE`. Memory grows with its square:
+        about 130 MB for 4,000 items. More items also raise the edge t√M of the noise.
     core_from : float, optional
         The core are the items with a released count of at least this times √(Σ c̃). Default 0.13
         μ^−½.
     counts_share : float, optional
         Part of the budget μ² for the first counts. Default 0.1 μ^−½, between 0.05 and 0.3.
     gate : float
-        The signal over noise from which pairs are bought.
+        The signal-to-noise ratio from which pairs are released.
     centered : bool, optional
         Whether pairs are centered on released popularity. Default: where users are added or
         removed; not where they are replaced, which costs 2 with centering and √2 without.
@@ -252,7 +253,7 @@ class PairRanking(Algorithm):
             return {}
         if self._levels > 1:
             return {
-                "liked": "that the place of a rating in the range says how much an item is liked"
+                "liked": "that a rating's position in the range measures how much the item is liked"
             }
         return {"liked": f"that ratings of {self.like_threshold:g} and above count as liked"}
 
@@ -535,7 +536,11 @@ class Signal(NamedTuple):
 
 
 def deviation_of_pairs(session: Session, lines: list[Release], pairs: ReleasableSum) -> float:
-    """t of (3) where these lines release pairs."""
+    """Compute t of (3), the noise on one entry of G̃, where these lines release pairs.
+
+    One line gives noise multiplier × sensitivity / √2 (`Plan.deviation`,
+    `PairSums.entry_deviation`); several are averaged by their noise.
+    """
     return PairSums.entry_deviation(session.deviation(line, pairs) for line in lines)
 
 
@@ -552,7 +557,7 @@ def release_pairs(
 
 
 def uncenter(fitted: FittedFactors, c: NDArray[Any]) -> FittedFactors:
-    """Factors of plain pairs from those of centered ones: c v ← √q̄ W⁻¹ c v, for any item.
+    """Factors of plain pairs from those of centered ones: c v ← √q̄ Z⁻¹ c v, for any item.
 
     With p = c/‖c‖ all items get the same vector more, so the mean W of (4) gets it as well, in
     its constant.
@@ -707,6 +712,8 @@ def profile_fold_in(algorithm: PairRanking, learned: Learned) -> FoldIn:
 
 # ------------------------------------------------------------------ in words
 
+POPULARITY_ONLY = "item popularity only: all users get the same list"
+
 
 def usual_threshold(rating_range: Range) -> float | Literal["everything"]:
     """Three quarters up the range; everything where there is but one rating."""
@@ -715,41 +722,48 @@ def usual_threshold(rating_range: Range) -> float | Literal["everything"]:
 
 
 def without_pairs(signal: Signal, gate: float) -> str:
-    """What survived the noise where pairs were not bought."""
+    """Summarize a training that released no pairs, and how much more signal they would need."""
     needed = gate * (1 + 1.5 * signal.top)
-    why = f"pairs of items have {_times(signal.signal)} the noise, and {_times(needed)} is needed"
+    why = f"{_ratio(signal)} and {_times(needed)} is needed"
     if signal.faint:
         return (
-            "Nothing personal, and little of which items are liked: even popular items drown in"
-            f" the noise ({why})."
+            "Learned almost nothing, not even item popularity: the counts of popular items are"
+            f" mostly noise ({why})."
         )
-    return f"Which items are liked, and nothing personal: everybody gets the same list ({why})."
+    learned = f"Learned {POPULARITY_ONLY} ({why})."
+    more = needed / max(signal.signal, 1e-9)
+    if not 1 < more < 100:  # no reason to advise users by the hundredfold
+        return learned
+    # the signal grows in proportion to the number of users, and nearly so with ε
+    times = f"{math.ceil(10 * more) / 10:g} times"
+    return f"{learned} About {times} as many users, or {times} the ε, would be needed."
 
 
 def without_taste(signal: Signal) -> str:
-    """What survived the noise where pairs were bought in vain."""
-    why = f"pairs of items have {_times(signal.signal)} the noise, and hold nothing but that"
-    return f"Which items are liked, and nothing personal: everybody gets the same list ({why})."
+    """Summarize a training whose released pairs hold nothing beyond popularity and noise."""
+    return f"Learned {POPULARITY_ONLY} ({_ratio(signal)}, but shows no taste beyond popularity)."
 
 
 def with_taste(dimensions: int, signal: Signal) -> str:
-    """What survived the noise where there is more."""
-    why = f"pairs of items have {_times(signal.signal)} the noise"
+    """Summarize a training that found factors."""
     if not dimensions:
         return (
-            "Which items are liked, and only a hint of personal taste: no dimension of it stands"
-            f" out ({why})."
+            "Learned item popularity and a trace of taste: no single dimension exceeds the noise"
+            f" ({_ratio(signal)})."
         )
-    return f"Personal taste in about {dimensions} dimension{'s' if dimensions > 1 else ''} ({why})."
+    plural = "s" if dimensions > 1 else ""
+    return f"Learned about {dimensions} dimension{plural} of taste ({_ratio(signal)})."
 
 
 def with_profile(learned: str, names: str) -> str:
-    """The same where scores follow profiles in these features as well."""
-    same = "nothing personal: everybody gets the same list"
-    if same in learned:
-        return learned.replace(same, f"each user's own profile in {names}")
-    return f"{learned[:-1]}, and each user's own profile in {names}."
+    """Add to a summary that scores also follow profiles in these features."""
+    learned = learned.replace(POPULARITY_ONLY, "item popularity")
+    return f"{learned} Lists also follow each user's own profile in {names}."
+
+
+def _ratio(signal: Signal) -> str:
+    return f"the item-pair signal is {_times(signal.signal)} the noise"
 
 
 def _times(signal: float) -> str:
-    return f"{signal:.1f} times" if signal < 10 else f"{signal:,.0f} times"
+    return f"{signal:.1f}×" if signal < 10 else f"{signal:,.0f}×"

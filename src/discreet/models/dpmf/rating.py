@@ -96,6 +96,9 @@ from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import WeighEntries
 
 ESTIMATED = "estimated"
+# `eigh` decomposes the whole matrix of pairs in float64: M³ operations and 8 M² bytes for
+# each copy (32 MB for 2,000 items), and the noise hides pairs of rarer items anyway.
+LARGEST_CORE = 2000
 
 
 @dataclass(frozen=True, repr=False)
@@ -120,7 +123,8 @@ class RatingFactorization(Algorithm):
     popularity : bool
         Shrink biases toward a regression on the released counts.
     largest_core : int
-        How many items have pairs, at most. 0 leaves pairs out, and factors with them.
+        Largest number of items that have pairs, at most `LARGEST_CORE`. 0 leaves pairs out, and
+        factors with them. On MovieLens 1M, 400 were not better (docs/results/beyond-levers.md).
     gate : float
         Pairs are released where that makes biases worse by less than this part of the error.
     shares : dict
@@ -161,10 +165,9 @@ class RatingFactorization(Algorithm):
         check_int("iterations", self.iterations, 1, MOST_SWEEPS)
         check_int("bias_iterations", self.bias_iterations, 1, MOST_SWEEPS)
         check_int("largest_core", self.largest_core, 0)
-        # its matrix of pairs is inverted in memory, and noise hides pairs of rarer items
         check_that(
-            self.largest_core <= 2000,
-            f"largest_core is {self.largest_core!r}, but must be at most 2000",
+            self.largest_core <= LARGEST_CORE,
+            f"largest_core is {self.largest_core!r}, but must be at most {LARGEST_CORE}",
         )
         check_number("rarity", self.rarity)
         check_that(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")

@@ -290,10 +290,8 @@ class Training:
 
 def describe(dimensions: int) -> str:
     """Say what was learned, for `summary_`."""
-    own = "each user's own level and how far it follows item averages and popularity"
+    learned = "item biases, user effects (level, and slopes on item averages and popularity)"
     if not dimensions:
-        return f"Learned item biases, and {own}; no taste stands out of the noise."
-    return (
-        f"Learned item biases, {own}, and taste in about {dimensions}"
-        f" dimension{'s' if dimensions > 1 else ''}."
-    )
+        return f"Learned {learned}; no taste exceeds the noise."
+    plural = "s" if dimensions > 1 else ""
+    return f"Learned {learned} and about {dimensions} dimension{plural} of taste."

@@ -40,9 +40,9 @@ _PRIVATE = """\
 - {items:,} items, {factors} factors, goal: {goal}
 - parameters: `{parameters}`
 - `ledger.json` lists every release with its sensitivity and noise; `discreet budget ledger.json`
-  prices it again
+  verifies it and computes ε again
 - it holds no user's vector, no exact number of users and no rating; a user's vector is computed
-  from its own history when it is needed, and is for that user alone
+  from that user's own history when it is needed, and is for that user alone
 
 ```python
 import discreet
@@ -56,7 +56,7 @@ item_ids, scores = model.recommend({example}, n=10)
 
 _EARLIER = """
 - earlier models in this folder have their own ledgers: {names}; where they are of the same users,
-  the guarantees add up, and the total is weaker than this card states
+  the privacy costs add up, and the total guarantee is weaker than this card states
 """
 
 
@@ -120,7 +120,7 @@ def _cautions(statement: PrivacyStatement) -> str:
     if not statement.cautions:
         return ""
     listed = "".join(f"- **{caution}**\n" for caution in statement.cautions)
-    return f"The guarantee below holds only with these cautions:\n\n{listed}\n"
+    return f"Cautions, which must be justified before relying on the guarantee below:\n\n{listed}\n"
 
 
 def not_private(model: Recommender) -> str:

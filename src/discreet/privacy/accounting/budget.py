@@ -31,7 +31,7 @@ class Budget:
     ----------
     epsilon : float
         Positive and finite: the bound on the privacy loss. Smaller is more private.
-    delta : float, default 1e-6
+    delta : float, default DEFAULT_DELTA
         The probability with which that bound may fail: from 1e-15 to 1e-3, and well below one over
         the number of users. Zero asks for pure ε, which Gaussian noise cannot give.
     neighboring : {"add-remove", "replace-one"}

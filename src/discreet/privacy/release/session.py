@@ -182,7 +182,7 @@ class Session:
     def record_assumption(self, name: str, text: str, inferred: bool = False) -> None:
         """Record something taken to be public, with a warning if it was inferred from data."""
         if inferred:
-            logger.warning("taken from the data, not from a public source: %s: %s", name, text)
+            logger.warning("read from the data instead of a public source: %s", text)
         self.ledger.assume(name, text, inferred)
 
     def warn_if_delta_large(self, people: float) -> None:

@@ -15,9 +15,20 @@ from discreet.privacy.release.ledger import Assumption, Ledger, jsonable
 WEAK: Final = "no meaningful protection"
 Status = Literal["private", "private with cautions", "no meaningful protection", "not private"]
 
+#: The scale of docs/choose-epsilon.md: the largest ε that each word describes.
+_STRENGTHS = (
+    (0.5, "very strong"),
+    (1.0, "strong"),
+    (2.0, "good"),
+    (5.0, "moderate"),
+    (10.0, "weak"),
+    (WEAK_EPSILON, "formal only"),
+    (math.inf, WEAK),
+)
+
 _RELATION = {
-    "add-remove": "without any one person's data",
-    "replace-one": "with any one person's data replaced by another person's",
+    "add-remove": "without it",
+    "replace-one": "with another user's data in its place",
 }
 
 _UNIT = {
@@ -106,6 +117,11 @@ class PrivacyStatement:
         return (*weak, *taken, *seed, *self._large_delta())
 
     @property
+    def strength(self) -> str:
+        """How strong this ε is, by the scale of the documentation."""
+        return next(word for limit, word in _STRENGTHS if self.epsilon <= limit)
+
+    @property
     def weak(self) -> bool:
         """Whether ε is finite and so large that the guarantee protects little."""
         return WEAK_EPSILON < self.epsilon < math.inf
@@ -121,7 +137,7 @@ class PrivacyStatement:
 
     @property
     def private(self) -> bool:
-        """Whether there is a guarantee, and it holds without cautions."""
+        """Whether there is a meaningful guarantee, and it holds without cautions."""
         return self.finite and not self.cautions
 
     @property
@@ -137,7 +153,7 @@ class PrivacyStatement:
         """Return the statement as (label, text) pairs, each of them short."""
         if not self.finite:
             return [("Guarantee", self._refusal())]
-        numbers = f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g}"
+        numbers = f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g} ({self.strength})"
         mu = "" if self.mu is None else f" (μ = {self.mu:.4g})"
         given = [a.text for a in self.assumptions if not a.inferred and a.name != "delta"]
         return [
@@ -161,6 +177,7 @@ class PrivacyStatement:
             parts.append(f"It covers these noisy statistics: {self._list_releases()}.")
         parts.append(self._describe_sampling())
         if self.finite:
+            parts.append("Other trainings and releases on the same users add to the total.")
             parts.append(f"Noise: {_NOISE.get(self.noise, self.noise)}.")
         given = [a.text for a in self.assumptions if not a.inferred and a.name != "delta"]
         parts.append(f"Assumed public: {'; '.join(given)}." if given else "")
@@ -213,20 +230,20 @@ class PrivacyStatement:
         times = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
         odds = f"{times:.4g}" if math.isfinite(times) else f"e^{self.epsilon:.4g}"
         mu = "" if self.mu is None else f" (μ = {self.mu:.4g})"
-        failing = f", except with probability at most {self.delta:.3g}" if self.delta > 0 else ""
-        likely = "may have been much less likely" if self.weak else "would be almost as likely"
+        added = f", up to an additional probability of {self.delta:.3g}" if self.delta > 0 else ""
         stated = " The ε is the one stated in the ledger; it was not recomputed here."
         return (
             f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ ="
-            f" {self.delta:.3g}. Anything others can observe about this model {likely}"
-            f" {_RELATION[self.neighboring]}: no conclusion becomes more than {odds} times as"
-            f" likely{failing}. Accounting: {self.conversion}{mu}."
+            f" {self.delta:.3g} ({self.strength}). Anything others can observe about the released"
+            f" result is at most {odds} times as likely with all data of any one user as"
+            f" {_RELATION[self.neighboring]}, and conversely{added}. A user's own recommendations"
+            f" are for that user alone. Accounting: {self.conversion}{mu}."
             f"{stated if self.ledger.as_stated else ''}"
         )
 
     def _refusal(self) -> str:
         unsafe = sorted({entry.name for entry in self.ledger.entries if entry.unsafe})
-        why = f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
+        why = f"{', '.join(unsafe)} released without noise" if unsafe else "no noise was added"
         return (
             f"NOT PRIVATE: {why}, so ε is infinite. Handle the result like the ratings themselves."
         )

@@ -1,12 +1,15 @@
 """Sums over users that own their sensitivity, all of them in one registry that the tests walk.
 
 `base` defines a statistic and has the registry; `sums` has the table of sensitivities;
-`integer_sums` adds whole numbers exactly. The other modules have the statistics with their proofs.
+`integer_sums` adds whole numbers exactly. The other modules have the statistics with their proofs:
+item pairs are in `pairs` and `centered_pairs`.
 """
 
 __all__ = [
     "base",
     "bounds",
+    "centered_pairs",
+    "choice_moments",
     "contributions",
     "covariance",
     "gradients",

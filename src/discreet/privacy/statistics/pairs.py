@@ -105,8 +105,10 @@ class PairSums(Statistic):
 
     @staticmethod
     def entry_deviation(deviations: Iterable[float]) -> float:
-        """Standard deviation of the noise on Σ_i p_i,jk/√2, averaged over releases with these
-        deviations.
+        """Compute the noise deviation of one entry of the matrix, Σ_i p_i,jk/√2.
+
+        Releases with these deviations (`Plan.deviation`) are averaged by their noise; a single one
+        gives its own over √2.
         """
         return math.sqrt(0.5 / sum(deviation**-2 for deviation in deviations))
 
