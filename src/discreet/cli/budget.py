@@ -101,7 +101,8 @@ def budget(
     store: Annotated[
         str | None,
         typer.Argument(
-            help="File of budget accounts, with an account: budget.sqlite:customers.",
+            help="File or PostgreSQL database of budget accounts, with an account:"
+            " budget.sqlite:customers, postgresql://user@host/database:customers.",
             metavar="STORE",
         ),
     ] = None,

@@ -73,6 +73,8 @@ def split_name(where: str) -> tuple[str, str | None]:
         # after the host, whose port follows a colon as well
         start = (where + "/").index("/", where.index("://") + 3)
     store, colon, name = where[start:].rpartition(":")
+    if start and "@" in name:  # of a password with a bare slash, not an account
+        return where, None
     return (where[:start] + store, name) if colon and store else (where, None)
 
 
@@ -129,7 +131,7 @@ def _show(where: str, out: Output) -> None:
         out.table(["", "μ²", "of total"], rows)
         out.say(
             f"{format_count(balance.trainings, 'training')} completed, {balance.unsettled} running"
-            f" or crashed; ε = {_number(balance.epsilon_spent)} spent in total. {room(balance)}"
+            f" or crashed; ε = {_number(balance.epsilon_spent)} spent in total. {_fits(balance)}"
         )
     out.result(
         {
@@ -244,7 +246,16 @@ def _total(balance: Balance) -> str:
     )
 
 
-def room(balance: Balance) -> str:
+def describe_left(account: Account) -> str:
+    """Say what is left of an account, named without the password of its store."""
+    left = account.balance
+    return (
+        f"Account {account.store.location}:{account.name}: μ² = {left.left:.4g} of"
+        f" {left.limit:.4g} is left. {_fits(left)}"
+    )
+
+
+def _fits(balance: Balance) -> str:
     """Describe the largest training that still fits."""
     if balance.epsilon_left == 0:
         return "No further training fits."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from discreet.cli.budget_accounts import account_at, room
+from discreet.cli.budget_accounts import account_at, describe_left
 from discreet.cli.output import Output
 from discreet.errors import ConfigError
 from discreet.privacy.accounting.budget import DEFAULT_DELTA
@@ -125,11 +125,7 @@ class PrivateScoreOptions:
         if self.score_ledger is not None:
             out.say(f"Wrote {self.score_ledger}")
         if account is not None:
-            left = account.balance
-            out.say(
-                f"Account {self.account}: μ² = {left.left:.4g} of {left.limit:.4g} is left."
-                f" {room(left)}"
-            )
+            out.say(describe_left(account))
         return {"scores": found.to_dict()} | (
             {} if account is None else {"account": account.balance.to_dict()}
         )

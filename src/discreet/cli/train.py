@@ -18,7 +18,7 @@ import typer
 
 from discreet.cli import ENDINGS
 from discreet.cli.app import command, program
-from discreet.cli.budget_accounts import account_at, check_folder, room
+from discreet.cli.budget_accounts import account_at, check_folder, describe_left
 from discreet.cli.data_options import DataOptions
 from discreet.cli.engine_options import EngineOptions
 from discreet.cli.model_options import PRIVACY, ModelOptions, is_private
@@ -127,10 +127,7 @@ def train(
             if a.inferred and a.name in REMEDIES
         ]
         if budget is not None:
-            left = budget.balance
-            out.say(
-                f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left. {room(left)}"
-            )
+            out.say(describe_left(budget))
         if remedies:
             out.say(f"To avoid the caution, pass {' and '.join(remedies)}.", style="bold yellow")
     else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli.app import ADVANCED, command
-from discreet.cli.budget_accounts import account_at, check_folder, room
+from discreet.cli.budget_accounts import account_at, check_folder, describe_left
 from discreet.cli.data_options import DataOptions
 from discreet.cli.model_options import PRIVACY, ModelOptions, parse_value
 from discreet.cli.output import Output
@@ -174,11 +174,8 @@ def tune(
         "out": to,
     }
     if budget is not None:
-        left = budget.balance
-        out.say(
-            f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left. {room(left)}"
-        )
-        result["account"] = left.to_dict()
+        out.say(describe_left(budget))
+        result["account"] = budget.balance.to_dict()
     out.next_steps(examples(to, found.model))
     out.result(result)
 

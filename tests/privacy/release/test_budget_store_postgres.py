@@ -139,6 +139,10 @@ def test_a_role_that_may_only_append_is_enough(store, postgres_url):
         ("postgres://me:se@cret@a:1,b:2/db?password=secret", "postgresql://me@a:1,b:2/db"),
         ("postgresql:///db?host=/run/x", "postgresql:///db"),
         ("postgresql://host", "postgresql://host"),
+        ("postgresql://[::1]:5432/db?user=me@corp", "postgresql://[::1]:5432/db"),
+        ("postgresql://me:se/cret@host/db", "postgresql://(hidden)"),
+        ("postgresql://me:se?cret@host/db", "postgresql://(hidden)"),
+        ("postgresql://me:se@cr/et@host/db", "postgresql://(hidden)"),
     ],
 )
 def test_a_location_has_no_password(url, location):
@@ -151,6 +155,9 @@ def test_a_location_has_no_password(url, location):
     [
         "postgresql://me:%zzsecret@127.0.0.1:1/db",
         "postgresql://me:secret@127.0.0.1:1/db",
+        "postgresql://me:secret/x@127.0.0.1:1/db",
+        "postgresql://me:x/secret@127.0.0.1:1/db",
+        "postgresql://me:secret?x@127.0.0.1:1/db",
     ],
 )
 def test_no_error_has_the_password(url):
@@ -159,10 +166,13 @@ def test_no_error_has_the_password(url):
     assert "secret" not in "".join(traceback.format_exception(caught.value)).replace(url, "")
 
 
-def test_the_command_line_prints_no_password(run, postgres_url):
+def test_the_command_line_prints_no_password(run, postgres_url, tmp_path):
     opened = run("budget", "open", f"{postgres_url}:customers", "--epsilon", 2)
     assert opened.code == 0, opened.err
     shown = [run("budget", verb, postgres_url, "--json") for verb in ("show", "log", "verify")]
+    charge = ["--epsilon", 1, "--out", tmp_path / "m", "--account", f"{postgres_url}:customers"]
+    trained = run("train", "cinema", "--scale", 0.1, *charge)
+    assert f"{hide_password(postgres_url)}:customers: μ²" in trained.out
     failed = [
         run("budget", "show", f"{postgres_url}:nobody"),
         run("budget", "open", postgres_url, "--epsilon", 2),
@@ -173,6 +183,6 @@ def test_the_command_line_prints_no_password(run, postgres_url):
     assert [result.code for result in shown] == [0, 0, 0]
     assert [result.code for result in failed] == [2] * len(failed)
     assert json.loads(shown[0].out)["store"] == hide_password(postgres_url)
-    for result in (opened, *shown, *failed):
+    for result in (opened, trained, *shown, *failed):
         assert postgres.ENCODED not in result.out + result.err
         assert postgres.PASSWORD not in result.out + result.err

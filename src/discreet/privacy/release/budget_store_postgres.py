@@ -19,6 +19,7 @@ The password of the URL is never shown: `location` leaves it out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
     import psycopg
 
 SCHEMES = ("postgresql://", "postgres://")
+HIDDEN = "postgresql://(hidden)"
+_HOST = r"(?:\[[^\]@]*\]|[^\[:@/?,]*)(?::\d*)?"
+_URL = re.compile(
+    rf"postgres(?:ql)?://(?:(?P<login>[^/?]*)(?P<at>@))?(?P<hosts>{_HOST}(?:,{_HOST})*)"
+    r"(?P<name>(?:/[^@?]*)?)(?:\?.*)?"
+)
 _FORMAT = "discreet store of budgets, format 2"
 _TABLES = f"""
 CREATE SCHEMA discreet_budget;
@@ -142,6 +149,8 @@ class PostgresDatabase:
         """
         psycopg = _import_psycopg()
         try:
+            if self.location == HIDDEN:
+                raise psycopg.ProgrammingError
             # of libpq; a value in the URL comes first
             options = {"connect_timeout": "15"} | psycopg.conninfo.conninfo_to_dict(self._url)
         except psycopg.Error:  # whose message may quote a part of the password
@@ -188,11 +197,14 @@ class PostgresDatabase:
 
 
 def hide_password(url: str) -> str:
-    """Shorten a URL to user, host and database."""
-    rest = url.partition("://")[2].partition("?")[0]
-    place, slash, name = rest.partition("/")
-    login, at, host = place.rpartition("@")
-    return f"postgresql://{login.partition(':')[0]}{at}{host}{slash}{name}"
+    """Shorten a URL to user, host and database; show nothing of one with a bare / or ? in its
+    password, where no one can tell which part is secret.
+    """
+    parts = _URL.fullmatch(url)
+    if parts is None:
+        return HIDDEN
+    login, at, host, name = parts.group("login", "at", "hosts", "name")
+    return f"postgresql://{(login or '').partition(':')[0]}{at or ''}{host}{name}"
 
 
 def _read_format(base: psycopg.Connection[Any]) -> str | None:
