@@ -90,6 +90,10 @@ OUTSIDE = {"priced scores": "scores", "tuning": "tuning"}
 CANARIES = {"DPLMC, spectral": 200}
 #: Where a fault shows, if not in the plain DPALS.
 WHERE = {
+    "no room is left for rounding after the sum is centered": "DPMF",
+    "gradients of choices are not cut": "DPMF",
+    "choice moments are priced by half of what they are cut to": "DPMF",
+    "choice moments are priced as if they had no sign": "DPMF",
     "the sum of ratings is priced by √k instead of k": "DPSVD",
     "residuals on a descent are not cut": "DPMF, rating",
     "a gradient is priced without the vectors' length": "DPMF, rating",
@@ -139,6 +143,14 @@ ELSEWHERE = ("about accounts, which no single training shows; a test",)
 #: Why no level refutes some: these are caught by the tests that docs/planted-faults.md names, or
 #: are no loss of privacy.
 EXPLAINED = {
+    "no room is left for rounding after the sum is centered": (
+        "adds at most a unit of the grid per item, for which there is room; tests on coarse grids"
+    ),
+    "gradients of choices are not cut": (
+        "the audited models have no item categories, so nothing is released; tests of the statistic"
+    ),
+    "choice moments are priced by half of what they are cut to": "as above",
+    "choice moments are priced as if they had no sign": "as above",
     "what users measured is not cut": (
         "scores are cut before as well, so nothing changes; tests of the statistic"
     ),
