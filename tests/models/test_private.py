@@ -55,6 +55,12 @@ def stopped_after(monkeypatch, releases, problem):
     return made
 
 
+def fix_route(model):
+    """Seed the noise of DPMF, whose releases depend on earlier ones, so that all fits agree."""
+    seeded = {"noise": "seeded", "random_state": 1}
+    return model.set_params(**seeded) if isinstance(model, discreet.DPMF) else model
+
+
 def learned(model):
     """Names of what is held beside parameters."""
     return sorted(set(vars(model)) - set(model.parameter_names()))
@@ -68,8 +74,8 @@ def learned(model):
 def test_an_unfinished_fit_leaves_its_ledger_and_nothing_else(
     make, problem, fitted, ratings, monkeypatch
 ):
-    model = make()
-    full = make().fit(ratings).privacy_.ledger
+    model = fix_route(make())
+    full = fix_route(make()).fit(ratings).privacy_.ledger
     before = model.fit(ratings).privacy_ if fitted else None
     for stop in (0, 1, len(full.entries) - 1):
         with monkeypatch.context() as patch:
