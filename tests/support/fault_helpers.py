@@ -443,7 +443,7 @@ FAULTS = {
         "noise.sources:fresh_words",
         "os.urandom(16)",
         "bytes(16)",
-        ("test_noise.py::test_blocks_threads_and_objects_are_independent",),
+        ("test_sources.py::test_blocks_threads_and_objects_are_independent",),
     ),
     "coins come from numpy's global generator": Fault(
         "users.poisson_batches:_words",
