@@ -48,6 +48,9 @@ EXCLUDED = {
     "from discreet.testing import check_private_model": (
         "eight seconds of work: tests/auditing/conformance/test_kit.py"
     ),
+    "address = model.push_to_hub": (
+        "publishes on the network: tests/models/storage/test_hub.py runs it against a local fake"
+    ),
     "discreet tune": "a secret number of trainings: tests/cli/test_tune.py runs it",
 }
 
