@@ -13,7 +13,7 @@ What they compute (W = lanes of a vector register):
     the same with one row S for every row of the tile.
 ``corner_0``, ``corner_1``, ``corner_2``, ``corner_0_both``, ``corner_1_both``
     a diagonal block of a Gram matrix, which is symmetric, by half its products ("turned", see
-    `_emit_corner`); and beside it a right-hand side or two, a tile of the blocks to its right, and
+    `_emit_corner`); and next to it a right-hand side or two, a tile of the blocks to its right, and
     a look ahead.
 ``gather``, ``gather_scaled``, ``gather_truncated``
     copy the rows of Y that an index names into a packed buffer: as they are, times a factor each,

@@ -6,8 +6,8 @@ vector registers.
 ``pivots``, ``joins``, ``chains``, ``combine``
     the four passes of a twisted factorization: an eigenvector for each of some shifts.
 
-T has the diagonal d_0 … d_{r−1}; beside it, e_i joins rows i − 1 and i, and e_0 = e_r = 0 (e² in
-`squares`). How kernels are written, and what `like` is: see `discreet.kernels.simd`.
+T has the diagonal d_0 … d_{r−1}; off the diagonal, e_i joins rows i − 1 and i, and e_0 = e_r = 0
+(e² in `squares`). How kernels are written, and what `like` is: see `discreet.kernels.simd`.
 """
 
 from __future__ import annotations

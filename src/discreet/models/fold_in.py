@@ -179,7 +179,7 @@ class LeastSquaresFoldIn(FoldIn):
     ridge, exponent : float
         λ and p.
     centering : {"none", "liked", "constant", "own mean", "own deviation"}
-        What is subtracted of a rating before, beside the item's bias: nothing; nothing, and every
+        Subtracted from a rating before, in addition to the item's bias: nothing; nothing, and each
         item counts as 1; `center`; the user's own mean, with `prior_count` ratings of `center`; or
         `center` and then the mean of what is left over, with `prior_count` zeros.
     center, prior_count : float

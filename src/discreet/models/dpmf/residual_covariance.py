@@ -24,7 +24,7 @@ from discreet.models.dpmf.pair_factorization import common_basis
 
 BEYOND = 1.1  # times the edge of the noise, from which on an eigenvalue is a dimension
 TAKEN_OUT = 3  # eigenvalues at the negative end that may not be noise but users' own effects
-EXTRA_DIMENSIONS = 3  # beside those that stand out of the noise: steps may find them
+EXTRA_DIMENSIONS = 3  # in addition to those above the noise: steps may find them
 OFF = 0.3  # how far the model of the pairs may be off, as a part of the variance of vectors
 ROUNDS = 15  # later ones prune too much
 STRENGTHS = (1e-2, 1e6)  # of features: the least and the most

@@ -78,7 +78,7 @@ class UserPrior:
 
     @property
     def n_slopes(self) -> int:
-        """Columns beside the factors."""
+        """Return the columns of the user effects, which precede the factors."""
         return len(self.variances) - 1
 
     @property

@@ -24,7 +24,7 @@ No key, seed or generator outlives a call, so a fork, a copy or a pickle of this
 repeat a stream, and nothing about the noise can be stored. Timing is not hidden: this is not a
 defense against someone on the same machine.
 
-``SeededNoise`` is float noise from a seed, for research: whoever knows the seed can subtract it.
+``SeededNoise`` is float noise from a seed, for research: anyone who knows the seed can subtract it.
 """
 
 from __future__ import annotations

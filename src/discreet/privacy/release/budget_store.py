@@ -5,7 +5,7 @@ reserves its price before it seals a rating, and settles afterwards to what its 
 
 1. Every release is μ-GDP for some μ: Gaussian noise by definition; Laplace and Huber noise by the
    bound of ``Event.mu``, a pure ε being (2Φ⁻¹(1/(1 + e^−ε)))-GDP; a release of a random batch is
-   charged as if everybody were in it, because given the coins it is one of a sum over some users,
+   charged as if all users were in it, because given the sample it is a sum over some users,
    and an average over coins that do not depend on the data keeps the same trade-off curve (it is
    convex). Tuning has no such μ and is refused.
 2. Σμ² ≤ B² is a *filter*: it holds for releases that are chosen, stopped and priced with all
@@ -17,7 +17,7 @@ reserves its price before it seals a rating, and settles afterwards to what its 
 
 All amounts are whole numbers (μ² in units of 2⁻⁵⁰, draws), rounded against the account, so sums are
 exact. Nothing is ever changed or removed: the balance is the sum over an append-only log, in which
-every record holds the hash of the one before, beside the ledgers themselves. A reservation whose
+every record holds the hash of the one before, and ledgers are kept as well. A reservation whose
 process died was never settled, and stays spent in full. What comes back is only what the ledger
 says was never looked at, because a ledger records before anything is opened.
 
@@ -79,7 +79,7 @@ class Balance:
     epsilon, delta, neighboring
         The total promise.
     allowance : float
-        What is promised beside δ for samplers and rounding.
+        Addition to δ for samplers and rounding.
     limit, spent, reserved, left : float
         Of μ²: in all, by trainings that were settled, by trainings that are under way or died, and
         for what is to come.
@@ -404,7 +404,7 @@ class Account:
         ----------
         plan : Plan
         noise : {"secure"}
-            The grade of the noise; anything else hides nobody for longer than its seed is secret,
+            The grade of the noise; anything else protects only while its seed is secret,
             and is refused.
         what : str
             What for, in public words; for the log.
@@ -491,7 +491,7 @@ class Account:
             fits = _largest_epsilon(balance.left, plan.budget.delta)
             remedy = f"epsilon={fits:g} would fit" if fits > 0 else "nothing would fit"
             batches = any(event.rate < 1 and event.count for event in plan.events)
-            how = " (batches are charged as if everybody were in each of them)" if batches else ""
+            how = " (batches are charged as if all users were in each of them)" if batches else ""
             raise BudgetExceeded(
                 f"the account {self.name!r} has μ² = {balance.left:.6g} of {balance.limit:.6g}"
                 f" left, and this training takes {units / UNITS:.6g}{how}: at"

@@ -16,7 +16,7 @@ which is √2/√(n_i (n_i − 1)) for n_i items that are liked alike, and nothi
 *Proof*, with m items. ‖p_i‖₂² = 2 Σ_{j<k} a_ij² a_ik² / q_i² = 1: every user with a pair reaches
 the bound, none passes it. No entry is negative, so ⟨p_i, p_k⟩ ≥ 0 and ‖p_i − p_k‖₂² ≤ ‖p_i‖² +
 ‖p_k‖² ≤ 2; two users without a common pair reach it. ‖p_i‖₁ ≤ √(m(m − 1)/2) ‖p_i‖₂ by Cauchy and
-Schwarz, and whoever likes everything alike reaches it. An entry is at most the norm; a user with
+Schwarz, and a user who likes all equally reaches it. An entry is at most the norm; a user with
 two items reaches that. The same holds for the counts: their norm is 1 by definition.
 
 Rounding: q_i² is a whole number, added up in int64 (below 2⁶³ for seven million items); a root and
@@ -255,9 +255,7 @@ def unfold_triangle(
 def sort_by_item(
     indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any]
 ) -> tuple[NDArray[np.int32], NDArray[Any]]:
-    """The items of each user in ascending order, which they are in unless somebody renumbered
-    them otherwise.
-    """
+    """Return the items of each user in ascending order; only renumbered ones are out of order."""
     last = np.zeros(max(len(indices), 1), bool)
     last[indptr[1:][np.diff(indptr) > 0] - 1] = True  # a user without items has no last one
     if (np.diff(indices) > 0)[~last[: max(len(indices) - 1, 0)]].all():
@@ -270,7 +268,7 @@ def sort_by_item(
 class PairAdder:
     """Rows of the folded triangle for users with ascending items and one number each.
 
-    Whoever has item j adds its number at the items after it, in row j of the triangle. Users come
+    A user with item j adds its number at the items after it, in row j of the triangle. Users come
     in blocks whose items stay in the cache while all rows take from them, and within a block by
     item. Every row belongs to one thread, so that nothing depends on the number of threads, and
     whole numbers are exact in any order.
