@@ -66,7 +66,7 @@ def test_a_private_model_is_replaced_only_where_that_is_asked_for(models, tmp_pa
     assert len(names(folder) - PRIVATE) == 2
     card = (folder / "README.md").read_text()
     assert all(name in card for name in names(folder) - PRIVATE)
-    assert "guarantees add up" in card
+    assert "privacy costs add up" in card
     assert not list(tmp_path.glob("m.*"))
 
 
