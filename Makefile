@@ -7,7 +7,7 @@ WHICH := import sys; print(sys.base_prefix, sys.version_info[:2])
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
 
-.PHONY: help demo install test test-fast browser java postgres lock lenskit check layers docs notebooks bench results clean
+.PHONY: help demo install test test-fast browser java postgres openmp lock lenskit check layers docs notebooks bench results clean
 help:
 	@echo "make demo     train, evaluate and save a private model on the embedded data (installs the core only)"
 	@echo "make test     everything that CI checks: lint, types, layers, tests"
@@ -81,10 +81,14 @@ java: .venv/.dev
 postgres: .venv/.dev
 	@$(PY) tests/support/postgres.py
 
+# implicit, which models are compared with, needs a system library that a minimal Debian lacks
+openmp: .venv/.dev
+	@$(PY) tests/support/openmp.py
+
 # every package with the hashes of its files, as constraints.txt has them
 lock: .venv/.core
 	@$(PIP) uv
-	@$(PY) -m uv pip compile pyproject.toml --extra dev --universal --generate-hashes -c constraints.txt --python-version 3.11.5 \
+	@$(PY) -m uv pip compile pyproject.toml --extra dev --universal --generate-hashes -c constraints.txt --python-version 3.11.0 \
 	  --no-header --no-annotate --quiet -o .venv/lock
 	@{ head -2 requirements.lock; cat .venv/lock; } > .venv/requirements.lock && mv .venv/requirements.lock requirements.lock
 
@@ -98,7 +102,7 @@ lenskit: .venv-lenskit/.done
 	@.venv-lenskit/bin/python -m pip --disable-pip-version-check --quiet install -e . "lenskit>=2025.6" pytest hypothesis
 	@touch $@
 
-test: check docs browser java postgres
+test: check docs browser java postgres openmp
 	@$(PY) -m discreet demo --out .venv/demo
 	$(PY) -m pytest -n 2 --dist loadfile
 

@@ -80,7 +80,7 @@ def run(
 
 
 def render(results: dict[str, Any], page: Path | None = None) -> dict[str, str]:
-    """The results as Markdown, by section; plots go to ``plots/`` beside the page, if there is
+    """The results as Markdown, by section; plots go to ``plots/`` next to the page, if there is
     one.
     """
     sections = {}

@@ -1,4 +1,4 @@
-"""One sweep of exact least squares, beside the ``implicit`` package and the machine's own
+"""One sweep of exact least squares, compared with the ``implicit`` package and the machine's own
 matrix-product rate.
 """
 
@@ -150,5 +150,5 @@ def show(result: dict[str, Any]) -> list[str]:
             for name in theirs
         ],
         "",
-        "The goal beside the approximate sweeps of three CG steps is to be no slower at rank 128.",
+        "The goal, against approximate sweeps of three CG steps, is to be no slower at rank 128.",
     ]

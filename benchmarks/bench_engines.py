@@ -1,5 +1,5 @@
-"""Engines beside each other: one pass in CPU seconds, whole trainings, and how time and memory grow
-with the data.
+"""Engines against each other: one pass in CPU seconds, whole trainings, and how time and memory
+grow with the data.
 
 Everything runs in processes of its own, so that peak memory is that of one training, and so that
 Spark's own ALS and a training of ours both begin with a Java that has just started. CPU seconds are
@@ -97,7 +97,7 @@ def _show_spark(rows: list[dict[str, Any]]) -> list[str]:
         return []
     lines = [
         "",
-        "### A whole training on Spark, beside Spark's own ALS",
+        "### A whole training on Spark, compared with Spark's own ALS",
         "",
         (
             "The same ratings, the same rank, local[2], each in a Spark session of its own that"
@@ -191,7 +191,7 @@ def _show_sizes(sizes: list[dict[str, Any]]) -> list[str]:
             " steps; blocks of 1,500,000 ratings, 150 MB for each that is worked on, and the cache"
             " of 256 MB (one for all cores with blocks, one for each worker on Spark); all cores"
             " as fast as this machine's, files in the page cache or on disks of 2 GB/s, no"
-            " stragglers. Sums are small beside it: a release moves items × numbers per item × 8"
+            " stragglers. Sums are small against it: a release moves items × numbers per item × 8"
             " bytes per task."
         ),
     ]

@@ -24,6 +24,8 @@ from discreet.models.dpmf import DPMF
 BASE = {"people": 20_000, "ratings of each": 40, "items": 4_000, "rank": 16}
 TIMES = (1, 2, 4, 8)
 WORK = ("one sweep of ALS", "DPMF for lists", "DPMF for ratings")
+#: Colors of the methods in all figures (`research.figures`); the two goals differ by dashes.
+LOOKS = (("#3d3d3d", "o-"), ("#00798c", "s-"), ("#6ab7c2", "^--"))
 
 
 def benchmark(quick: bool) -> dict[str, Any]:
@@ -81,9 +83,9 @@ def plot(result: dict[str, Any], path: Path) -> None:
     figure, panels = pyplot.subplots(1, len(names), figsize=(3.2 * len(names), 3.6), sharey=True)
     for panel, name in zip(panels, names, strict=True):
         lines = []
-        for work, rows in result["growth"].items():
+        for (work, rows), (color, look) in zip(result["growth"].items(), LOOKS, strict=True):
             row = rows[name]
-            (line,) = panel.plot(row["sizes"], row["seconds"], "o-", label=work)
+            (line,) = panel.plot(row["sizes"], row["seconds"], look, color=color, label=work)
             lines.append(line)
             place = {
                 "transform": panel.transAxes,

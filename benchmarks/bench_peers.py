@@ -1,4 +1,4 @@
-"""One sweep of alternating least squares beside other libraries, in one run on the same data.
+"""One sweep of alternating least squares against other libraries, in one run on the same data.
 
 Each library does a sweep as its users run it, on all cores. What is not installed is left out and
 named: ``cmfrec`` compiles itself on installation, ``pyspark`` needs Java, and LensKit needs torch,
@@ -58,7 +58,7 @@ def show(result: dict[str, Any]) -> list[str]:
     ours = next(iter(seconds.values()))
     ranks = list(ours)
     lines = [
-        "## Beside other libraries",
+        "## Compared with other libraries",
         "",
         (
             f"Seconds of one sweep of alternating least squares, {result['users']:,} users ×"

@@ -1,4 +1,4 @@
-"""Time and memory of reading large files into ``Ratings``, beside a bare arrow read of the same
+"""Time and memory of reading large files into ``Ratings``, against a bare arrow read of the same
 file.
 
 Files of four columns in the manner of MovieLens, in random order and with a few repeated pairs; ids
@@ -80,9 +80,9 @@ def show(result: dict[str, Any]) -> list[str]:
         "## Reading files",
         "",
         (
-            "Into `Ratings`, beside a bare `pyarrow.csv.read_csv` or `pyarrow.parquet.read_table`"
+            "Into `Ratings`, against a bare `pyarrow.csv.read_csv` or `pyarrow.parquet.read_table`"
             " of the same file; best of alternating reads in fresh processes. Peak memory is that"
-            " of the process without what it held before, beside the arrays that the ratings"
+            " of the process without what it held before, against the arrays that the ratings"
             " consist of in the end."
         ),
         "",
@@ -110,7 +110,7 @@ def one_file(kind: str, ids: str, rows: int, repeats: int) -> dict[str, Any]:
         path = Path(folder) / f"ratings.{kind}"
         write_file(path, ids, rows)
         if hasattr(os, "sync"):
-            os.sync()  # or the first read would have the writing beside it
+            os.sync()  # or the first read would run during the writing
         megabytes = path.stat().st_size / 1e6
         runs = [(_measure(path, "arrow"), _measure(path, "ratings")) for _ in range(repeats)]
     return {

@@ -1,7 +1,7 @@
 """``discreet bench --only serve``: how fast the service answers, and what it bears.
 
-Speed: questions of twenty items each over one connection per client, beside the bare matrix product
-u Vᵀ + b and beside the scorer without HTTP. Clients and service share this machine's cores, so the
+Speed: questions of twenty items each over one connection per client, against the bare matrix
+product u Vᵀ + b and the scorer without HTTP. Clients and service share this machine's cores, so the
 service alone would be faster.
 
 What it bears: replaced models, restarts and kills while clients ask, bodies of garbage (every
@@ -345,7 +345,7 @@ def _soak(place: Path, seconds: float) -> dict[str, Any]:
 
 
 def _garbage(place: Path, bodies: int) -> dict[str, Any]:
-    """Bodies that are no questions: noise, half of JSON, wrong types, names that nobody has."""
+    """Bodies that are no questions: noise, half of JSON, wrong types, names that no item has."""
     rng = np.random.default_rng(3)
     statuses: Counter[str] = Counter()
     with _running(saved(place, 2_000)) as service:
@@ -372,7 +372,7 @@ def _garbage(place: Path, bodies: int) -> dict[str, Any]:
 
 
 def _slow(place: Path, clients: int) -> dict[str, Any]:
-    """Clients who send half a request and wait, and one who asks as usual beside them."""
+    """Clients who send half a request and wait, and one who asks as usual meanwhile."""
     _more_files()
     with _running(saved(place, 2_000)) as service:
         sent = questions(2_000)
@@ -565,7 +565,7 @@ def show(found: dict[str, Any]) -> list[str]:
         (
             f"- Eight clients for {soak['seconds']:g} s while the model was replaced"
             f" {soak['replaced']} times and the service ended and started again {soak['ended']}"
-            f" times: {answers}. It was killed (SIGKILL) {soak['killed']} times besides, which"
+            f" times: {answers}. It was killed (SIGKILL) {soak['killed']} times in addition, which"
             f" broke {soak['broken']} connections; asked again, these were answered as well."
         ),
         (
@@ -573,7 +573,7 @@ def show(found: dict[str, Any]) -> list[str]:
             f"{'yes' if garbage['written'] else 'no'}."
         ),
         (
-            f"- Beside {slow['clients']:,} clients who send half a request and wait:"
+            f"- With {slow['clients']:,} clients who send half a request and wait:"
             f" {slow['answered']:,} answers in two seconds to one client, p50 {_ms(slow['p50'])},"
             f" p99 {_ms(slow['p99'])}."
         ),

@@ -1,4 +1,4 @@
-"""The best items of every user, beside the matrix product that scores them."""
+"""The best items of every user, compared with the matrix product that scores them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from discreet.kernels.threads import even_cuts, run
 
 
 def benchmark(quick: bool) -> dict[str, Any]:
-    """Seconds of ranking for everybody, and of the scores alone."""
+    """Seconds of ranking for all users, and of the scores alone."""
     ratings = twin(quick)
     r = 64
     rng = np.random.default_rng(0)

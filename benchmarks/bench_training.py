@@ -1,5 +1,5 @@
-"""What privacy costs in time: a whole private training beside as many sweeps of ALS, on the twin of
-MovieLens 20M.
+"""What privacy costs in time: a whole private training against as many sweeps of ALS, on
+simulated MovieLens 20M.
 
 Three steps at rank 128, implicit feedback, seeded and secure noise, in turn with three sweeps
 without privacy; once with the default share of items that get factors, and once with all of them,

@@ -1,5 +1,5 @@
 """Write the figure and the comparison table of the README from the numbers in docs/: ``python
-benchmarks/readme.py``.
+benchmarks/readme.py``. With ``list`` it writes the example's list of films instead.
 
 Nothing is measured here. docs/results/ and docs/benchmarks.md are written by commands that measure
 (``discreet reproduce docs``, ``make results``, ``make bench``); run this after them.
@@ -8,6 +8,7 @@ Nothing is measured here. docs/results/ and docs/benchmarks.md are written by co
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ PANELS = {
     "ml-1m": "6,040 users\nMovieLens 1M, real",
     "ml-100k": "943 users\nMovieLens 100K, real",
 }
-COLORS = {"private": "#00796b", "open": "#37474f", "popular": "#a1887f"}
+COLORS = {"private": "#00798c", "open": "#3d3d3d", "popular": "#8b98a5"}  # as research.figures
 
 
 def rows(page: Path, entry: str, metric: str) -> dict[tuple[str, str], dict[float, float]]:
@@ -223,6 +224,23 @@ def compared() -> list[str]:
     return ["| " + " | ".join(row) + " |" for row in cells]
 
 
+def recommended() -> str:
+    """Return the list of the README's example, from one training on the generated films."""
+    import discreet
+
+    model = discreet.DPMF(epsilon=1, rating_range=(0.5, 5)).fit(discreet.load_dataset("cinema"))
+    found = model.recommend({"the-binary-colony": 5, "signal-from-quillon": 4.5}, n=5)
+    return str(found)
+
+
+def fill_list(page: Path) -> None:
+    """Write the list of the README's example again: ``python benchmarks/readme.py list``."""
+    text = page.read_text(encoding="utf-8")
+    block = re.compile(r"^```text\n   item .*?^```$", re.MULTILINE | re.DOTALL)
+    lines = recommended()
+    page.write_text(block.sub(lambda _: f"```text\n{lines}\n```", text), encoding="utf-8")
+
+
 def fill(page: Path) -> None:
     """Put the table between its markers."""
     text = page.read_text(encoding="utf-8")
@@ -235,6 +253,9 @@ def fill(page: Path) -> None:
 
 
 if __name__ == "__main__":
-    draw(PICTURE)
-    fill(ROOT / "README.md")
-    print(described(curves()))
+    if sys.argv[1:] == ["list"]:
+        fill_list(ROOT / "README.md")
+    else:
+        draw(PICTURE)
+        fill(ROOT / "README.md")
+        print(described(curves()))

@@ -1,7 +1,7 @@
 """Write docs/results/reference.md (``make results``): references without privacy, and DPMF.
 
 Real data come from ``../shared/data`` (or ``DISCREET_DATA``); the twins are generated. Every number
-is a mean over the seeds or folds said beside it, with the standard deviation over them.
+is a mean over the seeds or folds given next to it, with the standard deviation over them.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def twins() -> Rows:
 
 
 def private() -> Rows:
-    """DPMF at several budgets, exactly accounted, beside what costs nothing."""
+    """DPMF at several budgets, exactly accounted, compared with what costs nothing."""
     out: Rows = []
     small = discreet.Ratings.read(
         DATA / "ml-1m" / "ratings.parquet", items=DATA / "ml-1m" / "items.parquet"

@@ -35,7 +35,7 @@ EPSILONS = (0.05, 0.1, 0.2)
 
 @dataclass(frozen=True)
 class Stressed:
-    """What was found in the store after everybody was done.
+    """What was found in the store after all processes were done.
 
     ``given`` reservations were returned to a worker, ``unsaid`` are in the log of a worker killed
     before it could write them down, ``missing`` were given and are not in the log: there must be

@@ -3,7 +3,7 @@ budgets, export, look.
 
 Run it with ``python examples/private_recommender.py``. It takes about ten seconds, needs nothing
 but discreet itself, and writes to the folder given as its argument (``my-model`` by default), with
-a page about the model beside it.
+a page about the model next to it.
 """
 
 import sys
@@ -20,7 +20,7 @@ def main(folder: Path = Path("my-model"), scale: float = 1.0) -> None:
     ratings = discreet.load_dataset("cinema", scale=scale)
     print(ratings)
 
-    # 2. Train. ε says how much anybody may learn about any one person: smaller is more private, and
+    # 2. Train. ε bounds how much can be learned about any one user: smaller is more private, and
     # noisier. The range of the ratings is public; if you leave it out, it is read from the data,
     # and the statement says so.
     #    goal="rating" predicts stars instead of ranking films.

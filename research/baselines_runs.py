@@ -1,4 +1,4 @@
-"""The baselines beside DPALS and DPMF: Figures 3a and 4 of the DPALS paper, and one table of all
+"""The baselines against DPALS and DPMF: Figures 3a and 4 of the DPALS paper, and one table of all
 private models.
 
 A cell trains one model and scores it on held-out ratings. All are priced the same way, exactly, by

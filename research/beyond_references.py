@@ -1,10 +1,10 @@
-"""DPMF beside factorizations without privacy, and how far the rules for their λ are from the best λ
+"""DPMF against factorizations without privacy, and the rules for their λ against the best λ
 (docs/dpmf.md).
 
-`reached` is DPMF by default on ML-1M and on fresh replicas of the twin of ML-10M, beside goals that
-were set before; `dense` compares it at ε = 20 with the best of many non-private factorizations,
-where people are many and each has rated a good part of all items; `ridge` scans λ of `ALS` and
-`Bias`. The best is the best *of the test part*, so that nobody can say that the reference was weak.
+`reached` is DPMF by default on ML-1M and on fresh replicas of simulated ML-10M, against goals
+that were set before; `dense` compares it at ε = 20 with the best of many non-private
+factorizations, where people are many and each has rated a good part of all items; `ridge` scans λ
+of `ALS` and `Bias`. The best is the best *of the test part*, so that the reference is not weak.
 """
 
 from __future__ import annotations

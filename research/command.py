@@ -35,7 +35,7 @@ def reproduce(
         ),
     ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="Run a small version, for a first look.")
+        bool, typer.Option("--quick", help="Run a small version of each entry.")
     ] = False,
     folder: Annotated[
         str,
@@ -43,16 +43,21 @@ def reproduce(
             "--out",
             "-o",
             help="Folder for the results; cells that finished there are not run again.",
+            metavar="FOLDER",
         ),
     ] = "out/reproduce",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Number of processes.")] = 1,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", help="Number of processes.", metavar="N")
+    ] = 1,
     fresh: Annotated[
         bool,
         typer.Option("--fresh", help="Rerun finished cells that were computed by different code."),
     ] = False,
     data: Annotated[
         list[str] | None,
-        typer.Option("--data", help="Where official data are, as NAME=PATH; may be repeated."),
+        typer.Option(
+            "--data", help="Where official data are; may be repeated.", metavar="NAME=PATH"
+        ),
     ] = None,
     partial: Annotated[
         bool,
@@ -63,16 +68,17 @@ def reproduce(
     to: Annotated[
         str,
         typer.Option(
-            help="With docs, the folder to write finished entries to; with changes, the new one."
+            help="With docs, the folder to write finished entries to; with changes, the new one.",
+            metavar="FOLDER",
         ),
     ] = "docs/results",
 ) -> None:
     """Rerun the experiments of the papers, and show the results next to the published ones.
 
     A run that was stopped resumes where it left off. Official data are used if they are at hand,
-    otherwise their simulated twins; the results say which. Each entry's folder gets results.json,
-    results.csv, a plot and a README with the conditions. discreet reproduce show NAME says what an
-    entry is, which data and seeds it uses and how long it takes.
+    otherwise simulated data of the same shape; the results say which. Each entry's folder gets
+    results.json, results.csv, a plot and a README with the conditions. discreet reproduce show NAME
+    says what an entry is, which data and seeds it uses and how long it takes.
     """
     from research import entry as entries
     from research import pages

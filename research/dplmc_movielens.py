@@ -1,4 +1,4 @@
-"""DPLMC and DPALS, the papers' algorithms, beside DPMF and what is free or not private, on
+"""DPLMC and DPALS, the papers' algorithms, compared with DPMF and what is free or not private, on
 MovieLens shapes.
 """
 

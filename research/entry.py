@@ -127,7 +127,7 @@ def names() -> list[str]:
 
 
 def meant(words: Iterable[str]) -> list[str]:
-    """Names of entries, once each, from what somebody asked for: a name, a figure in several
+    """Names of entries, once each, from what was requested: a name, a figure in several
     parts, or ``all``.
     """
     found: list[str] = []

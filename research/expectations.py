@@ -169,7 +169,7 @@ def figure(found: dict[str, list[dict[str, float]]], to: Path) -> None:
                     capsize=2,
                     label=f"{users:,} users",
                 )
-            axis.axhline(means[0], color="#a1887f", linestyle=":", label="popularity, exact")
+            axis.axhline(means[0], color="#8b98a5", linestyle=":", label="popularity, exact")
             axis.set_xscale("log")
             axis.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
             axis.set_xticks([], minor=True)

@@ -36,7 +36,7 @@ SCALES = {
     "-10 to 10": (-10.0, 10.0, 0.0),
     "0 to 1": (0.0, 1.0, 1.0),
 }
-MEETS = 8  # times as many items as somebody rates
+MEETS = 8  # times as many items as a user rates
 FEWEST = 3  # ratings of one user
 
 
@@ -54,7 +54,7 @@ class Family:
     rank, decay : int, float
         Dimensions of taste, and how fast they fade: the f-th has the standard deviation f^−decay.
     taste : float
-        How much taste decides what somebody takes.
+        How much taste decides what a user takes.
     strength : float
         How much taste decides the rating, in standard deviations of the noise on it.
     scale : str

@@ -10,6 +10,13 @@ A plot of an entry's file is one panel:
     log_x, log_y  optional
     statistic   optional: "mean" with the standard deviation by default, "median" with the quartiles
     reference     optional: the published value to mark with crosses (the first one by default)
+    mark          optional: another number of the records to mark with crosses, such as a goal
+    points        optional: a setting whose values are one point each, at the mean of their x
+    relative      optional: settings of the records that others are compared with, in percent
+    diagonal      optional: draw the line y = x
+    method        optional: the method that all lines are of, for their color
+    share_y       optional: panels with the same word have the same vertical axis
+    dots          optional: draw a mark for each word on x instead of a bar from 0
     levels     optional: numbers by name, each a dashed line across, such as what predicting 0 gives
     slopes     optional: exponents by method, each a dotted line through its first point on two
                logarithmic axes
@@ -46,7 +53,8 @@ WIDTH = 5.6
 HEIGHT = 4.2
 LEGEND = 0.19  # inches for each line of a legend
 
-#: One color for each method, in all pictures. What is free or no model at all is gray.
+#: One color for each method, and hues of their own for the kinds of noise, in all figures. What is
+#: not private or no model at all is gray.
 METHODS = {
     "DPMF": "#00798c",
     "DPALS": "#c8553d",
@@ -60,14 +68,16 @@ METHODS = {
     "HuberALS": "#4d9de0",
     "ALS": "#3d3d3d",
     "IRLS": "#6d597a",
-    "gaussian": "#c8553d",
-    "laplace": "#7fb069",
-    "huber": "#00798c",
+    "the paper's algorithm": "#c8553d",  # DPALS
+    "McSherry & Mironov": "#7fb069",  # DPSVD
+    "gaussian": "#14279b",
+    "laplace": "#ff6f91",
+    "huber": "#a89600",
     "vanilla": "#3d3d3d",
-    "ALS + G": "#c8553d",
-    "IRLS + L": "#7fb069",
-    "IRLS + H": "#00798c",
-    "IRLS-2 + H": "#00798c",
+    "ALS + G": "#14279b",
+    "IRLS + L": "#ff6f91",
+    "IRLS + H": "#a89600",
+    "IRLS-2 + H": "#a89600",
     "predict 0": GRAY,
     "global mean": GRAY,
     "mean": GRAY,
@@ -81,7 +91,7 @@ METHODS = {
     "private popularity": GRAY,
 }
 #: For what is not a method: parts of one, data, readings.
-OTHERS = ("#1b7f5c", "#a63d57", "#3465a4", "#c77f2a", "#7a4fa3", "#5f8a1f", "#4a5a6a", "#d0649a")
+OTHERS = ("#7a4fa3", "#3465a4", "#c77f2a", "#a63d57", "#5f8a1f", "#1b7f5c", "#4a5a6a", "#d0649a")
 DASHES = ("-", "--", ":", "-.")
 MARKS = "os^Dv<>P"
 
@@ -99,6 +109,10 @@ NAMES = {
     "user mean": "user's own mean",
     "bias": "biases, not private",
     "popular": "most popular, not private",
+    "the paper's algorithm": "DPALS, as in the paper",
+    "twin-ml10m": "simulated ML-10M",
+    "twin-ml20m": "simulated ML-20M",
+    "McSherry & Mironov, by ratings": "DPSVD, by ratings",
 }
 
 #: What axes are called where a file does not say.
@@ -146,12 +160,26 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
             _heat(axis, records, panel)
         else:
             _panel(axis, entry, panel, groups)
+    _share_axes(axes, [panel for panel, _ in panels])
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     title = textwrap.fill(entry.title, int(10 * size[0]))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, weight="bold", color=INK)
     with atomic_write(file) as aside:
         figure.savefig(aside, format="png")
+
+
+def _share_axes(axes: Any, panels: Sequence[Mapping[str, Any]]) -> None:
+    """Give the parts of one panel, and panels that ask for it, the same vertical axis."""
+    shared = [
+        (panel.get("share_y", panel.get("part")), axis)
+        for axis, panel in zip(axes, panels, strict=False)
+    ]
+    for key in {key for key, _ in shared if key is not None}:
+        same = [axis for other, axis in shared if other == key]
+        low, high = zip(*(axis.get_ylim() for axis in same), strict=True)
+        for axis in same:
+            axis.set_ylim(min(low), max(high))
 
 
 def split(
@@ -163,6 +191,8 @@ def split(
     if "value" in panel:
         return [(panel, [])]
     x, y = panel["x"], panel["y"]
+    if "relative" in panel:
+        records = compare(records, y, panel["relative"])
     groups = [
         line for line in group(records, panel.get("line", []), panel.get("where")) if line.values(y)
     ]
@@ -176,10 +206,27 @@ def split(
     title = panel.get("title", "")
     return [
         (
-            {**panel, "title": f"{title} ({at + 1} of {parts})".strip()},
+            {**panel, "title": f"{title} ({at + 1} of {parts})".strip(), "part": title or y},
             along[at * each : (at + 1) * each] + across,
         )
         for at in range(parts)
+    ]
+
+
+def compare(records: list[Record], y: str, with_: Mapping[str, Any]) -> list[Record]:
+    """Return the records with y in percent above those that differ by these settings only."""
+    numbers = {name for record in records for name in record if isinstance(record[name], float)}
+    settings = {name for record in records for name in record} - numbers - set(with_)
+    settings |= {"epsilon", "observed", "variance"}
+
+    def key(record: Record) -> tuple[Any, ...]:
+        return tuple(str(record.get(name)) for name in sorted(settings))
+
+    base = {key(record): record[y] for record in records if matches(record, with_) and y in record}
+    return [
+        {**record, y: 100 * (record[y] / base[key(record)] - 1)}
+        for record in records
+        if y in record and key(record) in base and not matches(record, with_)
     ]
 
 
@@ -187,6 +234,7 @@ def method(keys: Mapping[str, Any]) -> str | None:
     """The method that a line is of: the longest name that one of its settings begins with."""
     for value in keys.values():
         text = str(value).removeprefix("as printed: ")
+        text = next((name for name in METHODS if text.endswith(f": {name}")), text)
         known = [
             name
             for name in METHODS
@@ -223,10 +271,12 @@ def styles(lines: Sequence[Mapping[str, Any]]) -> list[Style]:
     return found
 
 
-def _colored_by(line: Group) -> Mapping[str, Any]:
+def _colored_by(line: Group, panel: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings that tell a line from others, and the model that all its records have where
     those name none.
     """
+    if "method" in panel:
+        return {"method": panel["method"], **line.keys}
     models = {record.get("model") for record in line.records}
     return (
         line.keys if method(line.keys) or len(models) > 1 else {"model": models.pop(), **line.keys}
@@ -266,7 +316,7 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
     bars, width = places(words)
     marked = False
     for line, style, of_it in zip(
-        lines, styles([_colored_by(line) for line in lines]), bars, strict=True
+        lines, styles([_colored_by(line, panel) for line in lines]), bars, strict=True
     ):
         text = label({key: names.get(value, value) for key, value in line.keys.items()})
         flat = Group({}, [record for record in line.records if x not in record])
@@ -275,11 +325,13 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
             axis.axhline(
                 level, color=style.color, linestyle="--", linewidth=1.4, label=text, zorder=2
             )
-        points = [p for p in group([r for r in line.records if x in r], [x]) if p.values(y)]
+        by = panel.get("points", x)
+        points = [p for p in group([r for r in line.records if x in r], [by]) if p.values(y)]
         if not points:
             continue
-        points.sort(key=lambda p: of_it[p.keys[x]] if of_it else p.keys[x])
-        at = [of_it[p.keys[x]] if of_it else p.keys[x] for p in points]
+        place = {id(p): of_it[p.keys[x]] if of_it else p.mean(x) for p in points}
+        points.sort(key=lambda p: place[id(p)])
+        at = [place[id(p)] for p in points]
         _one(axis, panel, points, at, style, text, width if of_it else 0.0)
         if (slope := panel.get("slopes", {}).get(method(line.keys))) is not None:
             start = points[0].mean(y)
@@ -288,8 +340,13 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
             axis.plot(
                 [at[0], at[-1]], ends, ":", color=style.color, linewidth=1.2, label=bound, zorder=2
             )
-        known = [(place, reference(entry, p, name)) for place, p in zip(at, points, strict=True)]
-        known = [(place, value) for place, value in known if value is not None]
+        if "relative" in panel:
+            continue
+        known = [
+            (where, p.mean(panel["mark"]) if "mark" in panel else reference(entry, p, name))
+            for where, p in zip(at, points, strict=True)
+        ]
+        known = [(where, value) for where, value in known if value is not None]
         if known:
             cross = INK if of_it else style.color  # on a bar of its own color it would not be seen
             axis.plot(
@@ -301,11 +358,20 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
                 zorder=5,
             )
             marked = True
+    if panel.get("diagonal"):
+        ends = axis.get_xlim()
+        axis.plot(ends, ends, "--", color=GRAY, linewidth=1.4, label="y = x", zorder=2)
     for text, level in panel.get("levels", {}).items():
         axis.axhline(level, color=GRAY, linestyle="--", linewidth=1.4, label=text, zorder=2)
     if marked:
         axis.plot(
-            [], [], "x", color=INK, markersize=8, markeredgewidth=2, label=f"published ({name})"
+            [],
+            [],
+            "x",
+            color=INK,
+            markersize=8,
+            markeredgewidth=2,
+            label=panel.get("mark", f"published ({name})"),
         )
     _dress(axis, panel, lines, list(dict.fromkeys(word for line in words for word in line)))
 
@@ -348,6 +414,9 @@ def _one(
     """One line, or the bars of one color where x is a word."""
     centers, below, above = _spread(points, panel)
     ends = [below, above] if any(below) or any(above) else None
+    if width and panel.get("dots"):
+        axis.errorbar(at, centers, ends, color=style.color, fmt="o", capsize=3, label=name)
+        return
     if width:
         axis.bar(at, centers, width, yerr=ends, color=style.color, capsize=2, label=name, zorder=3)
         return

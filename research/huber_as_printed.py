@@ -44,7 +44,7 @@ from discreet.privacy.statistics.contributions import ItemGrams, ItemSums
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import Choose, Reweigh, Solve
 
-UNBOUNDED = 1e9  # bounds that nobody reaches: the paper has none
+UNBOUNDED = 1e9  # bounds that no user reaches: the paper has none
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,4 +1,4 @@
-"""Results as text: tables of means over seeds with the papers' values beside them, and the page of
+"""Results as text: tables of means over seeds with the papers' values next to them, and the page of
 an entry.
 
 A table of an entry's file has
@@ -7,7 +7,7 @@ A table of an entry's file has
     rows     settings (or numbers) that tell its lines apart
     columns  a setting whose values become the columns; without it, the columns are `values`
     values   numbers to show; with `columns`, the first
-    over     settings that means are taken over, besides the seed; the title says so
+    over     settings that means are taken over, in addition to the seed; the title says so
     where    optional: only records with these settings
     digits   4 by default
     statistic  "mean" ± standard deviation (n − 1) over the seeds by default; "median" with the
@@ -178,7 +178,7 @@ def section(
     """The entry as a part of a page: what it is, the tables, and under which conditions they
     were measured.
     """
-    parts = [f"### {entry.title}", _facts(entry)]
+    parts = [f"### {entry.title}", introduction(entry)]
     for form in entry.tables:
         parts += [f"**{form['title']}**"] if "title" in form else []
         parts.append(markdown(table(entry, records, form)))
@@ -198,7 +198,8 @@ def page(
     return text + ("\n![plot](plot.png)\n" if entry.plots else "")
 
 
-def _facts(entry: Entry) -> str:
+def introduction(entry: Entry) -> str:
+    """Return the paragraph that begins the page of an entry."""
     source = f" ({entry.paper})" if entry.paper else ""
     return f"`discreet reproduce {entry.name}`{source}. {' '.join(entry.about.split())}".rstrip()
 

@@ -37,6 +37,7 @@ GROUPS = {
     "baselines": "Baselines",
     "real": "Real ratings",
     "beyond": "DPMF",
+    "timeline": "Models over time",
 }
 
 

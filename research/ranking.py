@@ -1,6 +1,6 @@
 """Lists from private and other models: recall, coverage, and recall by popularity (docs/dpmf.md).
 
-Whoever likes five items or more takes part (two where generated people have few ratings). A tenth
+Users who like five items or more take part (two where generated users have few ratings). A tenth
 of them is held out; of what these like, 80 % is shown, with its ratings, and the rest must be
 guessed. DPMF learns from all ratings of the others; models of plain choices learn from what the
 others like, as in the literature.

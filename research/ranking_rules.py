@@ -1,5 +1,5 @@
 """Choosing the rules of private ranking: any settings, on validation parts and on generated data,
-beside popularity.
+compared with popularity.
 
     python -m research.ranking_rules --data ml-1m "family: sparse" --epsilon 1 5 --try gate=2 --try
     gate=5
@@ -7,7 +7,7 @@ beside popularity.
 prints, for each data set and ε, recall@20 of private popularity with the whole budget, of the
 defaults, and of every setting tried: means over the seeds, each of which is another split, another
 draw of the noise and, of generated data, another replica. Only validation parts are looked at.
-Beside it: the released signal, the share of the twenty most liked items, and the size of the core.
+Next to it: the released signal, the share of the twenty most liked items, and the size of the core.
 docs/dpmf.md says what was chosen with it, and how many settings were looked at.
 """
 

@@ -1,6 +1,6 @@
 """DPMF for ratings with one lever changed, on data that no lever was chosen on (docs/dpmf.md).
 
-Most levers are parameters of the algorithm. The others are parts of it that nobody but this
+Most levers are parameters of the algorithm. The others are parts of it that nothing but this
 comparison wants to change: a constant, or a method. They are exchanged while a
 model is trained (`Change.parts`), and saved models know nothing of it. A row is how much worse than
 DPMF by default a change is, on the same split with the same seed of the noise.
@@ -91,14 +91,14 @@ def no_step(training: Training, state: State, names: Sequence[str]) -> State:
 class Change:
     """Parameters of DPMF, and parts of its algorithm: (where, name, what stands there instead).
 
-    `features` are "public", "random" or none, and `beside` is the row that this one is compared
-    with.
+    `features` are "public", "random" or none, and `compared_with` names the row of the
+    comparison.
     """
 
     given: dict[str, Any] = field(default_factory=dict)
     parts: tuple[tuple[Any, str, Any], ...] = ()
     features: str = ""
-    beside: str = "DPMF by default"
+    compared_with: str = "DPMF by default"
 
 
 HOWEVER_FEW = ((rating_training, "MIN_RATINGS_IN_CORE", 0.0),)
@@ -142,18 +142,18 @@ LEVERS: dict[str, Change] = {
 FEATURES: dict[str, Change] = {
     "with features": Change(features="public"),
     "features believed as they are": Change(
-        parts=AS_THEY_ARE, features="public", beside="with features"
+        parts=AS_THEY_ARE, features="public", compared_with="with features"
     ),
     "with features at random": Change(features="random"),
     "random features believed as they are": Change(
-        parts=AS_THEY_ARE, features="random", beside="with features at random"
+        parts=AS_THEY_ARE, features="random", compared_with="with features at random"
     ),
 }
 #: Parameters that are no lever of the issue, on ML-1M.
 OTHERS: dict[str, Change] = {
     "accounted by RDP": Change(dict(accountant="rdp")),
-    "nobody follows others more": Change(dict(slope=0.0)),
-    "nobody likes what is popular more": Change(dict(taste=0.0)),
+    "no user follows others more": Change(dict(slope=0.0)),
+    "no user likes what is popular more": Change(dict(taste=0.0)),
     "even weights": Change(dict(rarity=0.0)),
     "8 steps": Change(dict(iterations=8)),
     "rank 4 at most": Change(dict(factors=4)),
@@ -176,7 +176,7 @@ def change(settings: Settings, sources: Sources) -> Record:
     if name in PAPER_CHANGES:
         return score(settings, _split(*place), PAPER_CHANGES[name], DPALS)
     found = _rmse(name, settings["epsilon"], *place)
-    usual = _rmse(CHANGES[name].beside, settings["epsilon"], *place)
+    usual = _rmse(CHANGES[name].compared_with, settings["epsilon"], *place)
     return {"rmse": found, "worse, %": 100 * (found / usual - 1)}
 
 

@@ -1,5 +1,5 @@
 """How the rules for ratings were chosen: settings of DPMF compared on validation parts of data that
-nobody quotes.
+are not quoted.
 
     python -m research.rating_rules --people 3000 --out rules.md
 
@@ -114,7 +114,7 @@ def main() -> None:
         description="Settings of DPMF for ratings, compared on validation parts."
     )
     parser.add_argument(
-        "data", nargs="*", metavar="NAME=PATH", help="real data beside the generated sets"
+        "data", nargs="*", metavar="NAME=PATH", help="real data in addition to the generated sets"
     )
     parser.add_argument(
         "--people", type=int, default=3_000, help="at most so many of each family (default 3000)"

@@ -1,4 +1,4 @@
-"""The private models by default on real ratings, at several budgets, beside what is not private
+"""The private models by default on real ratings, at several budgets, against what is not private
 and what is free.
 """
 
@@ -56,7 +56,7 @@ def _model(settings: Settings) -> Recommender:
         )
         common |= settings.get("parameters", {})
         if name == "DPMF":
-            return DPMF.configure(goal="rating", **common)
+            return DPMF.configure(goal=goal, **common)
         return DPALS.configure(goal=goal, **common)
     if name == "ALS":
         return ALS(goal=goal, random_state=seed)

@@ -1,7 +1,7 @@
 """Run the cells of an entry, and keep each as soon as it is finished.
 
 A finished cell is a file ``cells/KEY.json``, written aside and then renamed, and is never run
-again: whoever stops a run, by any means, loses the cells under way and no other. The folder of an
+again: a run that is stopped, by any means, loses the cells under way and no other. The folder of an
 entry also holds ``results.json``, ``results.csv``, ``plot.png`` and ``README.md``, all made from
 the cells.
 
@@ -55,7 +55,7 @@ class Finished:
     conditions : under which each cell ran
     seconds : of all cells together, whenever they ran
     missing, ran : cells that are not there, and cells that this run added
-    other : cells that are there and were computed by other code than this, or nobody knows by which
+    other : cells that are there and were computed by other code than this, or by unknown code
     """
 
     entry: Entry
@@ -200,7 +200,7 @@ def _files_below(folder: Any, name: str) -> Iterator[tuple[str, Any]]:
 def others(
     entry: Entry, out: Path, *, quick: bool = False, sources: Sources | None = None
 ) -> tuple[int, int]:
-    """How many finished cells were computed by other code than this, and by nobody knows which."""
+    """How many finished cells were computed by other code than this, and by unknown code."""
     folder = place(out, entry.name, quick)
     by = code(entry)
     keys = {key(settings) for settings in entry.settings(sources or Sources(), quick=quick)}

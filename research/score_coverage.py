@@ -48,7 +48,7 @@ def coverage(
     repetitions: int,
     seed: int,
 ) -> list[Coverage]:
-    """Over repetitions, for every metric of the layout; `crowd` has the columns of everybody
+    """Over repetitions, for every metric of the layout; `crowd` has the columns of all users
     there is.
     """
     rng = np.random.default_rng(seed)
@@ -76,9 +76,9 @@ def coverage(
 
 
 def crowd_of(
-    metrics: Sequence[str] = METRICS, scale: float = 1.0, most_ratings: int = 10
+    metrics: Sequence[str] = METRICS, scale: float = 1.0, max_ratings: int = 10
 ) -> tuple[NDArray, ScoreLayout]:
-    """What everybody in the generated cinema adds to the scores of a plain model."""
+    """What all users of the generated cinema add to the scores of a plain model."""
     from discreet.data.datasets import load_dataset
     from discreet.data.splits import random_ratings
     from discreet.evaluation.evaluator import evaluate
@@ -88,7 +88,7 @@ def crowd_of(
     found = evaluate(ALS(16).fit(split.train), split, list(metrics), slices=None)
     layout = ScoreLayout.from_metrics([parse(name) for name in metrics])
     counts = np.diff(split.test.target.indptr)
-    return layout.columns(found.per_user, counts, 2.25, most_ratings), layout
+    return layout.columns(found.per_user, counts, 2.25, max_ratings), layout
 
 
 def main() -> None:

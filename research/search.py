@@ -3,8 +3,8 @@ on validation data.
 
 All parameters are drawn *together*, from a Sobol sequence, because the good value of one depends on
 the others. A candidate's score is the median over several validation sets and draws of noise, so
-that neither one lucky draw nor one diverging run decides; and whoever is behind on the first sets
-is not tried on the others.
+that neither one lucky draw nor one diverging run decides; and a setting that is behind on the first
+sets is not tried on the others.
 """
 
 from __future__ import annotations

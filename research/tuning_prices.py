@@ -49,7 +49,7 @@ METRICS = {"ranking": "recall@20", "rating": "rmse", "dpals": "rmse"}
 
 
 def prices() -> None:
-    """ε of the best of K beside that of all K composed, by Rényi divergences, and what no bound
+    """ε of the best of K next to that of all K composed, by Rényi divergences, and what no bound
     can go below.
     """
     head = ["one run", "E[K]", "composed"] + [

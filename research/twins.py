@@ -127,7 +127,7 @@ PROFILES = {
     ),
 }
 
-# Published shares of the ratings 0.5, 1, … 5: of users who give whole stars only, and of everybody.
+# Published shares of the ratings 0.5, 1, … 5: of users who give whole stars only, and of all users.
 WHOLE_STAR_SHARES = np.array([0, 5.2, 0, 10.3, 0, 27.3, 0, 36.5, 0, 20.7]) / 100
 ALL_SHARES = np.array([0.9, 3.8, 1.2, 7.9, 3.7, 23.6, 8.8, 28.8, 5.8, 15.4]) / 99.9
 
@@ -366,7 +366,7 @@ def _rate_everything_once(
     popular: NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> None:
-    """Give every item that nobody picked one of the ratings of the popular items, in place;
+    """Give every item that no user picked one of the ratings of the popular items, in place;
     rows stay sorted.
     """
     missing = np.flatnonzero(np.bincount(indices, minlength=len(popular)) == 0)
@@ -390,7 +390,7 @@ def _as_ratings(arrays: dict[str, NDArray[np.generic]], profile: Profile) -> Rat
         values = arrays["half_stars"].astype(np.float32) / np.float32(2)
     else:
         values = np.ones(len(indices), np.float32)
-    # which items exist is part of the recipe, not learned from anybody's ratings
+    # which items exist is part of the recipe, not learned from users' ratings
     return Ratings.from_indices(
         arrays["indptr"],
         indices,

@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# how long an example takes says more about the machine than about the code
+hypothesis.settings.register_profile("discreet", deadline=None)
+hypothesis.settings.load_profile("discreet")
 
 # Shells and nohup let background jobs ignore these, and the jobs hand that on to what they start.
 for number, usual in (
@@ -29,6 +34,8 @@ SLOW = """
     privacy/test_noise_independence.py privacy/release/test_store_damage.py
     privacy/release/test_budget_store.py privacy/release/test_budget_store_postgres.py
     privacy/users/test_poisson_batches.py data/test_other_rows.py data/test_broken_files.py
+    evaluation/test_tuning.py kernels/test_dual.py models/dpmf/test_feature_prior.py
+    models/dpmf/test_profile.py models/dpmf/test_dpmf_communities.py timeline benchmarks
     serve test_build.py test_notebooks.py test_pages.py test_examples.py
 """.split()  # noqa: SIM905
 

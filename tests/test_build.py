@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -167,12 +168,16 @@ def use(model: DPMF) -> list[str]:
 """
 
 
+#: Bodies of the library's own functions are not checked again: make check does that.
+MYPY = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "--follow-imports=silent"]
+
+
 def test_a_users_program_is_fully_typed(built, tmp_path):
     site = tmp_path / "site"
     zipfile.ZipFile(built[0]).extractall(site)
     (tmp_path / "program.py").write_text(TYPED, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "program.py"],
+        [*MYPY, "program.py"],
         cwd=tmp_path,
         env=os.environ | {"MYPYPATH": str(site), "PYTHONPATH": ""},
         capture_output=True,
@@ -204,6 +209,23 @@ def test_the_lock_has_hashes_and_the_versions_that_were_tested():
 
 def _plain(name):
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_dockerfile_passes_its_linter():
+    """Its steps are run by packaging/check_dockerfile.py."""
+    linter = shutil.which("hadolint", path=str(Path(sys.executable).parent))
+    if linter is None:
+        pytest.skip("hadolint is not installed")
+    done = subprocess.run([linter, ROOT / "Dockerfile"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_the_systemd_unit_is_valid():
+    unit = ROOT / "packaging" / "discreet.service"
+    done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True)
+    problems = [line for line in done.stderr.splitlines() if "is not executable" not in line]
+    assert problems == []
 
 
 def test_the_version_has_its_place_in_the_changelog():

@@ -1,11 +1,13 @@
-"""Run every block of code on the pages and in the README, in order, page by page, in a folder with
-the files it names.
+"""Run every block of code on the pages and in the README, in order, page by page, and every example
+in the help of a command, in a folder with the files that they name.
 
 `EXCLUDED` lists what does not run, with the reason; a test keeps that list minimal.
 """
 
 from __future__ import annotations
 
+import glob
+import importlib
 import logging
 import re
 import shlex
@@ -16,8 +18,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as parquet
 import pytest
+import typer
 
 import discreet
+from discreet.cli import app as cli
 from discreet.cli import main
 from discreet.data.cinema import films
 
@@ -52,7 +56,37 @@ EXCLUDED = {
         "publishes on the network: tests/models/storage/test_hub.py runs it against a local fake"
     ),
     "discreet tune": "a secret number of trainings: tests/cli/test_tune.py runs it",
+    "discreet demo": "twenty seconds of work: tests/cli/test_commands.py runs it",
+    "discreet doctor": "checks and compiles every kernel: tests/cli/test_warm_up.py runs it",
+    "discreet bench": "minutes of work: tests/benchmarks runs its parts",
+    "export DISCREET_TOKEN": "as discreet serve: tests/serve/test_server.py sends a token",
+    "discreet reproduce dpals-table5": (
+        "names data that may not be redistributed: tests/research/test_reproduce.py"
+    ),
+    "discreet reproduce changes": (
+        "compares with results that a reader has: tests/research/test_reproduce.py"
+    ),
 }
+
+
+def examples_of_help() -> dict[str, list[str]]:
+    """The examples that end the help of each command."""
+    for module in cli.MODULES:
+        if module in cli._CLONE_MODULES:
+            cli._import_from_clone(module)
+        else:
+            importlib.import_module(f"discreet.cli.{module}")
+    return {
+        command.name: [
+            line.strip()
+            for line in re.sub(r"\[/?bold\]", "", command.epilog).splitlines()[2:]
+            if line
+        ]
+        for command in cli.app.registered_commands
+    }
+
+
+HELP = examples_of_help()
 
 
 def blocks(page: str) -> list[tuple[str, str]]:
@@ -113,6 +147,13 @@ def shelf(tmp_path_factory):
     for name in ("ratings.parquet", "2023.parquet"):
         parquet.write_table(table.slice(0, len(table) // 2), folder / name)
     parquet.write_table(table.slice(len(table) // 2), folder / "2024.parquet")
+    (folder / "ratings").mkdir()
+    for name in ("2023.parquet", "2024.parquet"):
+        shutil.copy(folder / name, folder / "ratings")
+    first = frame.groupby("user_id").cumcount() % 5 > 0
+    for name in ("train.csv", "known.csv"):
+        frame[first].to_csv(folder / name, index=False)
+    frame[~first].to_csv(folder / "test.csv", index=False)
     model = discreet.DPMF(8, epsilon=20, rating_range=(0.5, 5), random_state=0).fit(
         discreet.Ratings.read(folder / "ratings.csv", items=folder / "films.csv")
     )
@@ -169,7 +210,7 @@ def test_every_block_of_a_page_runs(page, folder, capsys):
                 continue
             words = shlex.split(line.removeprefix("$ ").replace(".venv/bin/", ""), comments=True)
             assert words[0] == "discreet", f"{line}: say in EXCLUDED why it does not run"
-            if words[1] == "train" and page not in FROM_NOTHING:
+            if words[1] == "train" and page not in FROM_NOTHING and "--replace" not in words:
                 words.append("--replace")  # of the model that is there for the other commands
             capsys.readouterr()
             with pytest.raises(SystemExit) as left:
@@ -177,6 +218,60 @@ def test_every_block_of_a_page_runs(page, folder, capsys):
             out, err = capsys.readouterr()
             assert left.value.code == 0, f"{line}: {err}"
             check_output(code, line, out)
+
+
+#: A training that an account is charged for.
+CHARGED = shlex.split(
+    "train ratings.csv --out model/ --replace --epsilon 20 --rating-range 0.5,5 --items films.csv"
+    " --account budget.sqlite:customers"
+)
+
+
+@pytest.mark.parametrize("name", [name for name in HELP if not all(map(reason, HELP[name]))])
+def test_every_example_of_a_help_runs(name, folder, capsys):
+    """An account and an audit that an example names are there, as after the examples of others."""
+    if name in ("train", "report", "timeline"):
+        main_exits(["budget", "open", "budget.sqlite:customers", "--epsilon", "90"], capsys)
+    if name == "report":
+        main_exits(CHARGED, capsys)
+        audit = ["audit", "--like", "model/", "--levels", "transcript", "--search", "0"]
+        main_exits([*audit, "--out", "audit.json"], capsys)
+    for line in HELP[name]:
+        if reason(line):
+            continue
+        words = [path for word in shlex.split(line)[1:] for path in glob.glob(word) or [word]]
+        if name == "train" and "--replace" not in words:
+            words.append("--replace")
+            if "--not-private" in words:
+                shutil.rmtree("model")  # a model without privacy takes the place of none
+                words.remove("--replace")
+        main_exits(words, capsys)
+        if words[:2] == ["budget", "open"]:
+            main_exits(["1" if word == "20" else word for word in CHARGED], capsys)
+
+
+def main_exits(words, capsys):
+    """Run one command, which succeeds."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 0, f"{words}: {capsys.readouterr().err}"
+
+
+def test_commands_in_sentences_and_tables_have_options_that_exist():
+    known = {
+        name: {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+        for name, command in typer.main.get_command(cli.app).commands.items()
+    }
+    for page, path in PAGES.items():
+        text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for line in re.findall(r"`discreet ([a-z]+(?: [^`]*)?)`", text):
+            name, *rest = shlex.split(line)
+            assert name in known, f"{page}: {line}"
+            flags = {
+                word.partition("=")[0] for word in rest if word.startswith("-") and word != "-"
+            }
+            assert flags - known[name] == set(), f"{page}: {line}"
 
 
 def check_output(code, line, out):
@@ -199,6 +294,7 @@ def test_what_is_excluded_is_there_and_little():
     everything = [
         line for page in PAGES for _, code in blocks(page) for line in [code, *commands(code)]
     ]
+    everything += [line for lines in HELP.values() for line in lines]
     used = {why for code in everything if (why := reason(code))}
     assert [begin for begin, why in EXCLUDED.items() if why not in used] == []
     silent = [page for page in PAGES if blocks(page) and page not in RUN]

@@ -1,6 +1,7 @@
 """How the code reads, as far as a machine can tell: STYLE rules that no linter has."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,3 +168,21 @@ def test_one_place_multiplies_a_noise_multiplier_by_a_sensitivity():
 
 def _tree(file: Path) -> ast.AST:
     return ast.parse(file.read_text())
+
+
+def test_the_source_has_no_pronoun_subjects():
+    """Words that the naming rules retire; titles of the generated films are no prose."""
+    retired = re.compile(r"\b(?:nobody|somebody|everybody|anybody|whoever|beside)\b", re.IGNORECASE)
+    files = [
+        file
+        for folder in ("src", "research", "benchmarks", "examples")
+        for kind in ("*.py", "*.js", "*.html", "*.j2")
+        for file in (ROOT / folder).rglob(kind)
+        if file.name != "tree.py"  # it counts these words
+    ]
+    found = {
+        str(file.relative_to(ROOT)): words
+        for file in files
+        if (words := retired.findall(file.read_text(encoding="utf-8")))
+    }
+    assert found == {}

@@ -21,7 +21,7 @@ def executed(file: Path) -> nbformat.NotebookNode:
     """The notebook as it is after a run in a fresh kernel, in an empty folder; an error in a
     cell is an error here.
     """
-    os.environ.setdefault("IPYTHONDIR", tempfile.mkdtemp())  # no settings of whoever runs it
+    os.environ.setdefault("IPYTHONDIR", tempfile.mkdtemp())  # not the settings of this user
     notebook = nbformat.read(file, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(

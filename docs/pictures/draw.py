@@ -109,9 +109,32 @@ def joint_privacy() -> Picture:
     return picture
 
 
+def ranking_routes() -> Picture:
+    picture = Picture(
+        820, 250, "DPMF for ranking: released counts decide between three routes to lists"
+    )
+    picture.box(20, 95, 140, 62, "item counts,", "number of users", fill=PUBLIC)
+    routes = (
+        ("item pairs", "popular items dominate,", "and their pairs exceed the noise"),
+        ("communities", "long tail; refuted by held-out", "users, the rest counts again"),
+        ("popularity", "nothing else would", "exceed the noise"),
+    )
+    for at, (name, *why) in enumerate(routes):
+        y = 15 + 78 * at
+        picture.arrow((160, 126), (200, 126), (200, y + 32), (238, y + 32))
+        picture.box(240, y, 270, 64, name, *why, fill=PUBLIC)
+        picture.arrow((510, y + 32), (560, y + 32), (560, 126), (598, 126))
+    picture.box(600, 85, 195, 82, "list", "score × own profile", "in public features", fill=PRIVATE)
+    return picture
+
+
 def main() -> None:
     here = Path(__file__).parent
-    for name, draw in (("release-point", release_point), ("joint-privacy", joint_privacy)):
+    for name, draw in (
+        ("release-point", release_point),
+        ("joint-privacy", joint_privacy),
+        ("ranking-routes", ranking_routes),
+    ):
         draw().save(here / f"{name}.svg")
 
 

@@ -29,7 +29,7 @@ class OneVoiceEach(Statistic):
     """
 
     def check(self, public):
-        """Anybody can be asked."""
+        """Accept any users."""
 
     def shape(self, public):
         return (public.n_items,)

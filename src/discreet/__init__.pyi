@@ -17,6 +17,7 @@ from .models.dpmf import DPMF as DPMF
 from .models.dpsgd import DPSGD as DPSGD
 from .models.dpsgld import DPSGLD as DPSGLD
 from .models.dpsvd import DPSVD as DPSVD
+from .models.ease import EASE as EASE
 from .models.frank_wolfe import DPFrankWolfe as DPFrankWolfe
 from .models.huber_als import HuberALS as HuberALS
 from .models.irls import IRLS as IRLS
@@ -25,4 +26,5 @@ from .models.recommend_table import recommend_table as recommend_table
 from .models.storage.save_load import load as load
 from .privacy.release.budget_store import BudgetStore as BudgetStore
 from .report import write_report as write_report
+from .timeline import Timeline as Timeline
 from .version import __version__ as __version__

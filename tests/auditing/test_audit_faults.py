@@ -44,7 +44,7 @@ def levels_that_refute(make, *levels):
         ("what is no number enters the sums", ["transcript"]),
         ("choices depend on the row of a user", ["transcript"]),
         ("choices depend on how a column of ids was read", ["transcript"]),
-        ("users are centered by everybody's mean", ["transcript"]),
+        ("users are centered by the mean of all users", ["transcript"]),
         ("only the first release is charged", ["transcript"]),
         ("the data are opened before the ledger is written", ["transcript"]),
         ("replacing a user is priced as removing one", ["transcript"]),
@@ -62,6 +62,14 @@ def levels_that_refute(make, *levels):
 def test_a_planted_fault_is_refuted(fault, levels):
     with planted(fault):
         assert levels_that_refute(SHOWING[WHERE.get(fault, "DPALS")], *levels) == levels
+
+
+def test_choice_moments_priced_by_half_are_refuted():
+    """In a model with item categories, which the others do not have."""
+    fault = "choice moments are priced by half of what they are cut to"
+    with planted(fault):
+        (level,) = audit(SHOWING[WHERE[fault]](), levels=["transcript"], search=0).levels
+    assert any("'feature weights" in finding for finding in level.findings), level.findings
 
 
 def test_signed_pairs_priced_without_sign_are_refuted_without_a_search():
@@ -120,4 +128,6 @@ def test_no_model_is_refuted_and_canaries_come_close_to_the_claim():
         share, _, _, refuted, _ = row.split(" | ")
         assert refuted == "no", name
         assert float(share) <= 1, name
-        assert float(share) >= (0.95 if "Huber noise" in name else 0.99), name
+        # gradient and curvature of choices are cut by one factor, so one is shorter: √0.95 without
+        least = 0.95 if "Huber noise" in name else 0.97 if "features" in name else 0.99
+        assert float(share) >= least, name

@@ -2,6 +2,8 @@
 claimed.
 """
 
+import hashlib
+import itertools
 import json
 import math
 
@@ -17,9 +19,13 @@ from discreet.auditing.one_run import attack, audit_one_run
 from discreet.auditing.transcript import audit_transcript
 from discreet.errors import ConfigError, DataError, PrivacyError
 from discreet.kernels import threads
+from discreet.privacy.noise import sources
 
+# categories of the generated items, whose ids begin with 101
+KINDS = {"item_features": {101 + 3 * i: f"kind {i // 6}" for i in range(60)}}
 MODELS = {
     "DPMF": (discreet.DPMF, {}),
+    "DPMF, features": (discreet.DPMF, KINDS),
     "DPMF, rating": (discreet.DPMF, {"goal": "rating"}),
     "DPALS": (discreet.DPALS, {}),
     "DPALS, implicit": (discreet.DPALS, {"goal": "ranking"}),
@@ -34,8 +40,14 @@ MODELS = {
 }
 #: Whose price is a bound that no user reaches: Huber noise is the same on and off the diagonal of a
 #: Gram matrix; and on what factors are worth, three lines of 1 % of μ² each, nobody has so much to
-#: say. Without them it is √0.97 = 0.985.
-NOT_REACHED = {"HuberALS": 0.95, "HuberALS, pure": 0.9, "DPMF, rating": 0.984}
+#: say. Without them it is √0.97 = 0.985. Gradient and curvature of a choice model, two lines with 5
+#: % of μ² together, are cut by one factor, so one of them is shorter: without them it is √0.95.
+NOT_REACHED = {
+    "HuberALS": 0.95,
+    "HuberALS, pure": 0.9,
+    "DPMF, rating": 0.984,
+    "DPMF, features": 0.974,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -51,15 +63,32 @@ def worlds_of(name, epsilon=1.0):
     return NeighboringRuns(cls.configure(epsilon=epsilon, **given))
 
 
+@pytest.fixture
+def same_keys(monkeypatch):
+    """Give the noise generator the same keys in every run.
+
+    A search of 15 canaries depends on the item factors of the first training, and so on its noise.
+    """
+    drawn = itertools.count()
+
+    def next_key(size):
+        return hashlib.sha256(b"levels %d" % next(drawn)).digest()[:size]
+
+    monkeypatch.setattr(sources.os, "urandom", next_key)
+
+
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.usefixtures("same_keys")
 def test_the_worst_canary_loses_what_is_claimed_and_not_more(name):
-    level = audit_transcript(worlds_of(name), search=30)
+    level = audit_transcript(worlds_of(name), search=15)
     assert not level.refuted, level.findings
     assert NOT_REACHED.get(name, 0.99) * level.claimed <= level.found <= level.claimed * (1 + 1e-9)
     assert all(row["share"] <= 1 for row in level.details["releases"])
 
 
-@pytest.mark.parametrize("name", ["DPMF", "DPALS", "HuberALS", "HuberALS, pure", "DPSGD"])
+@pytest.mark.parametrize(
+    "name", ["DPMF", "DPMF, features", "DPALS", "HuberALS", "HuberALS, pure", "DPSGD"]
+)
 def test_the_noise_is_as_large_as_its_price(name):
     level = audit_noise(worlds_of(name), fits=40, error=1e-7)
     assert not level.refuted, level.findings
@@ -88,7 +117,7 @@ def test_one_run_sees_who_took_part_where_epsilon_is_large():
     assert 0.1 < level.details["epsilon_fdp"] < 20.0
 
 
-@pytest.mark.parametrize("name", ["DPMF", "DPALS"])
+@pytest.mark.parametrize("name", ["DPMF", "DPMF, features", "DPALS"])
 def test_replacing_a_user_is_not_refuted_either(name):
     cls, given = MODELS[name]
     model = cls.configure(epsilon=1.0, neighboring="replace-one", **given)

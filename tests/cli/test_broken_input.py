@@ -151,9 +151,9 @@ CASES: list[Case] = [
     ("NaN", a_file("r.csv", GOOD + "1,7,NaN\n"), "line 50"),
     ("infinity", a_file("r.csv", GOOD + "1,7,inf\n"), "not a finite number"),
     (
-        "decimal comma",
-        a_file("r.csv", "userId;movieId;rating\n1;2;3,5\n2;2;4,0\n"),
-        "decimal comma",
+        "comma of thousands",
+        a_file("r.csv", "userId;movieId;rating\n1;2;3,500\n2;2;4,000\n"),
+        "comma of thousands",
     ),
     ("cut line", a_file("r.csv", GOOD + "1,7\n"), "fields"),
     ("cut gz", a_file("r.csv.gz", CUT_GZIP), "cut off"),

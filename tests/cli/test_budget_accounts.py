@@ -125,7 +125,17 @@ def test_tuning_into_a_model_folder_notices_an_older_account(run, private, peopl
     train(run, private, tmp_path / "m", f"{people}:customers", epsilon=1)
     older.replace(people)
     files = (private / "ratings.csv", "--items", private / "films.csv", "--rating-range", "1,5")
-    how = ("--try", "factors=2,3", "--law", "composed", "--runs", 1, "--epsilon", 1, "--replace")
+    how = (
+        "--try",
+        "factors=2,3",
+        "--distribution",
+        "fixed",
+        "--runs",
+        1,
+        "--epsilon",
+        1,
+        "--replace",
+    )
     result = run("tune", *files, *how, "--out", tmp_path / "m", "--account", f"{people}:customers")
     assert result.code == 2
     assert "it is an older copy" in result.err

@@ -12,6 +12,7 @@ import sys
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import typer
 
 import discreet
 from discreet.cli.app import app
@@ -24,6 +25,7 @@ COMMANDS = [
     "recommend",
     "similar",
     "budget",
+    "timeline",
     "audit",
     "tune",
     "datasets",
@@ -53,6 +55,33 @@ def test_every_command_has_help_with_an_example_and_json(run, name):
     assert f"discreet {name}" in re.split("Examples?:", result.out)[1]
     for option in ("--json", "--verbose", "--debug", "--help"):
         assert option in result.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_given_twice_is_added_up_or_refused(run, name):
+    """Never silently the last one, whatever the command and the option."""
+    run(name, "--help")  # registers the command
+    options = [
+        option
+        for option in typer.main.get_command(app).commands[name].params
+        if option.param_type_name == "option"
+    ]
+    assert options
+    for option in options:
+        for given in (*option.opts, *option.secondary_opts):
+            once = [given] if option.is_flag else [given, "1"]
+            result = run(name, *once, *once)
+            refused = f"{option.opts[0]} was given 2 times" in result.err
+            assert refused is not option.multiple, (given, result.err)
+            assert option.multiple or result.code == 2
+
+
+def test_values_that_commas_separate_are_named(run):
+    assert (
+        "Give it once, with commas between values"
+        in run("evaluate", "x.csv", "--metrics", "rmse", "--metrics", "mae").err
+    )
+    assert "--header was given 2 times" in run("train", "x.csv", "--no-header", "--header").err
 
 
 def test_version(run):

@@ -206,7 +206,7 @@ def test_ratings_are_no_split():
     ("text", "said"),
     [
         ("code,what\n1,One\n2,Two\n", "looks like column names"),
-        ("movie_code,what\ntt1,One\ntt2,Two\n", "looks like column names"),
+        ("Kennzeichen,what\ntt1,One\ntt2,Two\n", "looks like column names"),
         (
             "item_id,title,year\n1,Good, the Bad,1966\n",
             "item 1 has 4 fields where there should be 3",

@@ -13,7 +13,7 @@ SEEDED = ("--noise", "seeded", "--random-state", 7)
 ALLOWED = {
     "train": {"command", "data", "items", "model", "out"},
     "tune": {
-        *("command", "data", "items", "model", "out", "setting", "score", "runs", "law"),
+        *("command", "data", "items", "model", "out", "setting", "score", "runs", "distribution"),
         *("base_epsilon", "trials"),
     },
     "evaluate": {"command", "data", "items", "part", "scores"},
@@ -167,7 +167,7 @@ def german(tmp_path):
         for (user, item, stars, _), day in zip(rows, days, strict=True)
     ]
     file = tmp_path / "kunden.csv"
-    file.write_text("\n".join(["Kundennummer;Artikel;Sterne;Datum", *text]) + "\n")
+    file.write_text("\n".join(["Stammkunde;Artikel;Sterne;Datum", *text]) + "\n")
     return file
 
 
@@ -178,14 +178,16 @@ def test_no_user_column_is_suggested_and_wrong_ones_are_refused(run, german, tmp
     assert "did you mean" not in asked.err
     assert "--user COLUMN" in asked.err
     assert (
-        "'Kundennummer', 'Artikel', 'Sterne' (few distinct numbers, like ratings), 'Datum' (dates)"
+        "'Stammkunde', 'Artikel', 'Sterne' (few distinct numbers, like ratings), 'Datum' (dates)"
         in asked.err
     )
     item = ("--item", "Artikel")
     reasons = {
         ("--user", "Sterne"): "fewer than 100 distinct values",
         ("--user", "Datum", "--rating", "Sterne"): "holds dates",
-        ("--user", "Kundennummer", "--rating-range", "1,5"): "there is no rating column",
+        ("--user", "Stammkunde", "--rating", "none", "--rating-range", "1,5"): (
+            "there is no rating column"
+        ),
     }
     for columns, reason in reasons.items():
         for engine in ("memory", "blocks"):
@@ -205,7 +207,7 @@ def test_no_user_column_is_suggested_and_wrong_ones_are_refused(run, german, tmp
         "train",
         german,
         "--user",
-        "Kundennummer",
+        "Stammkunde",
         "--rating",
         "Sterne",
         *item,

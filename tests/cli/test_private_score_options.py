@@ -109,7 +109,15 @@ COMMANDS = {
     "evaluate --min-rating": ("evaluate", "--score-epsilon", 2, "--factors", 3, "--min-rating", 1),
     "evaluate --split newest": ("evaluate", "--score-epsilon", 2, "--split", "newest"),
     "tune": ("tune", "--try", "factors=2,3", "--runs", 3),
-    "tune --law composed": ("tune", "--try", "factors=2,3", "--runs", 2, "--law", "composed"),
+    "tune --distribution fixed": (
+        "tune",
+        "--try",
+        "factors=2,3",
+        "--runs",
+        2,
+        "--distribution",
+        "fixed",
+    ),
 }
 
 
@@ -124,7 +132,9 @@ def test_no_exact_number_is_in_the_document_of_a_private_command(run, odd, tmp_p
     keys = (
         {"part", "scores"}
         if call[0] == "evaluate"
-        else {*("model", "setting", "score", "runs", "law", "base_epsilon", "trials", "out")}
+        else {
+            *("model", "setting", "score", "runs", "distribution", "base_epsilon", "trials", "out")
+        }
     )
     assert set(found) == shared | keys
     del found["data"]

@@ -47,7 +47,7 @@ def test_composed_runs_are_listed_and_paid_for(run, private, tmp_path):
         2,
     )
     result = tune(
-        run, private, tmp_path / "m", *more, "--law", "composed", "--account", store, "--json"
+        run, private, tmp_path / "m", *more, "--distribution", "fixed", "--account", store, "--json"
     )
     assert result.code == 0, result.err
     found = json.loads(result.out)
@@ -62,9 +62,9 @@ def test_composed_runs_are_listed_and_paid_for(run, private, tmp_path):
         (("--try", "factors"), "KEY=VALUES"),
         ((), "no candidates are given"),
         (("--try", "factors=a..b"), "is not a range"),
-        (("--try", "factors=2,3", "--law", "all"), "choose one of"),
+        (("--try", "factors=2,3", "--distribution", "all"), "choose one of"),
         (("--try", "factors=2,3", "--runs", 0.5), "above 1"),
-        (("--try", "factors=2,3", "--account", "people.sqlite:all"), "needs --law composed"),
+        (("--try", "factors=2,3", "--account", "people.sqlite:all"), "needs --distribution fixed"),
         (
             ("--try", "delta=0.1,0.2"),
             "part of the guarantee and cannot be tuned. Remove it from --try.",

@@ -1,16 +1,16 @@
-"""Frames of ratings whose columns have names in seven languages."""
+"""Frames of ratings in seven languages, with user columns by names that no table knows."""
 
 import numpy as np
 import pandas as pd
 
 HEADERS = {
-    "German": ["Kundennummer", "Artikel", "Sterne", "Datum"],
-    "French": ["numéro_client", "article", "étoiles", "date_achat"],
-    "Spanish": ["cliente", "producto", "estrellas", "fecha"],
-    "Italian": ["utente", "articolo", "stelle", "data"],
-    "Dutch": ["klantnummer", "artikel", "sterren", "datum"],
-    "Swedish": ["kundnummer", "artikel", "stjärnor", "datum"],
-    "Polish": ["użytkownik", "produkt", "ocena", "data"],
+    "German": ["Stammkunde", "Artikel", "Sterne", "Datum"],
+    "French": ["foyer", "article", "étoiles", "date_achat"],
+    "Spanish": ["titular", "producto", "estrellas", "fecha"],
+    "Italian": ["tessera", "articolo", "stelle", "data"],
+    "Dutch": ["pashouder", "artikel", "sterren", "datum"],
+    "Swedish": ["innehavare", "artikel", "stjärnor", "datum"],
+    "Polish": ["posiadacz", "produkt", "ocena", "data"],
 }
 
 

@@ -48,9 +48,9 @@ TEXT = {
         "user,item,rating\n1,2,3\n4,5,good\n",
         "line 3: the rating 'good' is not a number",
     ),
-    "decimal comma": (
-        "user;item;rating\n1;2;3,5\n",
-        "line 2: the rating '3,5' is not a number (decimal commas",
+    "comma of thousands": (
+        "user;item;rating\n1;2;3,500\n",
+        "line 2: the rating '3,500' may have a decimal comma or a comma of thousands",
     ),
     "no rating": ("user,item,rating\n1,2,3\n4,5,\n", "line 3: the rating is missing"),
     "no user": ("user,item,rating\n1,2,3\n,5,1\n", "line 3: the user id is missing"),
@@ -178,7 +178,7 @@ def test_line_number_far_down(tmp_path):
         ),
         (
             {"header": False},
-            "line 1: the rating 'rating' is not a number: correct it or drop the line, or pass",
+            "line 1: the rating 'rating' is not a number: pass rating=False if the rows",
         ),
         (
             {"header": False, "user": "user"},

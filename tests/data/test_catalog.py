@@ -109,7 +109,8 @@ def test_other_refusals(tmp_path):
     path = tmp_path / "items.parquet"
     pa.parquet.write_table(pa.table({"x": [1]}), path)
     with pytest.raises(
-        DataError, match=r"items\.parquet has no column of item ids: its columns are 'x'"
+        DataError,
+        match=r"items\.parquet has no column recognizable as item ids: its columns are 'x'",
     ):
         Catalog.from_any(path)
     with pytest.raises(DataError, match="does not exist"):

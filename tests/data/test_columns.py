@@ -34,7 +34,7 @@ def test_no_user_column_is_suggested_in_any_language(tmp_path, names):
 
 def test_a_misspelled_user_column_gets_the_list_and_no_suggestion():
     with pytest.raises(
-        DataError, match=r"has no column 'Stern': its columns are 'Kundennummer', .*'Datum'$"
+        DataError, match=r"has no column 'Stern': its columns are 'Stammkunde', .*'Datum'$"
     ):
         Ratings.from_frame(make_frame(HEADERS["German"]), user="Stern")
 

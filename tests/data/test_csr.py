@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from discreet import Ratings
-from discreet.data.csr import compress, sort_pairs
+from discreet.data.csr import compress, sort_key
 from discreet.errors import ConfigError, DataError
 from support.ratings_helpers import ROWS, assert_inner_form, small, triples
 
@@ -82,7 +82,7 @@ def test_packed_sort_equals_lexsort():
     )
     expected = np.lexsort((items, users))
     for n_users in (50, 2**60):  # the second does not fit into 63 bits
-        order, sorted_items = sort_pairs(users, items, n_users, 30)
+        order, sorted_items = sort_key(users, items, 30, (0, n_users), len(users)).sort()
         np.testing.assert_array_equal(order, expected)
         np.testing.assert_array_equal(sorted_items, items[expected])
 

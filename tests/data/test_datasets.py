@@ -114,6 +114,8 @@ def check(ratings, catalog=False):
     assert sorted(ratings.timestamps.tolist()) == sorted(row[3] for row in ROWS)
 
 
+OTHERS = ("goodbooks-10k", "movietweetings")
+NEIGHBOR_LISTS = ("gowalla", "yelp2018", "amazon-book")
 PUBLISHED = ("ml-100k", "ml-1m", "ml-10m", *CSV_SETS)
 
 
@@ -148,6 +150,55 @@ def test_the_cache_folder_may_hold_the_archive_or_a_folder(name, cache):
     write_folder(name, cache / describe(name).layout.folder)
     assert describe(name).present
     check(load_dataset(name, download=False))
+
+
+def test_goodbooks_as_archive_and_as_folder(tmp_path):
+    """Its books have several columns of ids, and two of titles."""
+    ratings = "user_id,book_id,rating\n1,10,5\n1,30,3\n7,10,4\n"
+    books = (
+        "book_id,goodreads_book_id,best_book_id,work_id,books_count,isbn,isbn13,authors,"
+        "original_publication_year,original_title,title,language_code\n"
+        '10,77,78,79,3,4390,9.78e12,"A. Author, B. Other",2008.0,The,"The Games (Games, #1)",en\n'
+        "20,66,67,68,1,,,C. Third,1999.0,,Unrated,en\n"
+        "30,55,56,57,1,,,D. Fourth,2001.0,Old,Old and New,en\n"
+    )
+    with zipfile.ZipFile(tmp_path / "some.zip", "w") as archive:
+        archive.writestr("ratings.csv", ratings)
+        archive.writestr("books.csv", books)
+    folder = tmp_path / "goodbooks-10k"
+    folder.mkdir()
+    (folder / "ratings.csv").write_text(ratings)
+    (folder / "books.csv").write_text(books)
+    for path in (tmp_path / "some.zip", folder, tmp_path):
+        found = load_dataset("goodbooks-10k", path)
+        assert found.item_ids.tolist() == [10, 30]
+        assert found.titles.tolist() == ["The Games (Games, #1)", "Old and New"]
+        assert found.to_csr().toarray().tolist() == [[5, 3], [4, 0]]
+
+
+def test_movietweetings_keeps_zeros_and_the_ids_of_films(tmp_path):
+    (tmp_path / "ratings.dat").write_text("1::0114508::8::1381006850\n2::0499549::0::1376753198\n")
+    (tmp_path / "movies.dat").write_text("0114508::Species (1995)::Action|Sci-Fi\n")
+    found = load_dataset("movietweetings", tmp_path)
+    assert sorted(found.values.tolist()) == [0.0, 8.0]
+    assert [str(item) for item in found.item_ids.tolist()] == ["0114508", "0499549"]
+    assert found.titles.tolist() == ["Species (1995)", "0499549"]
+
+
+@pytest.mark.parametrize("name", NEIGHBOR_LISTS)
+def test_lines_of_a_user_and_all_items(name, tmp_path):
+    (tmp_path / "train.txt").write_text("0 5 7 9\n1 5\n2\n")
+    alone = load_dataset(name, tmp_path)
+    assert alone.to_csr().toarray().tolist() == [[1, 1, 1], [1, 0, 0]]
+    (tmp_path / "test.txt").write_text("0 11\n1 7 9 \n")
+    both = load_dataset(name, tmp_path / "train.txt")
+    assert both.item_ids.tolist() == [5, 7, 9, 11]
+    assert both.to_csr().toarray().tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    with pytest.raises(DataError, match="no list of all items"):
+        load_dataset(name, tmp_path, catalog=True)
+    (tmp_path / "test.txt").write_text("0 11\n1 seven\n")
+    with pytest.raises(DataError, match="line 2"):
+        load_dataset(name, tmp_path)
 
 
 def test_parquet_tables_and_a_lonely_ratings_file(tmp_path):
@@ -284,7 +335,7 @@ def test_wrong_names_and_options_are_answered_with_a_sentence(tmp_path):
 def test_the_registry_lists_everything():
     listed = {dataset.name: dataset for dataset in datasets()}
     assert next(iter(listed)) == "cinema"
-    assert set(PUBLISHED) | {"cinema", "sweetrs"} == {
+    assert set(PUBLISHED) | {"cinema", "sweetrs", *OTHERS, *NEIGHBOR_LISTS} == {
         name for name in listed if not name.startswith("twin-")
     }
     for dataset in datasets():

@@ -91,7 +91,7 @@ def test_frames_mappings_and_arrays_say_the_same():
             "several columns of the same name",
         ),
         (7, "not a int"),
-        (pd.DataFrame({"x": [1], "y": [2]}), "has no column of item ids"),
+        (pd.DataFrame({"x": [1], "y": [2]}), "has no column recognizable as item ids"),
         (pd.DataFrame({"item_id": [1, 1], "y": [2, 3]}), "lists the item 1 twice"),
     ],
 )

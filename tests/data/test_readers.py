@@ -86,21 +86,18 @@ def test_a_misspelled_rating_column_is_not_passed_over_in_silence(tmp_path, capl
     assert "did you mean rating='ratng'?" in caplog.text
 
 
-def test_columns_that_may_hold_ratings_are_named_by_their_names_alone(tmp_path, caplog):
-    lines = ["Kunde;Artikel;Sterne;Datum", "1;2;3;2024-05-31"]
-    columns = {"user": "Kunde", "item": "Artikel"}
-    assert Ratings.read(write(tmp_path, lines), **columns).values.tolist() == [1]
+def test_a_column_that_may_hold_ratings_is_named_by_its_name_alone(tmp_path, caplog):
+    lines = ["user;item;ratng;shade", "1;2;3;4"]
+    assert Ratings.read(write(tmp_path, lines)).values.tolist() == [1]
     said = caplog.text
-    assert (
-        "every rating is 1. If one of 'Sterne', 'Datum' holds ratings, name it with rating=..."
-        in said
-    )
+    assert "no rating column, so every rating is 1; did you mean rating='ratng'?" in said
     caplog.clear()
-    Ratings.read(write(tmp_path, [lines[0], "1;2;red;"]), **columns)
+    Ratings.read(write(tmp_path, [lines[0], "1;2;red;"]))
     assert caplog.text == said, "values do not decide what a log says"
     caplog.clear()
-    Ratings.read(write(tmp_path, lines), rating=False, **columns)
+    Ratings.read(write(tmp_path, lines), rating=False)
     Ratings.read(write(tmp_path, ["user,item", "1,2"]))
+    Ratings.read(write(tmp_path, ["user,item,shade", "1,2,3"]))
     assert not caplog.text
 
 

@@ -33,7 +33,7 @@ REFUSED = {
     "stars": (GERMAN.rename(columns={"Sterne": "user"}), {}, "fewer than 100 distinct values"),
     "days": (GERMAN.rename(columns={"Datum": "user", "Sterne": "rating"}), {}, "holds dates"),
     "no ratings left": (
-        GERMAN.rename(columns={"Kundennummer": "user"}),
+        GERMAN.rename(columns={"Stammkunde": "user"}).drop(columns="Sterne"),
         {"rating_range": (1, 5)},
         "there is no rating column",
     ),
@@ -107,3 +107,15 @@ def test_users_are_accepted_from_the_public_minimum_on():
 
 def test_models_without_privacy_learn_from_any_user_column():
     assert len(ALS(2, iterations=1, goal="ranking").fit(REFUSED["stars"][0]).item_ids_) == 80
+
+
+def test_users_of_a_file_without_header_have_to_be_named(tmp_path):
+    file = tmp_path / "r.csv"
+    file.write_text("".join(f"{user},{item},4\n" for user in range(150) for item in range(5)))
+    blocks = BlockRatings.write(file, tmp_path / "b", blocks=2)
+    for ratings in (Ratings.read(file), blocks):
+        with pytest.raises(DataError, match=r"first column was taken for users.*such as user=0"):
+            DPMF(2, epsilon=1).fit(ratings, progress=False)
+    assert fit(Ratings.read(file, user=0)).privacy_.finite
+    assert not BlockRatings.write(file, tmp_path / "c", blocks=2, user=0).user_problem
+    ALS(2).fit(Ratings.read(file), progress=False)

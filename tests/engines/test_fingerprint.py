@@ -62,15 +62,18 @@ def watching(monkeypatch, change=None):
         yield called
 
 
-@pytest.mark.parametrize("goal", ["ranking", "rating"])
-def test_every_kernel_that_dpmf_uses_is_compared(monkeypatch, goal):
+@pytest.mark.parametrize(
+    "options", [{}, {"goal": "rating"}, {"route": "communities"}], ids=["", "rating", "communities"]
+)
+def test_every_kernel_that_dpmf_uses_is_compared(monkeypatch, options):
     # compiles what is not compiled yet, which would not find the functions that are watched
     fingerprint.canary()
     with watching(monkeypatch) as compared:
         fingerprint.canary()
     ratings = make_ratings(640, far=False)
     for epsilon in (8.0, 400.0):  # with much noise, and with so little that all stages are worth it
-        model = discreet.DPMF(epsilon=epsilon, goal=goal, rating_range=(1.0, 5.0)).fit(ratings)
+        model = discreet.DPMF.configure(epsilon=epsilon, rating_range=(1.0, 5.0), **options)
+        model.fit(ratings)
         with watching(monkeypatch) as used:
             model.fit(ratings)
         assert used

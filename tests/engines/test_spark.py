@@ -77,10 +77,17 @@ def sealed(frame, ratings):
     return {n: people(frame, ratings, n) for n in (1, 3, 7, 16)}
 
 
+#: Exact sums do not depend on the model, so that models with many jobs are tried with fewer.
+PARTITIONS = dict.fromkeys(MODELS, (1, 3, 7, 16)) | {
+    "DPMF, ranking": (1, 7),
+    "DPMF, profiles": (3,),
+}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_any_number_of_partitions_gives_the_same_bits(ratings, sealed, silent, name):
     whole = trained(MODELS[name](), ratings, silent)
-    for one in sealed.values():
+    for one in (sealed[n] for n in PARTITIONS[name]):
         assert isinstance(one, RatingsSource)
         found = trained(MODELS[name](), one, silent)
         same_bits(whole, found)
@@ -88,14 +95,17 @@ def test_any_number_of_partitions_gives_the_same_bits(ratings, sealed, silent, n
         assert engine == f"spark: users are in {one.parts} blocks on a Spark cluster"
 
 
-@pytest.mark.parametrize("trouble", ["error", "worker"])
+@pytest.mark.parametrize(
+    ("trouble", "name"),
+    [("error", "DPMF, rating"), ("worker", "DPMF, rating"), ("worker", "DPMF, communities")],
+)
 def test_a_task_that_fails_is_tried_again_and_counts_once(
-    ratings, frame, silent, tmp_path, log, trouble
+    ratings, frame, silent, tmp_path, log, trouble, name
 ):
     troubled = people(frame, ratings, 3, Troubled)
     troubled.step = Trouble(str(tmp_path / "marker"), trouble)
-    whole = trained(MODELS["DPMF, rating"](), ratings, silent)
-    same_bits(whole, trained(MODELS["DPMF, rating"](), troubled, silent))
+    whole = trained(MODELS[name](), ratings, silent)
+    same_bits(whole, trained(MODELS[name](), troubled, silent))
     assert (tmp_path / "marker").exists(), "somebody made trouble"
     assert SECRET not in log.read_text()
 

@@ -234,14 +234,54 @@ def test_relevance_threshold(case):
 
 def test_defaults_follow_the_feedback(case):
     split, _, model = case
-    assert list(evaluate(model, split).values) == ["rmse", "mae"]
-    model.goal = "ranking"
-    assert list(evaluate(model, split).values) == [
-        "recall@20",
-        "recall@50",
-        "ndcg@100",
-        "coverage@20",
+    bias = [
+        f"{b}@20"
+        for b in (*("coverage", "tail", "novelty", "popularity", "gini"), "miscalibration")
     ]
+    assert list(evaluate(model, split).values) == ["rmse", "recall@20", "ndcg@100", *bias]
+    model.goal = "ranking"
+    assert list(evaluate(model, split).values) == ["recall@20", "recall@50", "ndcg@100", *bias]
+
+
+def test_popularity_bias_against_a_loop_over_users(case, monkeypatch):
+    """Over blocks of users, with categories by item id."""
+    monkeypatch.setattr(evaluator, "BLOCK", 7)
+    split, scores, model = case
+    labels = {
+        i: ["even|small", "odd"][i % 2] if i < 9 else ["even", "odd"][i % 2] for i in range(25)
+    }
+    names = [
+        f"{b}@3" for b in ("coverage", "gini", "tail", "novelty", "popularity", "miscalibration")
+    ]
+    found = evaluate(model, split, names, relevant=1, categories=labels)
+    counts = np.bincount(split.train.indices, minlength=25)
+    tail = metrics.popularity_quintiles(counts) == 4
+    chosen, values = np.zeros(25), {name: [] for name in names[2:]}
+
+    def shares(items):
+        total = {"even": 0.0, "odd": 0.0, "small": 0.0}
+        for i in items:
+            own = labels[i].split("|")
+            for label in own:
+                total[label] += 1 / len(own) / len(items)
+        return np.array(list(total.values()))
+
+    target = split.test.target
+    for u in np.flatnonzero(np.diff(target.indptr)):
+        seen = split.test.known.indices[slice(*split.test.known.indptr[u : u + 2])].tolist()
+        best = [i for i in np.argsort(-scores[u], kind="stable").tolist() if i not in seen][:3]
+        chosen[best] += 1
+        values["tail@3"].append(tail[best].mean())
+        values["novelty@3"].append(-np.log2(counts[best] / 60).mean())
+        values["popularity@3"].append((counts[best] / 60).mean())
+        values["miscalibration@3"].append(0.5 * np.abs(shares(seen) - shares(best)).sum())
+    assert found["coverage@3"] == (chosen > 0).mean()
+    assert found["gini@3"] == pytest.approx(metrics.gini(chosen))
+    for name, each in values.items():
+        assert found[name] == pytest.approx(np.mean(each)), name
+        assert found.stderr[name] == pytest.approx(np.std(each, ddof=1) / np.sqrt(len(each)))
+    with pytest.raises(DataError, match="no column"):
+        evaluate(model, split, names, categories={0: "alone"})
 
 
 def test_left_out_users_are_counted(case):

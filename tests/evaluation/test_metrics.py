@@ -103,16 +103,13 @@ def test_ranking_metrics_agree_with_plain_python(case):
 
 
 @given(rankings())
-def test_hits_and_coverage_agree_with_sets(case):
-    lists, sets, m, k = case
+def test_hits_agree_with_sets(case):
+    lists, sets, m, _ = case
     ranked = pad(lists, m)
     hits = metrics.find_hits(ranked, *as_csr(sets))
     assert hits.tolist() == [
         [i in s for i in row] for row, s in zip(ranked.tolist(), sets, strict=True)
     ]
-    assert metrics.coverage(ranked, m, k) == pytest.approx(
-        len({i for row in lists for i in row[:k]}) / m
-    )
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 20), st.integers(1, 25))
@@ -177,7 +174,6 @@ def test_padding_is_never_a_hit():
     """Also not for item 0, for the last item (which −1 would index), or for another user's item."""
     assert not metrics.find_hits(np.array([[-1, -1], [0, 1]]), *as_csr([{0, 9}, {9}])).any()
     assert not metrics.find_hits(np.array([[3]]), *as_csr([set()])).any()
-    assert metrics.find_covered(np.array([[-1, 1]]), 3, 2).tolist() == [False, True, False]
 
 
 def test_ratings_agree_with_scikit_learn():
@@ -285,6 +281,68 @@ def test_quintiles_edges():
         metrics.popularity_quintiles(np.ones(3), "users")
 
 
+# --- Popularity bias
+# --------------------------------------------------------------------------------------------------
+
+
+def test_gini_is_half_the_mean_difference_of_two_items_over_the_mean():
+    rng = np.random.default_rng(0)
+    for counts in (rng.integers(0, 9, 30), np.array([0, 0, 0, 7]), np.array([4, 4])):
+        apart = np.abs(counts[:, None] - counts[None, :]).mean()
+        assert metrics.gini(counts) == pytest.approx(apart / (2 * counts.mean()))
+    assert math.isnan(metrics.gini(np.zeros(3)))
+
+
+def test_popularity_bias_by_hand():
+    """Four items of 8 training users; the last two are the tail."""
+    items = metrics.ItemGroups.from_counts(np.array([8, 4, 1, 1]), 8, None)
+    top = np.array([[0, 3], [2, 3], [1, -1], [-1, -1]])
+    indptr, indices = np.array([0, 2, 2, 3, 4]), np.array([0, 3, 1, 0])
+    expected = {
+        "popularity": [(1 + 1 / 8) / 2, 1 / 8, 1 / 2, math.nan],
+        "novelty": [3 / 2, 3.0, 1.0, math.nan],
+        "tail": [0.5, 1.0, 0.0, math.nan],
+        # a history like the list; no history; the same category alone; an empty list
+        "miscalibration": [0.0, math.nan, 0.0, math.nan],
+    }
+    for base, values in expected.items():
+        np.testing.assert_allclose(items.mean_over_list(base, top, indptr, indices), values)
+
+
+def test_miscalibration_is_the_total_variation_of_category_shares():
+    weights = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0.5, 0.5], [0, 0, 0]])
+    items = metrics.ItemGroups.from_counts(np.ones(4), 4, weights)
+    found = items.mean_over_list(
+        "miscalibration", np.array([[2, 3]]), np.array([0, 2]), np.array([0, 1])
+    )
+    # history (1/2, 1/2, 0); list (0, 1/2, 1/2), as an item without categories does not count
+    assert found.tolist() == [0.5]
+
+
+@pytest.mark.parametrize("name", ["rmse", "mae", "recall@5"])
+def test_paired_differences_agree_with_the_bootstrap_over_users(name):
+    rng = np.random.default_rng(1)
+    n = 400
+    counts = rng.integers(0, 9, n)
+    easy = rng.gamma(4.0, 0.2, n)  # the same for both models
+    a, b = easy + rng.normal(0, 0.05, n), easy + 0.1 + rng.normal(0, 0.05, n)
+    a[counts == 0] = b[counts == 0] = np.nan
+    metric = parse(name)
+
+    def score(values, at):
+        v, c = values[at][counts[at] > 0], counts[at][counts[at] > 0]
+        if metric.kind == "ranking":
+            return v.mean()
+        return math.sqrt(np.sum(v**2 * c) / c.sum()) if name == "rmse" else np.sum(v * c) / c.sum()
+
+    mean, stderr = metrics.paired_difference(metric, a, b, counts)
+    assert mean == pytest.approx(score(a, np.arange(n)) - score(b, np.arange(n)))
+    draws = [rng.integers(0, n, n) for _ in range(2000)]
+    again = np.std([score(a, at) - score(b, at) for at in draws])
+    assert stderr == pytest.approx(again, rel=0.1)
+    assert stderr < 0.5 * np.std([score(a, at) for at in draws])  # what both find hard cancels
+
+
 # --- Names
 # --------------------------------------------------------------------------------------------------
 
@@ -294,11 +352,9 @@ def test_parse():
     assert parse("recall_all@5").k == 5
     assert parse("mrr").k == metrics.MRR_DEPTH
     assert parse("mrr@7").k == 7
-    assert [parse(n).kind for n in ("rmse", "map@3", "coverage@3")] == [
-        "rating",
-        "ranking",
-        "coverage",
-    ]
+    names = ("rmse", "map@3", "coverage@3", "gini@3", "tail@3", "miscalibration@3")
+    kinds = ["rating", "ranking", "catalog", "catalog", "list", "list"]
+    assert [parse(name).kind for name in names] == kinds
 
 
 @pytest.mark.parametrize(

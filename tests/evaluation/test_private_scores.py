@@ -37,18 +37,18 @@ def measured():
     return discreet.ALS(4, iterations=3).fit(split.train), split
 
 
-def columns(model, split, most_ratings, half=2.25):
+def columns(model, split, max_ratings, half=2.25):
     layout = ScoreLayout.from_metrics([parse(name) for name in METRICS])
     exact = discreet.evaluate(model, split, METRICS, slices=None)
     counts = np.diff(split.test.target.indptr)
-    return exact, layout, layout.columns(exact.per_user, counts, half, most_ratings)
+    return exact, layout, layout.columns(exact.per_user, counts, half, max_ratings)
 
 
 # ------------------------------------------------------------ without noise
 
 
 def test_without_noise_and_bounds_that_bind_the_scores_are_the_exact_ones(measured):
-    exact, layout, found = columns(*measured, most_ratings=10**6, half=50.0)
+    exact, layout, found = columns(*measured, max_ratings=10**6, half=50.0)
     scores = layout.read(found.sum(axis=0), 0.0, 0.95)
     assert 50 * math.sqrt(scores["rmse"].value) == pytest.approx(exact["rmse"])
     assert 50 * scores["mae"].value == pytest.approx(exact["mae"])
@@ -58,7 +58,7 @@ def test_without_noise_and_bounds_that_bind_the_scores_are_the_exact_ones(measur
 
 
 def test_without_noise_intervals_are_those_of_the_standard_error(measured):
-    exact, layout, found = columns(*measured, most_ratings=10**6, half=50.0)
+    exact, layout, found = columns(*measured, max_ratings=10**6, half=50.0)
     scores = layout.read(found.sum(axis=0), 0.0, 0.95)
     for name in ("recall@20", "ndcg@100"):
         width = (scores[name].high - scores[name].low) / (2 * 1.959964)
@@ -67,7 +67,7 @@ def test_without_noise_intervals_are_those_of_the_standard_error(measured):
 
 def test_columns_stay_in_their_box(measured):
     model, split = measured
-    _, layout, found = columns(model, split, most_ratings=2, half=0.1)
+    _, layout, found = columns(model, split, max_ratings=2, half=0.1)
     assert (found >= 0).all()
     assert (found <= np.array(layout.most)).all()
     assert layout.most == (
@@ -89,7 +89,7 @@ def test_columns_stay_in_their_box(measured):
 
 def test_a_person_with_many_ratings_counts_as_a_few(measured):
     model, split = measured
-    _, _, few = columns(model, split, most_ratings=2)
+    _, _, few = columns(model, split, max_ratings=2)
     counts = np.diff(split.test.target.indptr)
     assert np.array_equal(few[:, 0], np.minimum(counts, 2) / 2)
 
@@ -195,7 +195,7 @@ def test_what_cannot_be_priced_is_refused(measured):
     model, split = measured
     for options, message in (
         ({"metrics": "coverage@20", "epsilon": 1.0}, "is no sum over users"),
-        ({"metrics": "rmse", "epsilon": 1.0, "most_ratings": 0}, "most_ratings"),
+        ({"metrics": "rmse", "epsilon": 1.0, "max_ratings": 0}, "max_ratings"),
         ({"metrics": "rmse", "epsilon": 1.0, "confidence": 1.0}, "confidence"),
         ({"metrics": "rmse", "epsilon": -1.0}, "epsilon"),
         ({"metrics": "rmse", "account": object()}, "Pass epsilon"),

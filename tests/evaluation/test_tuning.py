@@ -35,10 +35,10 @@ def model(epsilon=8.0, **more):
 # ------------------------------------------------------------ before any data
 
 
-@pytest.mark.parametrize("law", ["geometric", "logarithmic", "poisson", "composed"])
+@pytest.mark.parametrize("law", ["geometric", "logarithmic", "poisson", "fixed"])
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 def test_training_and_score_together_cost_what_was_asked_for(law, epsilon):
-    prepared = Tuning(model(epsilon), SPACE, runs=5, law=law)
+    prepared = Tuning(model(epsilon), SPACE, runs=5, distribution=law)
     assert prepared.plan().epsilon() == pytest.approx(epsilon, rel=1e-6)
     assert prepared.plan().epsilon() <= epsilon * (1 + 1e-9)
     for factors in SPACE["factors"]:
@@ -46,7 +46,7 @@ def test_training_and_score_together_cost_what_was_asked_for(law, epsilon):
         training = accounting.total_mu(plan.events)
         assert training**2 <= prepared.mu**2 * 0.9 * (1 + 1e-9)
         assert training**2 == pytest.approx(prepared.mu**2 * 0.9, rel=1e-5)
-    if law == "composed":
+    if law == "fixed":
         assert prepared.mu * math.sqrt(5) == pytest.approx(gdp.mu(epsilon, 1e-6), rel=1e-9)
     else:
         assert private_selection.epsilon(prepared.mu, Runs(5, law), 1e-6) <= epsilon * (1 + 1e-9)
@@ -87,12 +87,12 @@ def test_ranges_are_drawn_within_their_ends():
         ({"space": {"factorz": [1]}}, "factorz"),
         ({"space": {"factors": [-1]}}, "factors"),
         ({"runs": 1}, "above 1"),
-        ({"law": "fixed"}, "choose one of"),
-        ({"law": "composed", "runs": 2.5}, "integer"),
+        ({"distribution": "composed"}, "choose one of"),
+        ({"distribution": "fixed", "runs": 2.5}, "integer"),
         ({"metric": "coverage@20"}, "is no sum over users"),
         ({"held_out": 1.0}, "held_out"),
         ({"score_share": 0}, "score_share"),
-        ({"space": lambda trials: {}}, "Use law='composed'"),
+        ({"space": lambda trials: {}}, "Use distribution='fixed'"),
     ],
 )
 def test_bad_calls_are_refused_before_anything_is_looked_at(options, said):
@@ -147,7 +147,7 @@ def test_composed_tuning_refuses_such_a_threshold_before_the_account_pays(rating
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 10.0)
     open_range = discreet.DPMF(epsilon=1)
     with pytest.raises(ConfigError, match="threshold of ranking scores"):
-        tune(open_range, ratings, lambda trials: {}, runs=2, law="composed", account=account)
+        tune(open_range, ratings, lambda trials: {}, runs=2, distribution="fixed", account=account)
     assert account.balance.spent == 0
 
 
@@ -258,7 +258,7 @@ def test_composed_runs_are_shown_and_an_account_pays(ratings, tmp_path):
         seen.append(len(trials))
         return {"factors": 2 + len(trials)}
 
-    found = tune(model(), ratings, choose, runs=3, law="composed", account=account)
+    found = tune(model(), ratings, choose, runs=3, distribution="fixed", account=account)
     assert seen == [0, 1, 2]
     assert [trial.setting["factors"] for trial in found.trials] == [2, 3, 4]
     assert found.score == max(trial.score for trial in found.trials)
@@ -283,7 +283,7 @@ def test_without_a_held_out_rating_zeros_are_measured(ratings):
     nothing = ratings.keep(np.zeros(ratings.n_ratings, bool))
     ranking = discreet.DPMF(epsilon=8, rating_range=(0.5, 5))
     for data in (nothing, nothing.select_users([])):
-        found = tune(ranking, data, SPACE, runs=2, law="composed")
+        found = tune(ranking, data, SPACE, runs=2, distribution="fixed")
         assert [math.isfinite(trial.score) for trial in found.trials] == [True, True]
 
 
@@ -321,7 +321,7 @@ def test_a_bad_user_column_is_refused_before_the_account_is_charged(tmp_path):
             stars,
             SPACE,
             runs=2,
-            law="composed",
+            distribution="fixed",
             relevant=1,
             account=account,
         )
@@ -335,5 +335,5 @@ def test_tuning_notices_that_an_older_copy_of_the_account_was_put_back(ratings, 
     charged = model(20.0).fit(ratings, account=account, progress=False)
     (tmp_path / "older.sqlite").replace(store.path)
     with pytest.raises(DamagedStore, match="older copy"):
-        tune(charged, ratings, SPACE, runs=1, law="composed", account=account)
+        tune(charged, ratings, SPACE, runs=1, distribution="fixed", account=account)
     assert len(account.log()) == 1

@@ -114,12 +114,16 @@ def test_every_algorithm_is_known_by_its_name_and_is_a_frozen_value():
 # ------------------------------------------------------------ pure
 
 
+def open_fields(value):
+    return [f.name for f in dataclasses.fields(value) if getattr(value, f.name) is None]
+
+
 @every
 def test_resolving_leaves_nothing_open_and_changes_nothing(value):
     before = copy.deepcopy(value)
     resolved = value.resolve(BUDGET, 30, RANGE)
     assert value == before
-    assert resolved.open_fields() == []
+    assert open_fields(resolved) == []
     assert resolved is not value
     assert value.resolve(BUDGET, 30, RANGE) == resolved
     assert resolved.resolve(BUDGET, 30, RANGE) == resolved, "what is resolved stays as it is"
@@ -188,7 +192,7 @@ def test_asking_a_model_what_it_would_do_does_not_change_it(model):
     assert vars(model).keys() == before.keys()
     assert all(vars(model)[name] is value for name, value in before.items())
     assert model.algorithm == method
-    assert first[1].open_fields() == []
+    assert open_fields(first[1]) == []
 
 
 # ------------------------------------------------------------ as a document
@@ -282,7 +286,7 @@ def test_whatever_is_given_is_taken_or_refused_by_name(name):
         kept = getattr(found, field)
         assert isinstance(kept, (int, float, str, dict)), (field, strange, kept)
         assert not isinstance(kept, float) or math.isfinite(kept), (field, strange, kept)
-        assert found.open_fields() == []
+        assert open_fields(found) == []
 
 
 # ------------------------------------------------------------ shells around them

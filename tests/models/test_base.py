@@ -303,7 +303,7 @@ def test_similar_items_by_cosine(als):
         assert ids.tolist() == [ITEMS[k] for k in expected]
         np.testing.assert_allclose(scores, cosine[expected], atol=1e-5)
         assert als.similar_items(ITEMS[j], n=4)[0].tolist() == ids[:4].tolist()
-    with pytest.raises(DataError, match="1 of the item ids are not in the model, such as 'new'"):
+    with pytest.raises(DataError, match=r"such as 'new'. item_ids_ lists its items"):
         als.similar_items("new")
 
 

@@ -244,7 +244,7 @@ def test_langevin_noise_is_that_of_the_release(ratings):
     multipliers = [plan.noise_multiplier(f"gradient {t}") for t in (1, 4)]
     assert multipliers[1] / multipliers[0] == pytest.approx(4 ** (algorithm.decay / 2))
     model.fit(ratings)
-    assert "It covers these noisy statistics: counts, gradient 1 to 4." in str(model.privacy_)
+    assert "It covers these noisy statistics: item counts, gradient 1 to 4." in str(model.privacy_)
     deviation = model.price_list(15)[-1]["deviation"]
     assert deviation == pytest.approx(multipliers[1] * algorithm.gradient_norm)
     h = algorithm._step_length(deviation, 3, np.full(15, 20.0))

@@ -1,7 +1,9 @@
 """Every form in which a history, many histories or pairs may come gives the same rows."""
 
 import datetime
+import re
 import uuid
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,9 +12,17 @@ import pyarrow as pa
 import pytest
 from scipy import sparse
 
+import discreet
 from discreet import Ratings
+from discreet.data.ids import object_array
 from discreet.errors import DataError
-from discreet.models.histories import as_pairs, as_user_rows, parse_history
+from discreet.models.histories import parse_history, parse_typed_history, with_default
+from discreet.models.item_lookup import ItemLookup
+from discreet.models.scorer import Scorer
+from discreet.models.user_rows import as_pairs, as_user_rows
+from discreet.serve.app import Refused, parse_request
+from discreet.serve.schemas import RecommendRequest
+from support.served_models import fitted
 
 ITEMS = np.array([10, 20, 30, 40], np.int64)
 RATED = {20: 4.0, 40: 1.0}
@@ -20,10 +30,14 @@ COLUMNS = {"item_id": [20, 40], "rating": [4.0, 1.0]}
 ROW = sparse.csr_array(np.array([[0, 4.0, 0, 1.0]]))
 
 
-def content(rows):
-    """{item id: rating} of the only row."""
-    assert rows.n_users == 1
-    return dict(zip(rows.item_ids[rows.indices].tolist(), rows.values.tolist(), strict=True))
+def parse(history, item_ids=ITEMS, **options):
+    """{item id: rating} of a history, as a scorer of these items takes it."""
+    scorer = Scorer(item_ids, np.zeros((len(item_ids), 1)), None, None, default_rating=5.0)
+    found = parse_history(history, scorer, **options)
+    assert found.at.dtype == np.int32
+    assert found.values.dtype == np.float32
+    assert found.at.tolist() == sorted(set(found.at.tolist()))
+    return dict(zip(item_ids[found.at].tolist(), found.values.tolist(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +65,7 @@ def content(rows):
     ids=lambda h: f"{type(h).__module__.split('.')[0]}.{type(h).__name__}",
 )
 def test_a_history_with_ratings(history):
-    assert content(parse_history(history, ITEMS, liked=5.0)) == RATED
+    assert parse(history) == RATED
 
 
 @pytest.mark.parametrize(
@@ -74,7 +88,7 @@ def test_a_history_with_ratings(history):
     ids=lambda h: f"{type(h).__module__.split('.')[0]}.{type(h).__name__}",
 )
 def test_a_history_without_ratings_is_liked(history):
-    assert content(parse_history(history, ITEMS, liked=5.0)) == {20: 5.0, 40: 5.0}
+    assert parse(history) == {20: 5.0, 40: 5.0}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +108,7 @@ def test_a_history_without_ratings_is_liked(history):
     ids=lambda h: f"{type(h).__module__.split('.')[0]}.{type(h).__name__}",
 )
 def test_an_empty_history(history):
-    assert content(parse_history(history, ITEMS, liked=5.0)) == {}
+    assert parse(history) == {}
 
 
 @pytest.mark.parametrize(
@@ -109,8 +123,9 @@ def test_an_empty_history(history):
 )
 def test_ids_of_any_kind(make):
     ids = {make(20): 4.0, make(30): 1.0}
-    assert content(parse_history(ids, ITEMS, liked=5.0)) == ids
-    assert content(parse_history(list(ids), ITEMS, liked=5.0)) == dict.fromkeys(ids, 5.0)
+    items = object_array([*ids, make(31)], 3)
+    assert parse(ids, items) == ids
+    assert parse(list(ids), items) == dict.fromkeys(ids, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +171,42 @@ def test_ids_of_any_kind(make):
 )
 def test_what_is_no_history(history, message):
     with pytest.raises(DataError, match=message):
-        parse_history(history, ITEMS, liked=5.0)
+        parse(history)
+
+
+@pytest.mark.parametrize(
+    ("history", "typed", "expected"),
+    [
+        ({"i9": 2.0, "i3": 4.5}, "i9=2,i3=4.5", ([3, 9], [4.5, 2])),
+        (["i9", "i3"], "i9,i3", ([3, 9], [5, 5])),
+        ([], "", ([], [])),
+        ({"i9": 7.0}, "i9=7", "outside the range 1 to 5"),
+        ({"strange": 2.0}, "strange=2", "not in the model|does not know"),
+    ],
+)
+def test_every_entry_point_has_one_rule(history, typed, expected):
+    model = fitted("DPMF, ratings")
+    scorer = model.scorer()
+    served = SimpleNamespace(scorer=scorer, position=scorer.position, near=lambda text: [])
+    rated = history
+    if isinstance(history, dict):
+        rated = [{"item": item, "rating": rating} for item, rating in history.items()]
+    ways = (
+        lambda: model._history(history, "error")[1:],
+        lambda: scorer.history(history),
+        lambda: parse_request(served, RecommendRequest(history=history))[:2],
+        lambda: parse_request(served, RecommendRequest(history=rated))[:2],
+        lambda: scorer.history(
+            with_default(parse_typed_history([typed], ItemLookup.of_model(model)), model)
+        ),
+    )
+    for way in ways:
+        if isinstance(expected, str):
+            with pytest.raises((DataError, Refused)) as raised:
+                way()
+            assert re.search(expected, getattr(raised.value, "message", str(raised.value)))
+        else:
+            assert tuple(part.tolist() for part in way()) == expected
 
 
 def test_many_histories():
@@ -232,3 +282,66 @@ def test_no_pairs():
 def test_what_are_no_pairs(pairs):
     with pytest.raises(DataError, match=r"pairs must be rows of \(user_id, item_id\)"):
         as_pairs(pairs)
+
+
+@pytest.fixture(scope="module")
+def films():
+    titles = {1: "Matrix, The (1999)", 2: "Up (2009)", 3: "Up (1984)", 4: "Toy Story (1995)"}
+    rng = np.random.default_rng(2)
+    ratings = Ratings.from_arrays(
+        np.repeat(np.arange(60), 2), rng.integers(1, 5, 120), item_ids=list(titles)
+    ).with_items(titles)
+    return discreet.ALS(factors=2, goal="ranking", random_state=1).fit(ratings)
+
+
+def test_titles_stand_for_ids(films):
+    by_id = films.recommend([1, 4], 2, exclude_seen=False)
+    for history in (["The Matrix", "toy story"], ["Matrix, The (1999)", "Toy Story (1995)"]):
+        assert films.recommend(history, 2, exclude_seen=False).scores.tolist() == (
+            by_id.scores.tolist()
+        )
+    assert films.similar_items("Toy Story", 1).ids == films.similar_items(4, 1).ids
+    with pytest.raises(DataError, match=r"2 items have the title 'Up'. Use an id: 2 or 3"):
+        films.recommend(["Up"])
+    with pytest.raises(DataError, match=r"such as 'Toy Stori': did you mean 'Toy Story \(1995\)'"):
+        films.recommend(["Toy Stori"])
+    assert len(films.recommend(["Toy Stori"], 2, unknown="skip").ids) == 2
+
+
+def test_one_history_predicts_and_explains(films):
+    whole = films.recommend({1: 1.0, 4: 1.0}, 4, exclude_seen=False)
+    scores = dict(zip(whole.ids.tolist(), whole.scores.tolist(), strict=True))
+    found = films.predict({1: 1.0, 4: 1.0}, [2, "The Matrix"])
+    np.testing.assert_allclose(found, [scores[2], scores[1]], rtol=1e-5)
+    why = films.explain([1, 4], 2)
+    without = films.predict([4], [2])[0]
+    first = dict(zip(why.ids.tolist(), why.scores.tolist(), strict=True))
+    assert first[1] == pytest.approx(scores[2] - without, rel=1e-4)
+    assert why.scores.tolist() == sorted(why.scores.tolist(), reverse=True)
+
+
+def test_fit_takes_a_catalog():
+    frame = pd.DataFrame({"user": np.repeat(np.arange(120), 2), "item": [1, 2] * 120})
+    model = discreet.DPMF(epsilon=5, noise="seeded", random_state=1)
+    model.fit(frame, items={1: "A", 2: "B", 3: "C"})
+    assert model.titles_.tolist() == ["A", "B", "C"]
+    assert model.privacy_.cautions == (
+        "the noise came from a seed, and anyone who knows it can subtract the noise",
+    )
+
+
+def test_training_twice_says_that_costs_add_up(caplog):
+    frame = pd.DataFrame({"user": np.repeat(np.arange(120), 2), "item": [1, 2] * 120})
+    model = discreet.DPMF(epsilon=5, noise="seeded", random_state=1)
+    model.fit(frame, items=[1, 2])
+    assert not caplog.records
+    model.fit(frame, items=[1, 2])
+    assert "the cost of both adds up" in caplog.text
+
+
+def test_a_decimal_comma_in_a_typed_history_is_not_another_item():
+    items = ItemLookup(ITEMS, None)
+    for text in ("10=4,5", "10=4,5,20", "20,10=3,5"):
+        with pytest.raises(DataError, match="may be a rating with a decimal comma"):
+            parse_typed_history([text], items)
+    assert parse_typed_history(["10=4,20=1,30"], items) == {10: 4.0, 20: 1.0, 30: None}

@@ -12,7 +12,6 @@ from discreet.data.splits import by_person
 from discreet.errors import DataError
 from discreet.evaluation.evaluator import evaluate
 from discreet.models.recommend_table import recommend_table
-from discreet.models.scorer import as_history
 from discreet.models.storage.load_scorer import open_model
 
 SEEDED = {"epsilon": 10, "noise": "seeded", "random_state": 0}
@@ -51,7 +50,7 @@ def test_every_way_in_refuses_ratings_outside_the_public_range(model, tmp_path, 
         lambda: model.recommend_many(many, progress=False),
         lambda: model.predict(many, [(1, 5)]),
         lambda: recommend_table(model, many, progress=False),
-        lambda: as_history(open_model(tmp_path / "m").scorer, {1: value}),
+        lambda: open_model(tmp_path / "m").scorer.history({1: value}),
         lambda: discreet.load(tmp_path / "m").recommend({1: value}),
     )
     for way in ways:

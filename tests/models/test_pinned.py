@@ -29,11 +29,15 @@ MODELS = {
     "ALS, given": partial(discreet.ALS, 3, iterations=2, regularization=4.0, intercepts=False),
     "ALS, implicit": partial(discreet.ALS, 3, iterations=2, goal="ranking"),
     "IRLS": partial(discreet.IRLS, 3, iterations=2),
+    "EASE": partial(discreet.EASE, 5.0),
     "Bias": discreet.Bias,
     "Popularity": discreet.Popularity,
     "DPMF": partial(discreet.DPMF, **PRIVATE),
     "DPMF, profiles": partial(
         discreet.DPMF, item_features={j: "ab"[j % 2] for j in range(1000)}, **PRIVATE
+    ),
+    "DPMF, communities": partial(
+        discreet.DPMF.configure, route="communities", **(PRIVATE | {"epsilon": 1000.0})
     ),
     "DPMF, ratings": partial(discreet.DPMF, goal="rating", **PRIVATE),
     "DPMF, no factors": partial(discreet.DPMF, 0, goal="rating", **PRIVATE),
@@ -95,9 +99,9 @@ def said(model, ratings):
     histories = ratings.select_users(np.arange(60), by="index")
     return [
         model.predict(histories, ratings.select_users(np.arange(80), by="index")),
-        *model.recommend_many(histories, n=6),
-        *model.recommend({0: 5.0, 3: 1.0, 7: 4.0}, n=6),
-        *model.recommend([1, 2], n=6),
+        *model.recommend_many(histories, n=6, diversity=0.0),
+        *model.recommend({0: 5.0, 3: 1.0, 7: 4.0}, n=6, diversity=0.0),
+        *model.recommend([1, 2], n=6, diversity=0.0),
     ]
 
 

@@ -13,7 +13,6 @@ import discreet
 from discreet.errors import ConfigError, DataError, PrivacyError
 from discreet.kernels import reference
 from discreet.models.fold_in import KINDS, PosteriorMeanFoldIn, fold_in_from_dict
-from discreet.models.scorer import as_history
 from discreet.models.storage import read_folder
 from discreet.models.storage.load_scorer import open_model
 from discreet.privacy.release.hash_chain import check_chain
@@ -73,7 +72,7 @@ def test_a_folder_from_before_read_outs_were_saved(saved):
     )
     opened = open_model(folder)
     history = histories(3)[2]
-    best, scores = opened.scorer.best(*as_history(opened.scorer, history), 5)
+    best, scores = opened.scorer.best(*opened.scorer.history(history), 5)
     ids, expected = model.recommend(history, 5)
     assert opened.item_ids_[best].tolist() == ids.tolist()
     assert scores.tobytes() == expected.tobytes()
@@ -160,24 +159,13 @@ def test_plain_histories_are_read_without_tables():
     assert at.tolist() == [3, 9]
     assert values.tolist() == [4.5, 2.0]
     assert scorer.history(["i9", "i3"])[1].tolist() == [5.0, 5.0]
-    for strange in (
-        {"i9": None},
-        {"i9": float("nan")},
-        ["i3", "i3"],
-        ["nobody"],
-        "i3",
-        {"i9": True},
-        [("i", 1)],
-        5,
-    ):
-        assert scorer.history(strange) is None
 
 
 def test_ids_may_be_typed_as_text():
     model = discreet.Popularity().fit(discreet.Ratings.from_arrays([1, 1, 2], [7, 8, 7], [1, 1, 1]))
     scorer = model.scorer()
     assert scorer.history(["7"])[0].tolist() == [0]
-    assert as_history(scorer, {"8": 1})[0].tolist() == [1]
+    assert scorer.history({"8": 1})[0].tolist() == [1]
     assert scorer.position((1, 2)) == -1
     assert scorer.position([]) == -1
 
@@ -186,12 +174,16 @@ def test_what_is_wrong_with_a_history_is_said():
     scorer = fitted("ALS").scorer()
     for wrong, words in (
         ("i3", "a list of item ids"),
+        (5, "a list of item ids"),
         ({"i3": "x"}, "finite ratings"),
+        ({"i9": None}, "finite ratings"),
+        ({"i9": float("nan")}, "finite ratings"),
+        ([("i", 1)], "not in the model"),
         (["nobody"], "1 of the item ids are not in the model"),
     ):
         with pytest.raises(DataError, match=words):
-            as_history(scorer, wrong)
-    at, values = as_history(scorer, ["i3", "i3"])
+            scorer.history(wrong)
+    at, values = scorer.history(["i3", "i3"])
     assert at.tolist() == [3]
     assert values.tolist() == [5.0]
 
@@ -220,7 +212,9 @@ def test_items_that_are_assigned_anew_are_used():
 def test_a_reason_is_the_score_less_that_without_the_item():
     scorer = fitted("DPMF, ratings").scorer()
     at, values = scorer.history({"i1": 5, "i2": 1, "i30": 4})
-    reasons = scorer.why(at, values, 50)
+    found, contributions = scorer.explain(at, values, 50)
+    assert (np.diff(contributions) <= 0).all()
+    reasons = dict(zip(found.tolist(), contributions.tolist(), strict=True))
 
     def score(keep):
         vector, offset = scorer.vector(at[keep], values[keep])
@@ -228,9 +222,28 @@ def test_a_reason_is_the_score_less_that_without_the_item():
 
     every = np.arange(3)
     for left in range(3):
-        assert reasons[left] == pytest.approx(
+        assert reasons[int(at[left])] == pytest.approx(
             score(every) - score(np.delete(every, left)), abs=1e-5
         )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_reasons_are_the_same_whatever_is_held_at_a_time(name, monkeypatch):
+    scorer = fitted(name).scorer()
+    at, values = scorer.history(histories(5)[-1])
+    items, contributions = scorer.explain(at, values, 7)
+    monkeypatch.setattr("discreet.models.scorer.EXPLAIN_ENTRIES", 1)
+    again, found = scorer.explain(at, values, 7)
+    expected = dict(zip(items.tolist(), contributions.tolist(), strict=True))
+    assert dict(zip(again.tolist(), found.tolist(), strict=True)) == pytest.approx(
+        expected, abs=1e-5
+    )
+
+
+def test_an_empty_history_has_no_reasons():
+    scorer = fitted("DPMF, ratings").scorer()
+    items, contributions = scorer.explain(*scorer.history([]), 3)
+    assert len(items) == len(contributions) == 0
 
 
 def test_nothing_is_alike_without_factors():

@@ -10,7 +10,7 @@ import discreet
 from discreet import kernels
 from discreet.kernels import reference
 from discreet.models.recommend_spark import pack_model, ranker
-from discreet.models.scorer import Scorer, as_history
+from discreet.models.scorer import Scorer
 from discreet.models.storage.load_scorer import open_model
 from discreet.serve.vectors import item_vectors, query
 
@@ -85,8 +85,8 @@ IMPLEMENTATIONS = {
     )
     for module in (kernels, reference)
     for name, ask in {
-        "best": lambda scorer: scorer.best(*as_history(scorer, HISTORY), N)[0].tolist(),
-        "best_many": lambda scorer: scorer.best_many([(*as_history(scorer, HISTORY), N, True)])[0][
+        "best": lambda scorer: scorer.best(*scorer.history(HISTORY), N)[0].tolist(),
+        "best_many": lambda scorer: scorer.best_many([(*scorer.history(HISTORY), N, True)])[0][
             0
         ].tolist(),
     }.items()
@@ -102,4 +102,4 @@ def test_a_saved_model_breaks_ties_alike(model, expected, tmp_path):
     model.save(tmp_path / "model")
     for once in (False, True):
         scorer = open_model(tmp_path / "model", once=once).scorer
-        assert scorer.best(*as_history(scorer, HISTORY), N)[0].tolist() == expected
+        assert scorer.best(*scorer.history(HISTORY), N)[0].tolist() == expected

@@ -255,14 +255,14 @@ AUDITED = {
         "item_sums", HIGH, LOW, relation="replace-one"
     ),
     "off-diagonal noise is halved again": of("item_grams", along="ones"),
-    "users are centered by everybody's mean": functools.partial(company, False),
+    "users are centered by the mean of all users": functools.partial(company, False),
     "choices depend on the row of a user": functools.partial(company, True),
     "the noise forgets the sensitivity": of("item_counts"),
     "Laplace noise is priced in the Euclidean norm": laplace,
     "only the first release is charged": steps,
     "an intercept is not taken from the norm": present_or_not(with_intercept, GlobalGram()),
     "choices depend on how a column of ids was read": present_or_not(among_numbers, ItemCounts()),
-    "a user's ridge depends on everybody's counts": present_or_not(
+    "a user's ridge depends on all users' counts": present_or_not(
         beside_a_heavy_user, GlobalGram()
     ),
 }

@@ -15,6 +15,7 @@ from discreet.privacy.statistics.base import STATISTICS, Statistic
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.centered_pairs import CenteredPairSums
 from discreet.privacy.statistics.choice_moments import ChoiceMoments, ProfileInputs
+from discreet.privacy.statistics.communities import CommunityCounts, LeftOutHits, Mixture
 from discreet.privacy.statistics.contributions import (
     ContributedCovariance,
     GlobalGram,
@@ -106,7 +107,13 @@ def choice_moments():
     inverse = np.array([2.0, 2.0, 90.0, 90.0])
     public = (popularity, POPULARITY + 1, none.T, none, none[0], 0.1, starts, values, inverse, 1.0)
     inputs = ProfileInputs(np.arange(N_ITEMS), *public)
-    return ChoiceMoments(inputs, np.ones(3), np.ones((1, 3)), left_out=3, levels=1)
+    return ChoiceMoments(inputs, np.ones(3), np.ones(1), left_out=3, levels=1)
+
+
+#: Items 0 to 2 of one community, 3 and 4 of another.
+MIXTURE = Mixture(
+    np.array([[9, 1], [9, 1], [9, 1], [1, 9], [1, 9]], np.float32) / 30, np.full(2, 0.5), 0.1, 5
+)
 
 
 #: By the name in the registry: the statistic of some rows, and a planted fault that is of this
@@ -170,6 +177,14 @@ EXAMPLES = {
     "choice moments": (
         lambda rows: solved(rows).sum(choice_moments()),
         "choice moments are priced by half of what they are cut to",
+    ),
+    "community counts": (
+        lambda rows: solved(rows).sum(CommunityCounts(MIXTURE)),
+        "items of a community are not of norm 1",
+    ),
+    "left-out hits": (
+        lambda rows: solved(rows).sum(LeftOutHits(MIXTURE, POPULARITY + 1, best=1)),
+        "left-out hits are priced by half of their range",
     ),
     "like counts": (lambda rows: solved(rows).sum(LikeCounts()), "likes are not of norm 1"),
     "prior moments": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 import discreet
 from discreet.data.cinema import make_cinema
+from discreet.privacy.accounting import pricing
 from discreet.report import write_report
 from support import chromium
 
@@ -29,6 +31,18 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Brows
     running = chromium.Browser(program, tmp_path_factory.mktemp("profile"))
     yield running
     running.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compute_each_price_once() -> Iterator[None]:
+    """The second accountant takes seconds, and most of these tests are of one ledger."""
+    own = pricing.independent_epsilon
+    known = functools.cache(own)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            pricing, "independent_epsilon", lambda events, *more: known(tuple(events), *more)
+        )
+        yield
 
 
 @pytest.fixture(scope="session")

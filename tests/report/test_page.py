@@ -21,7 +21,7 @@ import discreet
 from discreet.cli import main
 from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
-from discreet.report import charts, evaluation_section, html, ledger_summary, write_report
+from discreet.report import charts, evaluation_section, html, item_map, ledger_summary, write_report
 from discreet.report.page import render
 from discreet.report.sign_off import write_sign_off
 from discreet.serve.web_page import web_page
@@ -287,6 +287,29 @@ def test_what_a_model_holds_of_its_training_is_drawn(tmp_path):
     assert "Change of the item factors (root mean square)" in text_of(tmp_path / "r.html")
 
 
+def test_the_title_is_the_name_of_the_model_or_the_one_given(reports, tmp_path):
+    assert "<h1><bdi>DPALS, ε = 5</bdi></h1>" in text_of(reports["private"])
+    assert "<h1><bdi>ALS</bdi></h1>" in text_of(reports["open"])
+    write_report(invented(9, ["a"]), tmp_path / "r.html", title="Films <of> the year")
+    page = text_of(tmp_path / "r.html")
+    assert "<h1><bdi>Films &lt;of&gt; the year</bdi></h1>" in page
+    assert "<title>Films &lt;of&gt; the year: " in page
+
+
+def test_the_map_uses_its_space():
+    """A few items with large factors must not leave most of the map empty."""
+    rng = np.random.default_rng(0)
+    model = invented(400, [f"item {at}" for at in range(400)])
+    factors = rng.normal(size=(400, 3)).astype(np.float32)
+    factors[:4] *= 40
+    model.restore_items(
+        model.item_ids_, factors, np.zeros(400, np.float32), model.titles_, model.rating_range_
+    )
+    drawn = item_map.item_map(model)
+    cells = {(x, y) for x, y in zip(8 * drawn.x // 4096, 8 * drawn.y // 4096, strict=True)}
+    assert len(cells) > 30  # of 64; by distance alone, 6
+
+
 def test_relevance_is_named_by_a_rating_that_exists(reports):
     assert "held-out items rated 4 or more" in text_of(reports["private"])
 
@@ -401,7 +424,7 @@ def test_saved_models_score_test_ratings_and_fresh_ones_held_out_ratings():
     before = model.item_factors_.copy()
     anew = evaluation_section.measure(model, ratings)
     assert anew.retrained
-    assert [row.name for row in anew.found.rows] == ["ALS", "Bias", "User's mean", "Popularity"]
+    assert [row.name for row in anew.found.rows] == ["ALS", "Bias", "Popularity"]
     assert (model.item_factors_ == before).all()
     strangers = discreet.Ratings.from_arrays(["nobody"], [ratings.item_ids[0]], [3.0])
     with pytest.raises(DataError, match="no user"):
@@ -450,7 +473,7 @@ def test_the_command_measures_on_ratings(run, shelf, tmp_path):
     code, out, err = run(*words)
     assert code == 0, err
     rows = json.loads(out)["quality"]["models"]
-    assert {"ALS", "Bias", "User's mean", "Popularity"} == {row["name"] for row in rows}
+    assert {"ALS", "Bias", "Popularity"} == {row["name"] for row in rows}
     assert all(row["scores"]["rmse"]["stderr"] > 0 for row in rows if "rmse" in row["scores"])
 
 

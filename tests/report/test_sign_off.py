@@ -16,6 +16,7 @@ from discreet.auditing.conformance.rules import Check, Report
 from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
 from discreet.privacy import Budget, Ledger, Plan, PrivacyStatement, Release
+from discreet.privacy.release.plan import title_of
 from discreet.report import page
 from discreet.report.sign_off import Signing, families, read_audit, render, write_sign_off
 
@@ -126,7 +127,9 @@ def test_what_is_missing_is_said_to_be_missing(private):
 def test_every_release_has_its_price_by_two_accountants(private):
     page = render(private, Signing())
     rows = re.findall(r"<tr role=\"row\"><th scope=\"row\" role=\"rowheader\">(.*?)</tr>", page)
-    names = [family.name for family in families(private.privacy_)]
+    names = [
+        title_of(family.name, family.entries[0].shape) for family in families(private.privacy_)
+    ]
     priced = [row for row in rows if row.split("</th>")[0] in names]
     assert (
         len(priced) == len(names) == len({entry.name for entry in private.privacy_.ledger.entries})

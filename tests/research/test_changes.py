@@ -1,5 +1,6 @@
 """Two results pages are compared cell by cell."""
 
+import numpy as np
 import pytest
 
 from discreet.errors import ConfigError
@@ -61,3 +62,29 @@ def test_rows_with_other_names_are_told_apart_from_numbers(tmp_path):
 def test_a_page_that_is_not_there_is_told_in_a_sentence(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
         compare(tmp_path / "no.md", tmp_path / "no.md")
+
+
+def test_a_page_is_written_again_from_its_own_numbers(tmp_path):
+    """The tables stay, and the figure is drawn from the means and deviations in them."""
+    import shutil
+
+    from research import entry as entries
+    from research.redraw import DOCS, read_records, redraw
+
+    (tmp_path / "results").mkdir()
+    (tmp_path / "plots").mkdir()
+    page = tmp_path / "results" / "beyond-unseen.md"
+    shutil.copy(DOCS / "results" / page.name, page)
+    before = page.read_text("utf-8")
+    redraw("beyond-unseen", tmp_path)
+    assert [line for line in page.read_text("utf-8").splitlines() if line.startswith("|")] == [
+        line for line in before.splitlines() if line.startswith("|")
+    ]
+    assert (tmp_path / "plots" / "beyond-unseen.png").stat().st_size > 1000
+    found = [
+        record["rmse"]
+        for record in read_records(entries.load("beyond-unseen"), before)
+        if (record["users"], record["model"], record.get("epsilon")) == (5000, "DPMF", 1)
+    ]
+    assert np.mean(found) == pytest.approx(0.5086)
+    assert np.std(found, ddof=1) == pytest.approx(0.0805)

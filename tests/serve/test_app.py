@@ -8,11 +8,13 @@ import os
 import httpx
 import numpy as np
 import pytest
+from served_here import serve_here
 
+import discreet
 from discreet.errors import ConfigError
 from discreet.serve.app import Settings, create_app
 from discreet.serve.model_registry import ModelRegistry, parse_folders
-from support.served_models import ITEMS, fitted, histories
+from support.served_models import ITEMS, fitted, histories, ratings
 
 SECRET = "xq-unheard-of-7c1"
 EXAMPLES = int(os.environ.get("DISCREET_EXAMPLES", "15"))  # requests made up for each route
@@ -47,6 +49,17 @@ def ask(app, method, path, *, base="http://test", **options):
 @pytest.fixture
 def app(shelf):
     return create_app(shelf)
+
+
+def test_diversity_is_that_of_the_model(app):
+    asked = {"history": next(iter(histories(20))), "n": 7, "diversity": 0.6}
+    answer = ask(app, "POST", "/v1/recommend", json=asked | {"model": "lists"}).json()
+    ids, _ = fitted("DPMF").recommend(asked["history"], 7, diversity=0.6)
+    assert [row["item_id"] for row in answer["recommendations"]] == ids.tolist()
+    for wrong in ({"diversity": 1.5}, {"model": "stars"}):
+        refused = ask(app, "POST", "/v1/recommend", json={"model": "lists"} | asked | wrong)
+        assert refused.status_code == 422, refused.text
+    assert "learned their popularity" in refused.text
 
 
 def test_lists_are_those_of_the_model(app):
@@ -163,20 +176,161 @@ def test_looks(app):
     )
     page = ask(app, "GET", "/")
     assert "connect-src 'none'" in page.text
-    docs = ask(app, "GET", "/docs")
-    assert docs.status_code == 200
-    assert "style-src 'sha256-" in docs.headers["content-security-policy"]
-    assert "unsafe" not in docs.headers["content-security-policy"]
+    assert page.headers["discreet-version"] == discreet.__version__
     assert set(ask(app, "GET", "/openapi.json").json()["paths"]) == {
         "/",
         "/health",
         "/metrics",
+        "/v1/explain",
         "/v1/items",
         "/v1/privacy",
         "/v1/recommend",
         "/v1/recommend/batch",
         "/v1/similar/{item}",
     }
+
+
+def test_the_documentation_is_rendered_from_local_files(app, shelf):
+    docs = ask(app, "GET", "/docs", base="http://localhost:9123")
+    assert docs.status_code == 200
+    policy = docs.headers["content-security-policy"]
+    assert "connect-src 'self'" in policy
+    assert "style-src 'sha256-" in policy
+    assert "unsafe" not in policy
+    assert "//" not in docs.text.replace("http://localhost:9123", "").replace("// ", "")
+    for path, methods in ask(app, "GET", "/openapi.json").json()["paths"].items():
+        for method in methods:
+            assert f'data-method="{method.upper()}" data-path="{path}"' in docs.text
+    assert "curl -s &#39;http://localhost:9123/v1/recommend&#39;" in docs.text
+    assert "Film № 0" in docs.text
+    # without a token it is shown as well, but then nothing of a model is in it
+    closed = ask(create_app(shelf, Settings(token="open sesame")), "GET", "/docs")
+    assert closed.status_code == 200
+    assert "Film № 0" not in closed.text
+    assert "Bearer $DISCREET_TOKEN" in closed.text
+
+
+def test_the_documentation_in_a_browser(browser, shelf, monkeypatch):
+    """Every form is used as it is, and axe-core finds nothing to complain about."""
+    with serve_here(create_app(shelf), monkeypatch) as here, browser.page(1000) as page:
+        page.open(f"http://127.0.0.1:{here.port}/docs")
+        page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+        page.evaluate("document.querySelectorAll('[name=item]').forEach(one => one.value = 'i3')")
+        page.evaluate(
+            "Promise.all([...document.forms].map(async form => { form.requestSubmit();"
+            " while (!form.querySelector('output pre'))"
+            " await new Promise(done => setTimeout(done, 20)); }))"
+        )
+        answers = page.evaluate(
+            "[...document.forms].map(form => [form.dataset.path,"
+            " form.querySelector('output').textContent.slice(0, 3)])"
+        )
+        assert len(answers) == 9
+        assert {status for _, status in answers} == {"200"}, answers
+        assert page.accessibility_problems() == []
+        assert page.complaints() == []
+    with browser.page(390, phone=True, scheme="dark") as page:
+        monkeypatch.undo()
+        with serve_here(create_app(shelf), monkeypatch) as here:
+            page.open(f"http://127.0.0.1:{here.port}/docs")
+            page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
+            assert page.accessibility_problems() == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_reasons_are_those_of_the_scorer(app, shelf):
+    for name in ("lists", "stars", "open"):
+        scorer = shelf.get(name).scorer
+        for history in histories(5, seed=4):
+            asked = {"history": history, "item": "Film № 7 <b>", "model": name}
+            answer = ask(app, "POST", "/v1/explain", json=asked).json()
+            items, contributions = scorer.explain(*scorer.history(history), 7)
+            rows = answer["contributions"]
+            assert answer["item_id"] == "i7"
+            assert [row["item_id"] for row in rows] == [f"i{at}" for at in items]
+            assert [row["contribution"] for row in rows] == contributions.tolist()
+
+
+def test_what_cannot_be_explained_is_refused(app, monkeypatch):
+    def refusal(**body):
+        answer = ask(app, "POST", "/v1/explain", json=body)
+        assert answer.status_code == 422
+        return answer.json()["error"]["message"]
+
+    assert "does not know the item 'film nr 7'" in refusal(history=["i3"], item="film nr 7")
+    assert "does not know the item 'who'" in refusal(history=["who"], item="i7")
+    assert "outside the range 1 to 5" in refusal(history={"i3": 77}, item="i7")
+    assert "unknown field 'itm': did you mean 'item'?" in refusal(history=[], itm="i7")
+    skipped = {"history": ["i3", "who"], "item": "i7", "unknown": "skip"}
+    assert ask(app, "POST", "/v1/explain", json=skipped).json()["ignored"] == 1
+    monkeypatch.setattr("discreet.serve.app.LONGEST_EXPLAINED", 2)
+    assert "up to 2 items" in refusal(history=["i1", "i2", "i3"], item="i7")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "words"),
+    [
+        ("GET", "/v1/items?querry=x", None, "unknown query parameter 'querry': did you mean"),
+        ("GET", "/v1/items?other=x", None, "use query or n or model"),
+        ("GET", "/health?other=x", None, "this path has none"),
+        ("GET", "/v1/items?n=1&n=2", None, "n was given 2 times"),
+        ("POST", "/v1/recommend?n=1", {"history": []}, "unknown query parameter 'n'"),
+        ("GET", "/v1/item", None, "did you mean /v1/items?"),
+        ("GET", "/v1/similar/fillm № 14", None, "did you mean 'Film № 14 <b>'"),
+        ("POST", "/v1/recommend", {"histroy": []}, "unknown field 'histroy': did you mean"),
+        ("POST", "/v1/recommend", {"history": [], "x": 1}, "use history, unknown, model, n"),
+        (
+            "POST",
+            "/v1/recommend/batch",
+            {"requests": [{"history": [], "exlude": []}]},
+            "did you mean 'exclude'?",
+        ),
+        ("POST", "/v1/recommend", {"history": ["flim № 3 <b>"]}, "did you mean 'Film № 3 <b>'"),
+        ("POST", "/v1/recommend", {"history": ["i3", "who", "me"]}, "'who' and 1 more"),
+        ("POST", "/v1/recommend", {"history": "i3"}, "history should be a list of items, each"),
+        ("POST", "/v1/recommend", {"history": [True]}, "history should be a list of items, each"),
+        ("POST", "/v1/recommend", {"history": [1.5]}, "history should be a list of items, each"),
+        ("POST", "/v1/recommend", {"history": {"i3": "5"}}, "history.i3 should be a valid number"),
+        ("POST", "/v1/recommend", {"history": [{"rating": 5}]}, "history.0.item is missing"),
+        (
+            "POST",
+            "/v1/recommend",
+            {"history": [{"item": "i3", "ratng": 5}]},
+            "unknown field 'ratng': did you mean 'rating'?",
+        ),
+        ("POST", "/v1/recommend", {"history": [], "exclude": "i3"}, "exclude should be a list"),
+        ("POST", "/v1/recommend", {"n": 3}, "history is missing"),
+        ("POST", "/v1/recommend", [], "the body should be an object"),
+        ("GET", "/v1/items?n=0", None, "n should be greater than or equal to 1"),
+    ],
+)
+def test_errors_name_what_was_meant(app, method, path, body, words):
+    answer = ask(app, method, path, **({} if body is None else {"json": body}))
+    assert answer.status_code in (404, 422)
+    assert words in answer.json()["error"]["message"]
+
+
+def test_a_body_that_is_not_json_is_called_so(app):
+    answer = ask(app, "POST", "/v1/recommend", content=b"{")
+    assert answer.json()["error"]["message"].startswith("the body is not JSON: EOF while parsing")
+
+
+def test_the_balance_of_the_account_is_shown(folders, tmp_path):
+    """A model that was charged to it, and one that was not."""
+    store = discreet.BudgetStore(tmp_path / "budget.sqlite")
+    account = store.open("customers", epsilon=4)
+    model = discreet.DPMF(3, epsilon=1, goal="ranking", rating_range=(1, 5))
+    model.fit(ratings(), account=account).save(tmp_path / "charged")
+    shelf = ModelRegistry({"charged": tmp_path / "charged", "lists": folders["lists"]})
+    app = create_app(shelf, Settings(account=(str(tmp_path / "budget.sqlite"), "customers")))
+    found = ask(app, "GET", "/v1/privacy").json()["account"]
+    assert found["charged_for_this_model"] is True
+    assert found["epsilon"] == 4
+    assert found["trainings"] == 1
+    assert found["epsilon_spent"] == pytest.approx(account.balance.epsilon_spent)
+    other = ask(app, "GET", "/v1/privacy?model=lists").json()["account"]
+    assert other["charged_for_this_model"] is False
+    assert "account" not in ask(create_app(shelf), "GET", "/v1/privacy").json()
 
 
 def test_refusals_have_one_form(app):
@@ -325,6 +479,12 @@ def test_pages_of_other_sites_are_refused_unless_allowed(shelf):
     assert status(create_app(shelf, Settings(origins=("*",))), "https://theirs.example") == 200
 
 
+def test_the_page_has_its_heading_and_noun(shelf):
+    page = ask(create_app(shelf, Settings(heading="Tonight", noun="films")), "GET", "/").text
+    assert "<h1>Tonight</h1>" in page
+    assert f"Search {ITEMS} films" in page
+
+
 def test_a_batch_is_limited_by_the_items_that_it_asks_for(app):
     def batch(n, count):
         return ask(
@@ -378,7 +538,7 @@ def test_answers_are_sent_in_parts(app):
 
 
 def test_more_than_it_can_do_is_a_clean_503(shelf):
-    app = create_app(shelf, Settings(most_at_once=1))
+    app = create_app(shelf, Settings(max_concurrent=1))
     app.counters.under_way = 1
     busy = ask(app, "POST", "/v1/recommend", json={"history": []})
     assert busy.status_code == 503
@@ -388,7 +548,7 @@ def test_more_than_it_can_do_is_a_clean_503(shelf):
 
 
 def test_large_answers_that_are_not_read_leave_room_for_short_ones(shelf):
-    app = create_app(shelf, Settings(most_at_once=4))
+    app = create_app(shelf, Settings(max_concurrent=4))
     app.counters.under_way = app._large = 2
     assert (
         ask(app, "POST", "/v1/recommend/batch", json={"requests": [{"history": []}]}).status_code

@@ -73,7 +73,7 @@ def test_what_is_in_the_folder_of_vectors(opened, tmp_path):
     assert recipe["privacy"]["epsilon"] == pytest.approx(50)
     readme = (tmp_path / "vectors" / "README.md").read_text()
     assert f"faiss.IndexFlatIP({recipe['length']})" in readme
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match=r"exists. Name a new folder"):
         write_vectors(opened, tmp_path / "vectors")
     with pytest.raises(ConfigError, match="does not exist"):
         write_vectors(opened, tmp_path / "nowhere" / "vectors")
@@ -168,8 +168,9 @@ def test_the_command(opened, tmp_path, capsys):
         ("--web", "--vectors", model, "-o", "x"): "pass exactly one of",
         ("--web", model, "-o", tmp_path): "is a folder",
         ("--web", model, "-o", tmp_path / "no" / "page.html"): "does not exist",
-        ("--vectors", model, "-o", tmp_path / "v"): "is there already",
+        ("--vectors", model, "-o", tmp_path / "v"): "exists. Name a new folder",
         ("--vectors", "--heading", "x", model, "-o", tmp_path / "w"): "--heading needs --web",
+        ("--onnx", "--noun", "x", model, "-o", tmp_path / "w"): "--noun needs --web",
         ("--web", tmp_path / "nothing", "-o", tmp_path / "page.html"): "does not exist",
     }.items():
         code, said = run(*words)

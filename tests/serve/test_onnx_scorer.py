@@ -11,7 +11,7 @@ from discreet.models.storage.load_scorer import open_model
 from discreet.serve.onnx_scorer import write_onnx
 from support.served_models import ITEMS, MODELS, fitted, histories
 
-PROFILES = {"DPMF with profiles", "DPMF, profiles alone"}
+PROFILES = {name for name in MODELS if "profiles" in name}
 WITHOUT = PROFILES | {"IRLS", "DPLMC", "DPFrankWolfe by steps", "DPSVD by density"}
 
 

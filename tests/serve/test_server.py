@@ -16,6 +16,7 @@ import time
 import pytest
 
 from discreet.cli import main
+from discreet.cli.serve import _address
 from support.served_models import ITEMS, fitted
 
 SECRET = "xq-unheard-of-7c1"
@@ -70,7 +71,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def service(folder):
-    started = Running(f"films={folder}", "--most-at-once", 40)
+    started = Running(f"films={folder}", "--max-concurrent", 40)
     yield started
     with contextlib.suppress(OSError):
         started.process.kill()
@@ -170,6 +171,7 @@ SLOW_START = """
 import sys, time
 from discreet import _numba
 from discreet.cli import main
+from discreet.cli.serve import _address
 from discreet.serve import model_registry
 
 moment, folder = sys.argv[1:]
@@ -247,3 +249,16 @@ def test_wrong_words_are_refused_in_a_sentence(words, sentence, folder, capsys):
         main(["serve", *(word.format(folder) for word in words)])
     assert ended.value.code == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8000"),
+        ("0.0.0.0", "http://localhost:8000"),
+        ("::", "http://localhost:8000"),
+        ("::1", "http://[::1]:8000"),
+    ],
+)
+def test_the_address_shown_can_be_opened(host, address):
+    assert _address(host, 8000) == address

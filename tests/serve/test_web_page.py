@@ -114,17 +114,30 @@ def test_reasons_and_similar_items_are_those_of_python(name, browser, tmp_path):
     twin = as_the_page_has_it(fitted(name).scorer())
     with browser.page(800) as page:
         page.open(written(name, tmp_path))
-        reasons = asked(page, some, "histories.map(h => whyItem(model, new Map(h), 7))")
+        reasons = asked(page, some, "histories.map(h => explainItem(model, new Map(h), 7))")
         alike = page.evaluate("similarItems(model, 3, 5)")
     for history, found in zip(some, reasons, strict=True):
         at, values = twin.history(history)
-        expected = dict(zip(at.tolist(), twin.why(at, values, 7).tolist(), strict=True))
+        expected = dict(zip(*map(list, twin.explain(at, values, 7)), strict=True))
         assert [much for _, much in found] == sorted((much for _, much in found), reverse=True)
         for place, much in found:
             assert much == pytest.approx(expected[place], abs=2e-4)
     places, cosines = twin.similar(3, 5)
     assert [place for place, _ in alike] == places.tolist()
     assert [cosine for _, cosine in alike] == pytest.approx(cosines.tolist(), abs=1e-4)
+
+
+def test_the_page_reads_a_history_as_the_parser_does(browser, tmp_path):
+    """A like is the default rating, the last opinion of an item counts, in any order."""
+    scorer = fitted("DPMF, ratings").scorer()
+    with browser.page(800) as page:
+        page.open(written("DPMF, ratings", tmp_path))
+        page.evaluate("[9, 3, 5, 7].forEach(j => choose(j, LIKE)); remove(7)")
+        page.evaluate("choose(5, 2); choose(5, DISLIKE)")
+        held = page.evaluate("[...ratings()].sort((a, b) => a[0] - b[0])")
+    at, values = scorer.history({"i9": scorer.default_rating, "i3": 5, "i5": 2})
+    assert held == [list(pair) for pair in zip(at.tolist(), values.tolist(), strict=True)]
+    assert at.tolist() == scorer.history(["i5", "i9", "i3"])[0].tolist()
 
 
 # ------------------------------------------------------------ in use
@@ -136,42 +149,198 @@ def titles(page, where="#recommended"):
     )
 
 
+def click(page, selector):
+    page.evaluate(f"document.querySelector({json.dumps(selector)}).click()")
+
+
+def text_of(page, selector):
+    return page.evaluate(f"document.querySelector({json.dumps(selector)}).textContent")
+
+
+def type_and_add(page, text):
+    page.evaluate("document.getElementById('search').focus()")
+    page.call("Input.insertText", text=text)
+    page.press("Enter")
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_type_click_and_see_the_list_change(width, scheme, browser, tmp_path):
-    with browser.page(width, scheme=scheme, phone=width < 500) as page:
-        page.open(written("DPMF, ratings", tmp_path))
+@pytest.mark.parametrize("name", ["DPMF", "DPMF, ratings"])
+def test_type_click_and_see_the_list_change(name, width, scheme, browser, tmp_path):
+    """In every state axe-core finds no violation of WCAG 2.2 AA."""
+    with browser.page(width, 844, scheme=scheme, phone=width < 500) as page:
+        page.open(written(name, tmp_path))
         before = titles(page)
         assert len(before) == N
+        assert page.accessibility_problems() == []
         page.evaluate("document.getElementById('search').focus()")
         page.call("Input.insertText", text="film 12")
         assert page.evaluate("document.querySelectorAll('#suggestions li').length") > 2
+        assert page.accessibility_problems() == []
         page.press("ArrowDown")
         page.press("Enter")
+        assert page.focused() == "search"
         assert len(titles(page, "#chosen")) == 1
         after = titles(page)
         assert after != before
         assert titles(page, "#chosen")[0] not in after
+        # on a phone the choices are collapsed, so that the list is in view
+        assert page.evaluate("document.getElementById('choices').open") is (width > 500)
+        place = "document.querySelector('#recommended > li:nth-child(2)').getBoundingClientRect()"
+        assert page.evaluate(f"{place}.bottom") < 844
+        worst = page.evaluate("OPINIONS.length - 1")
         page.evaluate(
-            "(() => { const s = document.querySelector('#chosen input'); s.value = 1; "
-            "s.dispatchEvent(new Event('input')); })()"
+            "(() => { const s = document.querySelector('#chosen select'); s.value ="
+            f" {worst}; s.dispatchEvent(new Event('change')); }})()"
         )
         assert titles(page) != after
-        page.evaluate("document.querySelector('#recommended button').click()")
-        assert re.search(
-            "pulled it up|pushed it down",
-            page.evaluate("document.querySelector('.why').textContent"),
-        )
-        page.evaluate(
-            "document.querySelector('#recommended li:nth-child(2) .acts"
-            " button:nth-child(2)').click()"
-        )
-        assert page.evaluate("document.querySelectorAll('#alike-list li').length") >= 1
-        page.evaluate("document.querySelector('#recommended .main').click()")
+        click(page, "#chosen [data-key^=remove]")
+        assert titles(page) == before
+        type_and_add(page, "film 12")
+        click(page, "#recommended [data-key^=why]")
+        assert re.search("moved it (up|down)", text_of(page, ".panel"))
+        assert page.accessibility_problems() == []
+        click(page, "#recommended li:nth-child(2) [data-key^=similar]")
+        assert page.evaluate("document.querySelectorAll('.panel li').length") >= 1
+        assert page.evaluate("document.querySelectorAll('.panel').length") == 1
+        assert page.accessibility_problems() == []
+        click(page, "#recommended [data-key^=like]")
         assert len(titles(page, "#chosen")) == 2
+        assert page.evaluate("document.querySelectorAll('button.main').length") == 1
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.complaints() == []
         assert [url.split("/")[-1] for url in page.requests()] == ["page.html"]
+
+
+def test_focus_stays_where_the_user_was(browser, tmp_path):
+    """By keyboard alone: after every action the focus is on the same control or in its place."""
+    with browser.page(1280) as page:
+        page.open(written("DPMF", tmp_path))
+
+        def keys(kind, where="#recommended"):
+            return page.evaluate(
+                f"[...document.querySelectorAll('{where} [data-key^={kind}]')]"
+                ".map(one => one.dataset.key)"
+            )
+
+        def use(key):
+            page.evaluate(f"document.querySelector('[data-key={key}]').focus()")
+            page.press("Enter")
+            return page.focused()
+
+        for kind in ("like", "dislike"):
+            third = keys(f"{kind}-")[2]
+            assert use(third) == keys(f"{kind}-")[2] != third
+            assert "The list was updated." in text_of(page, "#news")
+        why = keys("why-")[4]
+        assert use(why) == why
+        assert text_of(page, ".panel h3").startswith("Why ")
+        page.press("Tab")
+        assert page.focused().startswith("similar-")
+        page.press("Tab")
+        assert page.focused() == "close"
+        page.press("Escape")
+        assert page.focused() == why
+        assert page.evaluate("document.querySelector('.panel')") is None
+        assert use(why) == why
+        assert use("close") == why
+        similar = keys("similar-")[9]
+        assert use(similar) == similar
+        for also in keys("also-")[:4]:
+            assert use(also) == also
+            pressed = f"document.querySelector('[data-key={also}]').ariaPressed"
+            assert page.evaluate(pressed) == "true"
+            assert similar in keys("similar-"), "its row stays while its panel is open"
+        assert use(also) == also
+        assert page.evaluate(pressed) == "false"
+        page.press("Escape")
+        assert page.focused() == similar
+        chosen = keys("remove", "#chosen")
+        assert len(chosen) == 5
+        assert use(chosen[1]) == chosen[2]
+        assert use(chosen[4]) == chosen[3]
+        for key in keys("remove", "#chosen"):
+            last = use(key)
+        assert last == "search"
+        type_and_add(page, "film 3")
+        page.evaluate("document.getElementById('clear').focus()")
+        page.press("Enter")
+        assert page.focused() == "search"
+        assert page.complaints() == []
+
+
+def test_a_screen_reader_gets_names_and_news(browser, tmp_path):
+    """In the accessibility tree every control has a name of its own, and messages are announced."""
+    with browser.page(1280) as page:
+        page.open(written("DPMF", tmp_path))
+        type_and_add(page, "№ 149")
+        click(page, "#recommended [data-key^=similar]")
+        page.call("Accessibility.enable")
+        nodes = page.call("Accessibility.getFullAXTree")["nodes"]
+        found = [
+            (node.get("role", {}).get("value"), node.get("name", {}).get("value"))
+            for node in nodes
+            if not node["ignored"]
+        ]
+        controls = [one for one in found if one[0] in ("button", "combobox", "DisclosureTriangle")]
+        assert len(controls) > 40
+        assert all(name for _, name in controls)
+        assert len(set(controls)) >= len(controls) - 6  # an item may be in the list and the panel
+        assert ("combobox", f"Search {ITEMS} items") in controls
+        news = [node for node in nodes if node.get("role", {}).get("value") == "status"]
+        assert len(news) == 3
+        assert "Film № 149 <b> was added. The list was updated." in [name for _, name in found]
+
+
+def test_no_matches_are_said_plainly(browser, tmp_path):
+    with browser.page(390, phone=True) as page:
+        page.open(written("DPMF", tmp_path))
+        page.evaluate("document.getElementById('search').focus()")
+        page.call("Input.insertText", text="zzz")
+        assert text_of(page, "#found") == "No matches for “zzz”."
+        page.press("Escape")
+        assert text_of(page, "#found") == ""
+        click(page, "#add")
+        assert text_of(page, "#found").startswith("Type a part of a title")
+        type_and_add(page, "№ 149")
+        page.call("Input.insertText", text="№ 149")
+        assert text_of(page, "#found") == "Film № 149 <b> is already among your choices."
+
+
+def test_every_item_may_be_chosen(browser, tmp_path):
+    with browser.page(800) as page:
+        page.open(written("Popularity", tmp_path))
+        page.evaluate("for (let j = 0; j < model.count; j++) choices.set(j, LIKE); showAll('')")
+        assert text_of(page, "#none") == "Nothing is left to recommend."
+        assert page.evaluate("document.getElementById('none').hidden") is False
+
+
+def test_the_heading_and_the_noun_are_those_given(browser, tmp_path):
+    file = tmp_path / "page.html"
+    scorer = fitted("DPMF").scorer()
+    text = web_page.web_page(scorer, statement_of("DPMF", tmp_path), "Tonight", "films & <series>")
+    file.write_text(text, encoding="utf-8")
+    with browser.page(800) as page:
+        page.open(file)
+        assert text_of(page, "h1") == "Tonight"
+        assert text_of(page, "label") == f"Search {ITEMS} films & <series>"
+        type_and_add(page, "film 3")
+        assert text_of(page, "#how-many") == "Chosen films & <series>: 1"
+
+
+def test_titles_are_set_off_from_years_and_genres(browser, tmp_path):
+    with browser.page(800) as page:
+        page.open(written("DPMF", tmp_path))
+        page.evaluate(
+            "model.titles[0] = 'Tale (a) (1995) · Drama, War'; model.titles[1] = '2001 (1968)';"
+            " model.titles[2] = '(1999)'; model.titles[3] = 'A · B'"
+        )
+        assert page.evaluate("[0, 1, 2, 3].map(splitTitle)") == [
+            ["Tale (a)", "1995 · Drama, War"],
+            ["2001", "1968"],
+            ["(1999)", ""],
+            ["A", "B"],
+        ]
 
 
 def test_the_browser_forbids_every_way_out(browser, tmp_path):

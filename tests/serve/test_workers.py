@@ -157,7 +157,7 @@ def test_workers_that_keep_dying_end_the_service(monkeypatch, caplog):
 
     monkeypatch.setattr(workers.Supervisor, "_start", start)
     supervisor = workers.Supervisor(None, {}, Settings(), 2, lambda models: None)
-    with pytest.raises(DiscreetError, match="exit code 7"):
+    with pytest.raises(DiscreetError, match="exit code was 7"):
         supervisor.run()
     assert len(started) == 2 + workers.MOST_RESTARTS
 

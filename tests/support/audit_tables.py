@@ -31,8 +31,12 @@ EPSILONS = (0.5, 1.0, 8.0)
 LEVELS = ("transcript", "noise", "one run")
 PROMISE = {"epsilon": 1.0, "rating_range": (1.0, 5.0)}
 
+#: Public categories of the generated items, whose ids begin with 101.
+KINDS = {"item_features": {101 + 3 * i: f"kind {i // 6}" for i in range(60)}}
+
 MODELS = {
     "DPMF, ranking": (discreet.DPMF, {}),
+    "DPMF, features": (discreet.DPMF, KINDS),
     "DPMF, rating": (discreet.DPMF, {"goal": "rating"}),
     "DPALS": (discreet.DPALS, {}),
     "DPALS, implicit": (discreet.DPALS, {"goal": "ranking"}),
@@ -64,9 +68,14 @@ SHOWING = {
     ),
     "DPALS, replace-one": lambda: few(neighboring="replace-one"),
     "DPMF": lambda: discreet.DPMF(**PROMISE),
+    "DPMF, plain pairs": lambda: discreet.DPMF.configure(centered=False, **PROMISE),
     "DPMF, replace-one": lambda: discreet.DPMF(neighboring="replace-one", **PROMISE),
     "DPMF, centered, replace-one": lambda: discreet.DPMF.configure(
         centered=True, neighboring="replace-one", **PROMISE
+    ),
+    "DPMF, features": lambda: discreet.DPMF(**PROMISE, **KINDS),
+    "DPMF, features, replace-one": lambda: discreet.DPMF(
+        neighboring="replace-one", **PROMISE, **KINDS
     ),
     "DPMF, rating": lambda: discreet.DPMF(goal="rating", **PROMISE),
     "DPSVD": lambda: discreet.DPSVD(**PROMISE),
@@ -78,6 +87,12 @@ SHOWING = {
         factors=3, iterations=1, **PROMISE
     ),
     "Reveals": lambda: planted_models.Reveals(3, **PROMISE),
+    "DPMF, communities": lambda: discreet.DPMF.configure(
+        route="communities", **(PROMISE | {"epsilon": 200.0})
+    ),
+    "DPMF, communities, replace-one": lambda: discreet.DPMF.configure(
+        route="communities", neighboring="replace-one", **(PROMISE | {"epsilon": 200.0})
+    ),
     "DPMF, rating, replace-one": lambda: discreet.DPMF(
         goal="rating", neighboring="replace-one", **PROMISE
     ),
@@ -91,23 +106,29 @@ CANARIES = {"DPLMC, spectral": 200}
 #: Where a fault shows, if not in the plain DPALS.
 WHERE = {
     "no room is left for rounding after the sum is centered": "DPMF",
-    "gradients of choices are not cut": "DPMF",
-    "choice moments are priced by half of what they are cut to": "DPMF",
-    "choice moments are priced as if they had no sign": "DPMF",
+    "gradients of choices are not cut": "DPMF, features",
+    "choice moments are priced by half of what they are cut to": "DPMF, features",
+    "choice moments are priced as if they had no sign": "DPMF, features, replace-one",
+    "items of a community are not of norm 1": "DPMF, communities",
+    "community counts are priced as if users could not change communities": (
+        "DPMF, communities, replace-one"
+    ),
+    "a user adds to the community that most users of its block choose": "DPMF, communities",
+    "left-out hits are priced by half of their range": "DPMF, communities",
     "the sum of ratings is priced by √k instead of k": "DPSVD",
     "residuals on a descent are not cut": "DPMF, rating",
     "a gradient is priced without the vectors' length": "DPMF, rating",
     "covariance rows are not cut": "DPLMC, spectral",
     "contributions are rounded away from zero": "DPLMC, spectral",
-    "pairs are divided by the number of items instead of pairs": "DPMF",
+    "pairs are divided by the number of items instead of pairs": "DPMF, plain pairs",
     "√2 is forgotten where pairs are replaced": "DPMF, replace-one",
     "likes are not of norm 1": "DPMF",
-    "how much is liked is left out of what pairs are divided by": "DPMF",
-    "pairs are counted in both triangles": "DPMF",
-    "whoever likes something is counted twice": "DPMF",
+    "how much is liked is left out of what pairs are divided by": "DPMF, plain pairs",
+    "pairs are counted in both triangles": "DPMF, plain pairs",
+    "a user who likes something is counted twice": "DPMF",
     "centered pairs are divided by the root of their norm": "DPMF",
     "centered pairs are priced as if they had no sign": "DPMF, centered, replace-one",
-    "pairs are rounded up": "DPMF",
+    "pairs are rounded up": "DPMF, plain pairs",
     "replacing a user is priced as removing one": "DPALS, replace-one",
     "√k is forgotten for totals": "DPSVD",
     "a Gram matrix is priced by the norm of a third": "DPALS, implicit",
@@ -147,10 +168,15 @@ EXPLAINED = {
         "adds at most a unit of the grid per item, for which there is room; tests on coarse grids"
     ),
     "gradients of choices are not cut": (
-        "the audited models have no item categories, so nothing is released; tests of the statistic"
+        "the vector is cut again to norm 1, so nothing changes; a test of the statistic"
     ),
-    "choice moments are priced by half of what they are cut to": "as above",
-    "choice moments are priced as if they had no sign": "as above",
+    "choice moments are priced as if they had no sign": (
+        "no canary had a gradient so opposite, with 60 searched; a test of the statistic"
+    ),
+    "left-out hits are priced by half of their range": (
+        "no searched canary is held out and moves the check by more than half; tests of the"
+        " statistic"
+    ),
     "what users measured is not cut": (
         "scores are cut before as well, so nothing changes; tests of the statistic"
     ),

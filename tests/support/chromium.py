@@ -8,7 +8,8 @@ order:
 3. the Chromium that the npm package @sparticuz/chromium carries, unpacked into ``.venv`` (no root,
    no node needed).
 
-It is driven over a pipe by Chromium's own DevTools protocol, so no driver is needed either.
+It is driven over a pipe by Chromium's own DevTools protocol, so no driver is needed either. Pages
+are checked for accessibility by axe-core, from npm as well (MPL-2.0; it is not part of the wheel).
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 HERE = Path(__file__).resolve()
 UNPACKED = HERE.parents[2] / ".venv" / "chromium"
 NAMES = (
@@ -43,6 +46,13 @@ NAMES = (
 )
 PACKAGE = "https://registry.npmjs.org/@sparticuz/chromium/-/chromium-153.0.0.tgz"
 SHA512 = "jiGWqSvPMdu4+P9TilYqAR7yEGPEHINx+lCvE/NqNO/EHYzF/x1hUiI5T6ioVIt7dEy7n88byyT0vk+dnsgQwA=="
+AXE = HERE.parents[2] / ".venv" / "axe-core" / "axe.min.js"
+AXE_PACKAGE = "https://registry.npmjs.org/axe-core/-/axe-core-4.14.0.tgz"
+AXE_SHA512 = (
+    "9WTZxEjsZ7b13TH8JPmbV2z8CHbl80/2hm3XPEG4JgNdQLK81IBRXmSxHfMAOkSqQeRxT/0dwNDz2GOm3zzpcQ=="
+)
+#: Rules of axe-core: WCAG 2.0 to 2.2, levels A and AA, and what its authors recommend besides.
+AXE_RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 
 # ------------------------------------------------------------ having one
@@ -142,10 +152,7 @@ def _by_npm() -> None:
     )
     import brotli  # type: ignore[import-not-found]
 
-    with urllib.request.urlopen(PACKAGE, timeout=120) as answer:
-        packed = answer.read()
-    if base64.b64encode(hashlib.sha512(packed).digest()).decode() != SHA512:
-        raise RuntimeError("the package from npm is not the one known")
+    packed = _fetch(PACKAGE, SHA512)
     aside = Path(tempfile.mkdtemp(dir=UNPACKED.parent, prefix=".chromium-"))
     try:
         with tarfile.open(fileobj=io.BytesIO(packed)) as package:
@@ -164,6 +171,25 @@ def _by_npm() -> None:
         aside.rename(UNPACKED)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _fetch(package: str, sha512: str) -> bytes:
+    """Download a package from npm, and check that it is the one known."""
+    with urllib.request.urlopen(package, timeout=120) as answer:
+        packed = bytes(answer.read())
+    if base64.b64encode(hashlib.sha512(packed).digest()).decode() != sha512:
+        raise RuntimeError("the package from npm is not the one known")
+    return packed
+
+
+def install_axe() -> Path:
+    """Unpack the script of axe-core into ``.venv``, unless it is there."""
+    if not AXE.exists():
+        with tarfile.open(fileobj=io.BytesIO(_fetch(AXE_PACKAGE, AXE_SHA512))) as package:
+            script = package.extractfile("package/axe.min.js").read()  # type: ignore[union-attr]
+        AXE.parent.mkdir(exist_ok=True)
+        AXE.write_bytes(script)
+    return AXE
 
 
 # ------------------------------------------------------------ using one
@@ -299,8 +325,10 @@ class Page:
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         return self._browser.call(method, self._session, **parameters)
 
-    def open(self, file: Path) -> None:
-        self.call("Page.navigate", url=file.resolve().as_uri())
+    def open(self, where: Path | str) -> None:
+        """Open a file or an address."""
+        url = where if isinstance(where, str) else where.resolve().as_uri()
+        self.call("Page.navigate", url=url)
         self._browser.wait("Page.loadEventFired", self._session)
         self.evaluate(
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
@@ -328,12 +356,38 @@ class Page:
         ]
         return [url for url in found if url != "about:blank"]
 
+    def accessibility_problems(self) -> list[str]:
+        """Return what axe-core finds: the rule, and the elements that break it."""
+        try:
+            script = install_axe().read_text(encoding="utf-8")
+        except (OSError, RuntimeError) as problem:
+            if os.environ.get("CI") == "true":
+                raise
+            pytest.skip(f"no axe-core ({problem}): run python tests/support/chromium.py")
+        self.evaluate(script + ";0")
+        return list(
+            self.evaluate(
+                f"axe.run(document, {{runOnly: {json.dumps(AXE_RULES)}}}).then(found =>"
+                " found.violations.map(rule => rule.id + ': ' + rule.nodes.map(node =>"
+                " node.html).join(', ')))"
+            )
+        )
+
+    def focused(self) -> str:
+        """Return the key of the control that has the focus, or its id."""
+        return str(
+            self.evaluate("document.activeElement.dataset.key || document.activeElement.id || ''")
+        )
+
     def point(self, x: float, y: float) -> None:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def press(self, key: str) -> None:
+        number, text = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, "")}.get(key, (0, ""))
+        more = {"windowsVirtualKeyCode": number} if number else {}
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+            typed = {"text": text} if text and kind == "keyDown" else {}
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, **more, **typed)
 
     def screenshot(self, file: Path, whole: bool = True) -> None:
         found = self.call("Page.captureScreenshot", captureBeyondViewport=whole, format="png")
@@ -349,9 +403,9 @@ class Page:
 
 if __name__ == "__main__":
     try:
-        print(f"Browser for the tests: {install()}")
-    except RuntimeError as problem:
+        print(f"Browser for the tests: {install()}, with {install_axe()}")
+    except (RuntimeError, OSError) as problem:
         print(
-            f"No browser for the tests of the report ({problem}): they will be skipped, or fail"
+            f"No browser for the tests of pages ({problem}): they will be skipped, or fail"
             " where CI=true"
         )

@@ -16,6 +16,9 @@ MODELS = {
     "DPMF, profiles": lambda: discreet.DPMF(
         epsilon=8.0, rating_range=SCALE, random_state=1, item_features=genres()
     ),
+    "DPMF, communities": lambda: discreet.DPMF.configure(
+        epsilon=200.0, route="communities", rating_range=SCALE, random_state=1
+    ),
     "DPMF, rating": lambda: discreet.DPMF(
         epsilon=8.0, goal="rating", rating_range=SCALE, random_state=1, iterations=2
     ),

@@ -41,6 +41,7 @@ PAIRED = "test_pairs.py::test_every_user_reaches_the_sensitivity_and_does_not_pa
 CENTERED = "test_centered_pairs.py::test_adversaries_on_the_grid"
 CENTERED_REACHED = "test_centered_pairs.py::test_every_user_with_a_pair_reaches_the_sensitivity"
 MOMENTS = "test_choice_moments.py::test_adversaries_on_the_grid"
+COMMUNITIES = "test_communities.py::test_adversaries_on_the_grid"
 REGISTRY = "test_registry.py::test_nobody_moves_a_statistic_further_than_it_says"
 OWN = "test_user_effects.py::test_adversaries_on_the_grid"
 OWN_REACHED = "test_user_effects.py::test_the_sensitivities_are_reached"
@@ -188,7 +189,7 @@ FAULTS = {
         "pair_weights(block.indptr, np.minimum(level, 1))",
         (PAIRS, PAIRED, REGISTRY),
     ),
-    "whoever likes something is counted twice": Fault(
+    "a user who likes something is counted twice": Fault(
         "statistics.user_totals:UserCount.partial",
         "(block.counts > 0)",
         "2 * (block.counts > 0)",
@@ -208,8 +209,8 @@ FAULTS = {
     ),
     "no room is left for rounding after the sum is centered": Fault(
         "statistics.centered_pairs:CenteredPairSums.partial",
-        "max(1.0 - spare, 0.0)",
-        "1.0",
+        "np.maximum(norm - spare, 0.0)",
+        "norm",
         ("test_centered_pairs.py::test_each_user_leaves_room_for_rounding",),
     ),
     "gradients of choices are not cut": Fault(
@@ -229,6 +230,31 @@ FAULTS = {
         "1.0, 2.0)",
         "1.0, 2.0**0.5)",
         ("test_choice_moments.py::test_replaced_users_with_opposite_gradients",),
+    ),
+    "items of a community are not of norm 1": Fault(
+        "statistics.communities:CommunityCounts.partial",
+        "SHAVE / np.sqrt(",
+        "1.5 / np.sqrt(",
+        (COMMUNITIES, REGISTRY),
+    ),
+    "community counts are priced as if users could not change communities": Fault(
+        "statistics.communities:CommunityCounts.reach",
+        "2**0.5",
+        "1.0",
+        ("test_communities.py::test_replaced_users_of_two_communities_are_root_two_apart",),
+    ),
+    "a user adds to the community that most users of its block choose": Fault(
+        "statistics.communities:CommunityCounts.partial",
+        "chosen = choose_communities(block, level / float(self.levels), self.mixture)",
+        "chosen = choose_communities(block, level / max(level.max(initial=1), 1), self.mixture)\n"
+        "    chosen[:] = np.bincount(chosen, minlength=1).argmax()",
+        ("test_communities.py::test_what_a_user_adds_does_not_depend_on_others",),
+    ),
+    "left-out hits are priced by half of their range": Fault(
+        "statistics.communities:LeftOutHits.reach",
+        "SensitivityBounds(1.0, 1.0",
+        "SensitivityBounds(0.5, 0.5",
+        (REGISTRY,),
     ),
     "pairs are rounded up": Fault(
         "statistics.pairs:PairSums.partial",
@@ -279,7 +305,7 @@ FAULTS = {
         "max(_PIECE, m)",
         ("test_integer_sums.py::test_sums_beyond_the_reach_of_float64_are_exact",),
     ),
-    "users are centered by everybody's mean": Fault(
+    "users are centered by the mean of all users": Fault(
         "users.sealed_users:sealed_block",
         "mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)",
         "mean += np.float32(summed.sum() / max(counts.sum(), 1))",
@@ -297,7 +323,7 @@ FAULTS = {
         "form = repr(user_id)",
         ("test_neighbors.py::test_choices_do_not_depend_on_the_ids_of_others",),
     ),
-    "a user's ridge depends on everybody's counts": Fault(
+    "a user's ridge depends on all users' counts": Fault(
         "users.steps:Solve.run",
         "counts**self.exponent",
         "(counts / counts.mean()) ** self.exponent",

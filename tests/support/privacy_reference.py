@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.privacy.statistics.base import per_item_total
-from discreet.privacy.statistics.pairs import fold_triangle
+from discreet.privacy.statistics.pairs import fold_shape, folds
 from discreet.privacy.users.item_sampling import _GOLDEN, _mix
 
 
@@ -78,6 +78,15 @@ def add_likes_numpy(
     specification of `add_likes`.
     """
     return per_item_total(indices, np.repeat(share, np.diff(indptr)) * level, m, grid)
+
+
+def fold_triangle(A: NDArray[Any]) -> NDArray[Any]:
+    """The strict upper triangle of A (m, m) as a rectangle."""
+    m = len(A)
+    folded = np.empty(fold_shape(m), A.dtype)
+    for row, j, k in folds(m, 0, len(folded)):
+        folded[row] = np.concatenate([A[j, j + 1 :], A[k, k + 1 :]])
+    return folded
 
 
 def pair_sums_numpy(

@@ -29,6 +29,15 @@ MODELS = {
     "DPMF, profiles alone": lambda: discreet.DPMF.configure(
         goal="ranking", gate=1e9, item_features=genres(), **PRIVATE
     ),
+    "DPMF, communities": lambda: discreet.DPMF.configure(
+        goal="ranking", route="communities", **(PRIVATE | {"epsilon": 1000.0})
+    ),
+    "DPMF, communities with profiles": lambda: discreet.DPMF.configure(
+        goal="ranking",
+        route="communities",
+        item_features=genres(),
+        **(PRIVATE | {"epsilon": 1000.0}),
+    ),
     "DPMF, ratings": lambda: discreet.DPMF(6, goal="rating", **PRIVATE),
     "DPMF without factors": lambda: discreet.DPMF.configure(factors=0, goal="rating", **PRIVATE),
     "DPALS": lambda: discreet.DPALS(6, item_fraction=0.5, **PRIVATE),
@@ -77,7 +86,7 @@ def ratings() -> Ratings:
 def fitted(name: str):
     """The model of that name, trained once."""
     model = MODELS[name]().fit(ratings())
-    if name == "DPMF with profiles":  # of factors that leave nothing for features to say
+    if name.endswith("with profiles"):  # of factors that leave nothing for features to say
         alone = fitted("DPMF, profiles alone").details_["profile"]
         model.details_ = {**model.details_, "profile": alone | {"weights": [1.1, 0.7, 0.4]}}
     return model

@@ -133,11 +133,12 @@ class NeighboringRuns:
         # it would skip those that the audit is about.
         decides = any(release.shape is None for release in plan.releases)
         for crowd in CROWDS[2:] if decides else CROWDS:
-            with contextlib.suppress(BudgetExceeded), quiet():
-                for _ in range(3):
-                    clone(self.model).fit(self.people(crowd))
+            with contextlib.suppress(BudgetExceeded):
+                with quiet():
+                    for _ in range(3):
+                        clone(self.model).fit(self.people(crowd))
                 ratings = self.people(4 * crowd)
-                return ratings, fit(clone(self.model), ratings)
+                return ratings, fit(clone(self.model), ratings)  # its log is compared
         raise ConfigError(
             f"{type(self.model).__name__} learns nothing at ε = {self.model.epsilon:g} from"
             f" {CROWDS[-1]:,} generated users. Raise epsilon."

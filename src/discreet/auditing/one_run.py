@@ -32,7 +32,7 @@ from discreet.models.private import PrivateRecommender
 from discreet.privacy.release.budget_store import Account
 
 SEES = (
-    "any gross fault, wherever it is: in proofs, in code, in the noise, or in what is saved besides"
+    "any gross fault, wherever it is: in proofs, in code, in the noise, or in other saved values"
     " the factors"
 )
 BLIND_TO = (

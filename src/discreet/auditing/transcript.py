@@ -262,8 +262,9 @@ def _check_first_run(run: Run) -> list[str]:
 
 
 def _beyond_plan(run: Run) -> list[int]:
-    planned = {line.name: line.count for line in run.model.privacy_.ledger.plan.releases}
     made = [record.name for record in run.watch.releases]
+    plan = run.model.privacy_.ledger.plan
+    planned = {line.name: line.count for line in plan.list_made(made)}
     return [made.count(name) - planned.get(name, 0) for name in set(made)]
 
 

@@ -14,6 +14,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -31,6 +32,7 @@ MODULES = (
     "recommend",
     "similar",
     "budget",
+    "timeline",
     "audit",
     "tune",
     "datasets",
@@ -78,28 +80,50 @@ def run(args: list[str]) -> int:
     order = {name: at for at, name in enumerate(MODULES)}
     app.registered_commands.sort(key=lambda command: order.get(command.name or "", len(order)))
     root = typer.main.get_command(app)
-    _hide_flag_types(root)
+    _hide_types(root)
+    for inner in getattr(root, "commands", {}).values():
+        _refuse_repeated(inner)
     result = root.main(args=args, prog_name="discreet", standalone_mode=False)
     # commands return None unless they set an exit code
     return result if isinstance(result, int) else 0
 
 
-def _hide_flag_types(command: Any) -> None:
-    """Show switches in help without ``<bool>``, since they take no value."""
+def _hide_types(command: Any) -> None:
+    """Show switches without ``<bool>``, and arguments without the Python type of their value."""
     make_help_option = command.get_help_option
     command.get_help_option = lambda context: _hide_type(make_help_option(context))
     for option in command.params:
         _hide_type(option)
     for inner in getattr(command, "commands", {}).values():
-        _hide_flag_types(inner)
+        _hide_types(inner)
 
 
 def _hide_type(option: Any) -> Any:
-    """Make one option's help show no type, if the option is a switch."""
+    """Make the help of a switch or an argument show no type."""
     if getattr(option, "is_flag", False):
         option.metavar = ""  # read by typer up to 0.19
         option.display_type_rich = lambda ctx: None
+    elif option.param_type_name == "argument":
+        option.display_type_rich = lambda ctx: None
     return option
+
+
+def _refuse_repeated(command: Any) -> None:
+    """Make a command refuse an option that is given twice, unless its values are a list."""
+    parse = command.parse_args
+
+    def parse_once(context: Any, args: list[str]) -> Any:
+        # the parser returns every option as often as it was given
+        order = command.make_parser(context).parse_args(args=list(args))[2]
+        for option, times in Counter(order).items():
+            if times > 1 and option.param_type_name == "option" and not option.multiple:
+                more = (
+                    ", with commas between values" if "comma" in (option.help or "").lower() else ""
+                )
+                context.fail(f"{option.opts[0]} was given {times} times. Give it once{more}.")
+        return parse(context, args)
+
+    command.parse_args = parse_once
 
 
 def _import_from_clone(name: str) -> None:
@@ -170,18 +194,15 @@ def _flatten_options(function: Callable[..., None]) -> Callable[..., None]:
     run.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     run.__name__ = function.__name__
     # typer shows panels in the order of their first option
-    shown.sort(key=lambda p: any(_panel(option) == ADVANCED for option in _metadata(p)))
+    shown.sort(
+        key=lambda p: any(
+            getattr(option, "rich_help_panel", None) == ADVANCED
+            for option in getattr(p.annotation, "__metadata__", ())
+        )
+    )
     named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in shown]
     run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
     return run
-
-
-def _metadata(parameter: inspect.Parameter) -> tuple[Any, ...]:
-    return getattr(parameter.annotation, "__metadata__", ())
-
-
-def _panel(option: Any) -> Any:
-    return getattr(option, "rich_help_panel", None)
 
 
 def _options(group: Any) -> list[inspect.Parameter]:

@@ -42,7 +42,7 @@ def audit(
     levels: Annotated[
         str,
         typer.Option(
-            help="Levels: transcript, noise, one-run, scores, tuning. Default: all.",
+            help="Comma-separated levels of transcript, noise, one-run, scores, tuning.",
             metavar="NAMES",
         ),
     ] = "transcript,noise,one-run,scores,tuning",

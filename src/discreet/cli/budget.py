@@ -214,7 +214,8 @@ def _of_plan(choice: ModelOptions, items: int | None) -> Bill:
             f"{type(model).__name__} is not private and has no budget: use --model {PRIVATE}"
         )
     plan = model.plan(items)
-    rows = model.price_list(items)
+    every = model.price_list(items)
+    rows = [r for r in every if "part_of" not in r]
     of = f"{model!r} on {items:,} items"
     priced = [_row(r["name"], r["count"], r) for r in rows]
     bill = Bill(
@@ -232,6 +233,9 @@ def _of_plan(choice: ModelOptions, items: int | None) -> Bill:
             "ratings are assumed to lie between 1 and 5: set another range with --rating-range"
         )
     _note_triangles(bill, [r["name"] for r in rows if r["symmetric"]])
+    for whole in dict.fromkeys(r["part_of"] for r in every if "part_of" in r):
+        parts = ", ".join(r["name"] for r in every if r.get("part_of") == whole)
+        bill.notes.append(f"{whole}: may be divided, at the same cost, into {parts}")
     _note_weak(bill)
     return bill
 
@@ -446,10 +450,12 @@ def _show(
     noise: dict[str, float],
     out: Output,
 ) -> None:
+    from discreet.privacy.release.plan import title_of
+
     out.say(bill.of, style="bold")
     cells = [
         [
-            r["name"],
+            title_of(r["name"], r["shape"]),
             str(r["count"]),
             (
                 "depends on earlier releases"

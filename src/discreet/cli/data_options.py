@@ -41,7 +41,10 @@ _FILE_ONLY = (
         "header",
         "duplicates",
         "items",
+        "items_id",
+        "items_title",
         "unknown_items",
+        "missing",
     ),
     "trust_user_column",
     "normalize_ids",
@@ -70,7 +73,10 @@ class ColumnOptions:
         str | None, _option("Timestamp column; 'none' to ignore timestamps.", metavar="COLUMN")
     ] = None
     separator: Annotated[
-        str | None, _option("Column separator of a text file. Default: detected.", panel=ADVANCED)
+        str | None,
+        _option(
+            "Column separator of a text file. Default: detected.", metavar="TEXT", panel=ADVANCED
+        ),
     ] = None
     header: Annotated[
         bool | None,
@@ -79,6 +85,10 @@ class ColumnOptions:
             "--header/--no-header",
             panel=ADVANCED,
         ),
+    ] = None
+    missing: Annotated[
+        Literal["error", "drop"] | None,
+        _option("What to do with rows without a rating. Default: error.", panel=ADVANCED),
     ] = None
     duplicates: Annotated[
         Literal["last", "mean", "error"] | None,
@@ -100,6 +110,7 @@ class ColumnOptions:
                 rating=column(self.rating),
                 timestamp=column(self.timestamp),
                 duplicates=self.duplicates or "last",
+                missing=self.missing or "error",
                 separator=self.text_separator,
                 header=self.header,
                 **more,
@@ -134,6 +145,14 @@ class DataOptions(ColumnOptions):
             "Public item catalog: a file with an item id and a title on each line.", metavar="FILE"
         ),
     ] = None
+    items_id: Annotated[
+        str | None,
+        _option("Column of item ids in the catalog. Default: found by its name.", metavar="COLUMN"),
+    ] = None
+    items_title: Annotated[
+        str | None,
+        _option("Column of titles in the catalog. Default: found by its name.", metavar="COLUMN"),
+    ] = None
     unknown_items: Annotated[
         Literal["error", "drop"] | None,
         _option("What to do with ratings of items outside the catalog. Default: error."),
@@ -155,7 +174,7 @@ class DataOptions(ColumnOptions):
         ),
     ] = False
     path: Annotated[
-        str | None, _option("Archive or folder with the data set.", panel=_DATA_SET)
+        str | None, _option("Archive or folder with the data set.", metavar="PATH", panel=_DATA_SET)
     ] = None
     catalog: Annotated[
         bool, _option("Keep items without ratings as well.", "--catalog", panel=_DATA_SET)
@@ -192,6 +211,7 @@ class DataOptions(ColumnOptions):
         """
         private = hasattr(model, "plan")
         self.check()
+        self.name_item_columns(model)
         start = time.perf_counter()
         with out.progress(f"Reading {_describe_data(data)}") as progress:
             ratings = self._load(data, progress)
@@ -204,6 +224,7 @@ class DataOptions(ColumnOptions):
             f" ({time.perf_counter() - start:.1f} s)"
         )
         out.say_exact(line, f"Read {_describe_data(data)}") if private else out.say(line)
+        out.show_notices()
         chosen = self._choose(ratings)
         if chosen is not ratings:
             facts["kept"] = _counts(chosen)
@@ -224,8 +245,29 @@ class DataOptions(ColumnOptions):
                 raise ConfigError(
                     f"--{name.replace('_', '-')} is {value}, but must be a finite number"
                 )
-        if self.unknown_items is not None and self.items is None:
-            raise ConfigError("--unknown-items needs a catalog: pass --items FILE")
+        for name in ("unknown_items", "items_id", "items_title"):
+            if getattr(self, name) is not None and self.items is None:
+                option = name.replace("_", "-")
+                raise ConfigError(f"--{option} needs a catalog: pass --items FILE")
+
+    @property
+    def catalog_source(self) -> Any:
+        """The catalog, read by the names of its columns if they are given."""
+        from discreet.data.catalog import read_catalog
+
+        if self.items is None or not (self.items_id or self.items_title):
+            return self.items
+        return read_catalog(self.items, self.items_id, self.items_title, self.item)
+
+    def name_item_columns(self, model: Any) -> None:
+        """Let the file of item features have the same column of ids as the catalog or ratings."""
+        from discreet.data.catalog import ItemColumns
+        from discreet.data.features import FeatureFile
+
+        file = getattr(model, "item_features", None)
+        name = self.items_id or self.item
+        if isinstance(file, str) and name:
+            model.item_features = FeatureFile(file, ItemColumns(hint=name))
 
     def refuse_filters(self, why: str) -> None:
         """Refuse filters and the options of named data sets."""
@@ -261,7 +303,9 @@ class DataOptions(ColumnOptions):
                 else f"data sets are {', '.join(names)}"
             )
             raise DataError(f"{data!r} is neither a file nor a data set: {meant}")
-        return self.read_named(data, items=self.items, unknown_items=self.unknown_items or "error")
+        return self.read_named(
+            data, items=self.catalog_source, unknown_items=self.unknown_items or "error"
+        )
 
     def read_named(self, file: str, **more: Any) -> Ratings:
         """Read a file with the options about user ids."""

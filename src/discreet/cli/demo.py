@@ -43,7 +43,10 @@ def demo(
         typer.Option("--out", "-o", help="Folder for model, plot and web page.", metavar="FOLDER"),
     ] = "discreet-demo",
     likes: Annotated[
-        str, typer.Option(help="Genres that the example user likes.", metavar="GENRES")
+        str,
+        typer.Option(
+            help="Genres that the example user likes, separated by commas.", metavar="GENRES"
+        ),
     ] = "Sci-Fi,Adventure",
     epsilon: Annotated[
         float | None,
@@ -121,7 +124,7 @@ def _show_quality(found: Comparison, model: Any, out: Output) -> None:
         "2. Quality: share of held-out favorites (4 stars or more) among the top 20",
         out,
     )
-    show_scores(found, out, slices=False)
+    show_scores(found, out)
     out.say(f"   {model.summary_}")
     out.say("   To compare predicted ratings: discreet evaluate cinema --epsilon 1 --goal rating")
 
@@ -250,7 +253,7 @@ def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[fl
 def _recommend(model: Any, history: list[str]) -> list[dict[str, Any]]:
     from discreet.models.item_lookup import ItemLookup, rank_items
 
-    return rank_items(ItemLookup(model), *model.recommend(history, 10))
+    return rank_items(ItemLookup.of_model(model), *model.recommend(history, 10))
 
 
 def _save(

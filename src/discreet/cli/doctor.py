@@ -263,7 +263,7 @@ def _kernels() -> dict[str, Any]:
 
 
 def _model() -> dict[str, Any]:
-    """A small model trained, saved and loaded, whose recommendations must stay the same."""
+    """Train, save and load a small model; its recommendations must stay the same."""
     import numpy as np
 
     from discreet.data.cinema import example_history, make_cinema

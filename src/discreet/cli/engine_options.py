@@ -20,7 +20,6 @@ from discreet.errors import ConfigError, DataError
 _PANEL = "Data larger than memory"
 MOST_BLOCKS = 1 << 16
 USUAL_BLOCKS = 64
-_TABLES = {".parquet": "parquet", ".pq": "parquet", ".orc": "orc", ".json": "json"}
 
 
 def _option(help: str, *names: str, **rest: Any) -> Any:
@@ -96,10 +95,12 @@ class EngineOptions:
             yield source.read(data[0], out, model)
             return
         source.check()
+        source.name_item_columns(model)
         source.refuse_filters(f"needs --engine memory, and this is --engine {self.engine}")
         with ExitStack() as stack:
             make = self._blocks if self.engine == "blocks" else self._spark
             found = make(data, source, out, stack)
+            out.show_notices()
             out.say(f"Training on {found!r}")
             yield (
                 found,
@@ -151,9 +152,10 @@ class EngineOptions:
             raise ConfigError(
                 '--engine spark needs pyspark: pip install "discreet[spark]", and Java 17'
             ) from None
+        from discreet.data.formats import find_spark_format
         from discreet.engines.spark import SparkRatings
 
-        kind = _kind(data)
+        kind = find_spark_format(data)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.appName("discreet train").config(
             "spark.ui.showConsoleProgress", "false"
@@ -192,31 +194,14 @@ def _read_options(source: DataOptions) -> dict[str, Any]:
         "item": column(source.item),
         "rating": column(source.rating),
         "timestamp": column(source.timestamp),
-        "items": source.items,
+        "items": source.catalog_source,
+        "missing": source.missing or "error",
         "duplicates": source.duplicates or "last",
         "unknown_items": source.unknown_items or "error",
         "separator": source.text_separator,
         "header": source.header,
         "trust_user_column": source.trust_user_column,
     }
-
-
-def _kind(data: list[str]) -> str:
-    """Return the format of files or folders by their names: Parquet, ORC, JSON or CSV."""
-    kinds = {_TABLES.get(Path(name.rstrip("/")).suffix.lower(), "csv") for name in data}
-    if all(Path(name).is_dir() and not Path(name).suffix for name in data):
-        inside = {
-            _TABLES.get(one.suffix.lower(), "csv")
-            for name in data
-            for one in Path(name).glob("[!._]*")
-        }
-        kinds = inside or kinds
-    if len(kinds) > 1:
-        raise ConfigError(
-            f"the files have several formats ({', '.join(sorted(kinds))}): pass files of one format"
-        )
-    (kind,) = kinds
-    return kind
 
 
 def _frame(spark: Any, data: list[str], kind: str, separator: str | None, header: bool) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,15 +20,13 @@ from discreet.cli.train import nothing_to_predict
 from discreet.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
     from discreet.evaluation.comparison import Comparison, Score
 
-DEFAULT_METRICS = {
-    "rating": "rmse,recall@20,ndcg@100",
-    "ranking": "recall@20,recall@50,ndcg@100",
-}
-BASELINES = ("bias", "popularity")
+NO_NOISE_NOTE = (
+    "without privacy: the same model with ε = 1,000, whose noise is negligible; on real users it is"
+    " a further access to their ratings"
+)
 HEAD_TO_TAIL = ("1 (head)", "2", "3", "4", "5 (tail)")
 
 
@@ -58,8 +55,10 @@ def evaluate(
         typer.Option(
             help=(
                 "Comma-separated metrics: rmse, mae, recall@20, ndcg@100, precision@10, map@10,"
-                " mrr, ..."
-            )
+                " mrr; of popularity bias coverage@20, tail@20, novelty@20, popularity@20, gini@20,"
+                " miscalibration@20."
+            ),
+            metavar="NAMES",
         ),
     ] = None,
     relevant: Annotated[
@@ -74,12 +73,24 @@ def evaluate(
         typer.Option(help="Part to measure on; use valid to tune hyperparameters."),
     ] = "test",
     slices: Annotated[
-        bool, typer.Option("--slices", help="Also break the scores down by item popularity.")
+        bool,
+        typer.Option(
+            "--slices", help="Break all scores down by item popularity, not only the first recall."
+        ),
     ] = False,
+    categories: Annotated[
+        str | None,
+        typer.Option(
+            help="File of item categories for miscalibration@k: an item id, then labels such as"
+            " Comedy|War. Default: popularity quintiles.",
+            metavar="FILE",
+        ),
+    ] = None,
     baselines: Annotated[
         bool,
         typer.Option(
-            "--baselines/--no-baselines", help="Also measure Popularity and Bias, for comparison."
+            "--baselines/--no-baselines",
+            help="Also measure the model without privacy, and baselines, for comparison.",
         ),
     ] = True,
     known: Annotated[
@@ -99,15 +110,25 @@ def evaluate(
 ) -> None:
     """Measure a model on held-out ratings.
 
-    Given ratings: hold some out, train on the rest, and measure the model and baselines, optionally
-    over several seeds or folds. Given a saved model: measure it on the ratings in --target, with
-    the same users' histories from --known.
+    Given ratings: hold some out, train on the rest, and measure the model, the same model without
+    privacy, and baselines, optionally over several seeds or folds; differences are paired by user.
+    Given a saved model: measure it on the ratings in --target, with the same users' histories from
+    --known.
 
     Scores are computed exactly from users' ratings and are not covered by the model's ε. With
     --score-epsilon they are released with noise, confidence intervals and a ledger instead, on a
     by-person split by default and without baselines. The relevance threshold must be public then:
     pass --relevant, or train with --rating-range.
     """
+    from discreet.evaluation.comparison import (
+        Trained,
+        compare,
+        copy_untrained,
+        model_name,
+        reference_models,
+    )
+    from discreet.evaluation.evaluator import DEFAULTS, choose_relevant
+
     priced = price.is_requested
     if relevant is not None and not math.isfinite(relevant):
         raise ConfigError(f"--relevant is {relevant}, but must be a finite number")
@@ -129,14 +150,14 @@ def evaluate(
         model, split, facts = _load_saved(what, known, target, source, skip_unknown, priced, out)
         goal = model.goal
         if priced:
-            names = wanted or _metrics(DEFAULT_METRICS[goal])
+            names = wanted or _released_metrics(goal)
             _check_metrics(names, goal)
             result = price.release(model, split, names, part, relevant, None, out)
             out.result({"command": "evaluate", **public_facts(facts), "part": part, **result})
             return
-        relevant = getattr(model, "like_threshold_", None) if relevant is None else relevant
-        relevant = _relevant(relevant, model.rating_range_, split.test.target)
-        models = {type(model).__name__: lambda seed: _SavedEvaluation(model)}
+        if relevant is None:
+            relevant = choose_relevant(model, split.train, split.test.target)
+        models = {model_name(model): lambda seed: Trained(model)}
         splits = iter([split])
         n = 1
     else:
@@ -164,16 +185,13 @@ def evaluate(
         scale = float(ratings.values.min()), float(ratings.values.max())
         if goal == "rating" and scale[0] == scale[1]:
             raise nothing_to_predict(what, scale[0], blank)
-        grades = hasattr(type(blank), "like_threshold_") and scale[0] < scale[1]
-        by_stars = goal == "rating" or grades
-        relevant = _relevant(relevant, scale if by_stars else None, ratings)
-        models = _makers(choice, baselines, ratings)
+        relevant = choose_relevant(blank, ratings) if relevant is None else relevant
+        models = {model_name(blank): lambda seed: copy_untrained(blank, seed)}
+        models |= reference_models(blank) if baselines else {}
         splits = protocol.splits(ratings, first_seed)
         n = protocol.runs
-    wanted = wanted or _metrics(DEFAULT_METRICS[goal])
+    wanted = wanted or list(DEFAULTS[goal])
     _check_metrics(wanted, goal)
-    from discreet.evaluation.comparison import compare
-
     with out.progress("Evaluating") as progress:
         found = compare(
             models,
@@ -182,10 +200,11 @@ def evaluate(
             wanted,
             relevant=relevant,
             part=part,
-            slices="ratings" if slices else None,
+            slices="ratings",
+            categories=categories,
             progress=progress,
         )
-    show(found, out)
+    show(found, out, slices)
     caution = {"caution": "exact scores of held-out ratings, not covered by the model's ε"}
     out.result({"command": "evaluate", **facts, "part": part, **caution, **found.to_dict()})
 
@@ -208,7 +227,7 @@ def _check_release(
             "--split users needs --test-users with --score-epsilon: its default is an exact"
             " fraction of the users"
         )
-    price.check(model, wanted or _metrics(DEFAULT_METRICS[model.goal]), relevant)
+    price.check(model, wanted or _released_metrics(model.goal), relevant)
 
 
 def _release_trained(
@@ -230,9 +249,16 @@ def _release_trained(
     model = choice.make()
     account = price.open_account()
     fit(model, split.train, out, account if hasattr(model, "plan") else None)
-    names = wanted or _metrics(DEFAULT_METRICS[model.goal])
+    names = wanted or _released_metrics(model.goal)
     result = price.release(model, split, names, part, relevant, choice.neighboring, out)
     out.result({"command": "evaluate", **public_facts(facts), "part": part, **result})
+
+
+def _released_metrics(goal: str) -> list[str]:
+    """Return the default metrics of a release: those of popularity bias cannot be released."""
+    from discreet.evaluation.evaluator import BIAS_METRICS, DEFAULTS
+
+    return [name for name in DEFAULTS[goal] if name not in BIAS_METRICS]
 
 
 def _metrics(text: str) -> list[str]:
@@ -255,48 +281,6 @@ def _check_metrics(wanted: list[str] | None, goal: str) -> None:
         )
 
 
-def _relevant(
-    given: float | None, scale: tuple[float, float] | None, ratings: Ratings
-) -> float | None:
-    """Return the lowest relevant rating: the top quarter of the scale, or None if all count."""
-    from discreet.evaluation.evaluator import lowest_relevant
-
-    return given if given is not None or scale is None else lowest_relevant(scale, ratings)
-
-
-def _makers(
-    choice: ModelOptions, baselines: bool, ratings: Ratings
-) -> dict[str, Callable[[int], Any]]:
-    """Return makers of the model and the baselines; Bias is left out if all ratings are equal."""
-
-    def make(seed: int) -> Any:
-        return replace(choice, random_state=None).make(random_state=seed)
-
-    makers: dict[str, Callable[[int], Any]] = {type(make(0)).__name__: make}
-    same = ratings.values.min() == ratings.values.max()
-    for name in BASELINES if baselines else ():
-        cls = find_model(name)
-        if not (same and name == "bias"):
-            makers.setdefault(cls.__name__, lambda seed, cls=cls: cls())  # type: ignore[misc]
-    return makers
-
-
-# ------------------------------------------------------------ a saved model
-
-
-class _SavedEvaluation:
-    """A trained model whose `fit` does nothing, for use where a model is trained first."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def fit(self, ratings: Ratings, *, progress: Any = None) -> _SavedEvaluation:
-        return self
-
-
 def _load_saved(
     folder: str,
     known: str | None,
@@ -311,10 +295,8 @@ def _load_saved(
     Privacy: if scores are released with noise, file contents are neither refused nor reported on
     stderr. Unknown items are dropped, and a user without a history counts as a new user.
     """
-    import numpy as np
-
     from discreet.cli.data_options import keep_known_items
-    from discreet.data.splits import Holdout, Split
+    from discreet.evaluation.comparison import make_test_split
     from discreet.models.storage.save_load import load
 
     model = load(folder)
@@ -327,17 +309,9 @@ def _load_saved(
     asked, left_out = keep_known_items(source.read_named(target), model, target, skip or priced)
     if left_out and not priced:
         out.note(f"{left_out:,} ratings of unknown items in {target} were dropped")
-    rows = histories.user_index(asked.user_ids)
-    if (rows < 0).all() and not priced:
+    if not priced and (histories.user_index(asked.user_ids) < 0).all():
         raise DataError(f"no user of {target} is in {known}: use the same user ids in both files")
-    # such as "7" and "7.0" of a user 7
-    if len(np.unique(rows[rows >= 0])) < np.count_nonzero(rows >= 0):
-        raise DataError(
-            f"two users of {target} are one user of {known}: write user ids alike in both files"
-        )
-    histories = _same_users(histories, rows, asked)
-    holdout = Holdout(histories, asked)
-    split = Split(f"{target}, known {known}", 0, histories, holdout, apart=True)
+    split = make_test_split(histories, asked, f"{target}, known {known}")
     line = f"{type(model).__name__} from {folder}"
     exact = f"{line}: {asked.n_users:,} users, {asked.n_ratings:,} ratings to predict"
     out.say_exact(exact, line) if priced else out.say(exact)
@@ -352,39 +326,51 @@ def _load_saved(
     return model, split, facts
 
 
-def _same_users(known: Ratings, rows: Any, asked: Ratings) -> Ratings:
-    """Return the histories of the users in `asked`, in their order; empty for missing users."""
-    import numpy as np
-
-    there = rows >= 0
-    some = known.select_users(rows[there], by="index")
-    counts = np.zeros(len(rows), np.int64)
-    counts[there] = np.diff(some.indptr)
-    indptr = np.concatenate([[0], np.cumsum(counts)])
-    return type(known).from_indices(
-        indptr, some.indices, some.values, asked.user_ids, known.item_ids
-    )
-
-
 # ------------------------------------------------------------ showing
 
 
-def show(found: Comparison, out: Output, slices: bool = True) -> None:
-    """Print tables of the scores and, where there are any, of the popularity quintiles."""
+def show(found: Comparison, out: Output, slices: bool | None = None) -> None:
+    """Print tables of the scores, of popularity bias, and of paired differences.
+
+    `slices` is True for all metrics by popularity quintile, False for the first recall alone, and
+    None for no quintiles.
+    """
+    from discreet.evaluation.metrics import parse
+
     n = len(found.splits)
     kind = re.sub(r", fold \d+$", "", found.splits[0])
-    rows = [
-        [row.name, *(cell(row.scores.get(m)) for m in found.metrics), f"{row.seconds:.1f} s"]
-        for row in found.rows
-    ]
     runs = f", mean of {n} runs" if n > 1 else f", seed {found.seeds[0]}"
+    title = f"Held out: {kind}{runs}"
+    accuracy = [m for m in found.metrics if parse(m).kind in ("rating", "ranking")]
+    bias = [m for m in found.metrics if m not in accuracy]
     out.say()
-    out.table(["model", *found.metrics, "training"], rows, title=f"Held out: {kind}{runs}")
-    for metric in found.metrics:
+    if accuracy:
+        rows = [
+            [row.name, *(cell(row.scores.get(m)) for m in accuracy), f"{row.seconds:.1f} s"]
+            for row in found.rows
+        ]
+        out.table(["model", *accuracy, "training"], rows, title=title)
+        first, *others = found.rows
+        compared = [
+            [row.name, *(cell(row.differences.get(m), sign="+") for m in accuracy)]
+            for row in others
+            if row.differences.keys() & set(accuracy)
+        ]
+        if compared:
+            title_of_differences = f"{first.name} less each of the others, paired by user"
+            out.table(["compared with", *accuracy], compared, title=title_of_differences)
+    if bias:
+        rows = [
+            [row.name, *(cell(row.scores.get(m), error=False) for m in bias)] for row in found.rows
+        ]
+        out.table(["model", *bias], rows, title="Popularity bias" if accuracy else title)
+    recall = next((m for m in accuracy if parse(m).kind == "ranking"), None)
+    wanted = [] if recall is None or slices is None else [recall]
+    for metric in found.metrics if slices else wanted:
         sliced = [
             [row.name, *(cell(group.get(metric)) for group in row.quintiles)]
             for row in found.rows
-            if slices and row.quintiles and metric in row.scores
+            if row.quintiles and metric in row.scores and parse(metric).kind != "list"
         ]
         if sliced:
             title = f"{metric} by item popularity (quintiles of the training ratings)"
@@ -401,14 +387,17 @@ def show(found: Comparison, out: Output, slices: bool = True) -> None:
             else f"held-out items rated {found.relevant:g} or more"
         )
         out.say(f"relevant in rankings: {what}")
+    if any(row.name.endswith("without privacy") for row in found.rows):
+        out.say(NO_NOISE_NOTE)
     out.say(
         "These scores are computed exactly from users' ratings and are not covered by the model's"
         " ε; --score-epsilon releases them with noise."
     )
 
 
-def cell(score: Score | None) -> str:
+def cell(score: Score | None, sign: str = "", error: bool = True) -> str:
     """Format a score as ``0.8482 ± 0.0012``, or as a dash if it was not measured."""
     if score is None or math.isnan(score.mean):
         return "–"
-    return f"{score.mean:.4f}" + ("" if math.isnan(score.stderr) else f" ± {score.stderr:.4f}")
+    mean = f"{score.mean:{sign}.4f}".replace("-", "−")
+    return mean + ("" if not error or math.isnan(score.stderr) else f" ± {score.stderr:.4f}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @command(
-    "discreet export model/ --web --out page.html",
+    "discreet export model/ --web --out page.html --heading 'Films for tonight' --noun films",
     "discreet export model/ --vectors --out vectors/",
     "discreet export model/ --onnx --out model.onnx",
     "discreet export model/ --mlflow --out mlflow-model/",
@@ -54,6 +54,12 @@ def export(
     heading: Annotated[
         str | None, typer.Option(help="With --web: heading of the page.", metavar="TEXT")
     ] = None,
+    noun: Annotated[
+        str | None,
+        typer.Option(
+            help="With --web: what the items are, in the plural. Default: items.", metavar="FILMS"
+        ),
+    ] = None,
 ) -> None:
     """Export a model as a web page, as vectors for a database, as ONNX or as an MLflow model.
 
@@ -64,24 +70,29 @@ def export(
     wanted = [name for name in given if given[name]]
     if len(wanted) != 1:
         raise ConfigError("pass exactly one of --web, --vectors, --onnx and --mlflow")
-    if heading is not None and not web:
-        raise ConfigError("--heading needs --web")
+    for option, text in {"--heading": heading, "--noun": noun}.items():
+        if text is not None and not web:
+            raise ConfigError(f"{option} needs --web")
     from discreet.models.storage.load_scorer import open_model
 
     opened = open_model(folder)
-    written = {"web": _web, "vectors": _vectors, "onnx": _onnx, "mlflow": _mlflow}[wanted[0]](
-        opened, Path(to), heading, out
-    )
+    if web:
+        written = _web(opened, Path(to), heading, noun, out)
+    else:
+        write = {"vectors": _vectors, "onnx": _onnx, "mlflow": _mlflow}[wanted[0]]
+        written = write(opened, Path(to), out)
     out.result({"command": "export", "kind": wanted[0], "out": to, **written})
 
 
-def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> dict[str, Any]:
+def write_web(
+    opened: OpenedModel, file: Path, heading: str | None = None, noun: str | None = None
+) -> dict[str, Any]:
     """Write the page atomically and return facts about it."""
     from discreet.data.atomic_files import atomic_write
     from discreet.serve.web_page import web_page
 
     _check_file(file, "page.html")
-    text = web_page(opened.scorer, opened.statement, heading)
+    text = web_page(opened.scorer, opened.statement, heading, noun)
     with atomic_write(file) as aside:
         aside.write_text(text, encoding="utf-8", newline="")
     return {
@@ -98,8 +109,10 @@ def _check_file(file: Path, example: str) -> None:
         raise ConfigError(f"{file} cannot be written: the folder {file.parent} does not exist")
 
 
-def _web(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> dict[str, Any]:
-    written = write_web(opened, file, heading)
+def _web(
+    opened: OpenedModel, file: Path, heading: str | None, noun: str | None, out: Output
+) -> dict[str, Any]:
+    written = write_web(opened, file, heading, noun)
     size = f"{written['bytes'] / 1e6:.1f} MB"
     out.say(f"Wrote {file} ({size}): open it in a browser, from disk or from any web server")
     if not opened.private:
@@ -110,7 +123,7 @@ def _web(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> d
     return written
 
 
-def _vectors(opened: OpenedModel, folder: Path, heading: str | None, out: Output) -> dict[str, Any]:
+def _vectors(opened: OpenedModel, folder: Path, out: Output) -> dict[str, Any]:
     from discreet.serve.vectors import write_vectors
 
     written = write_vectors(opened, folder)
@@ -121,7 +134,7 @@ def _vectors(opened: OpenedModel, folder: Path, heading: str | None, out: Output
     return written
 
 
-def _onnx(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> dict[str, Any]:
+def _onnx(opened: OpenedModel, file: Path, out: Output) -> dict[str, Any]:
     from discreet.serve.onnx_scorer import write_onnx
 
     _check_file(file, "model.onnx")
@@ -130,7 +143,7 @@ def _onnx(opened: OpenedModel, file: Path, heading: str | None, out: Output) -> 
     return written
 
 
-def _mlflow(opened: OpenedModel, folder: Path, heading: str | None, out: Output) -> dict[str, Any]:
+def _mlflow(opened: OpenedModel, folder: Path, out: Output) -> dict[str, Any]:
     from discreet.serve.mlflow_model import write_mlflow
 
     written = write_mlflow(opened, folder)

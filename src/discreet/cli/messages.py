@@ -9,6 +9,7 @@ _WORDS = """
     user item rating timestamp header separator duplicates unknown_items items relevant
     rating_range goal factors iterations regularization item_features random_state epsilon delta
     neighboring noise accountant allow_large_delta trust_user_column replace normalize_ids
+    missing
 """
 _OPTIONS = re.findall(r"\w+", _WORDS)
 #: Parameters whose option has another name.
@@ -28,6 +29,12 @@ _PYTHON_ONLY = [
     (r"(\buser=\.\.\.) when reading", r"\1"),
     (r"a folder that save\(\) wrote", "a folder that discreet train wrote"),
     (r"for training without privacy use the class ALS", "pass --not-private instead"),
+    (
+        r"To train without privacy, use the class ALS",
+        "To train without privacy, pass --not-private",
+    ),
+    (r"read_catalog\(path, item=\.\.\., title=\.\.\.\)", "--items-id COLUMN --items-title COLUMN"),
+    (r"read_catalog\(path, item=\.\.\.\)", "--items-id COLUMN"),
     (r"Remove it from space\b", "Remove it from --try"),
 ]
 

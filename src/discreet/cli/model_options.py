@@ -51,7 +51,8 @@ class ModelOptions:
     delta: Annotated[
         float | None,
         _option(
-            f"Probability δ with which the ε bound may fail. Default: {DEFAULT_DELTA}.",
+            "Privacy budget δ: what any probability may change by beyond the factor e^ε. Default:"
+            f" {DEFAULT_DELTA}.",
             panel=PRIVACY,
         ),
     ] = None

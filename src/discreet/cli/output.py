@@ -115,6 +115,11 @@ class Output:
         if not self.json:
             print(printable(text) if sys.stdout.isatty() else text, end="")
 
+    def show_notices(self) -> None:
+        """Print what was found out about the columns of the data."""
+        while _notices.messages:
+            self.say(_notices.messages.pop(0))
+
     def next_steps(self, commands: Sequence[str], head: str = "Next:") -> None:
         self.say(head, style="bold")
         for line in commands:
@@ -143,6 +148,21 @@ class _Formatter(logging.Formatter):
         return printable(for_shell(super().format(record)))
 
 
+class _Notices(logging.Handler):
+    """Handler that holds notices back until the step that logs them has succeeded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "notice", False) and record.getMessage() not in self.messages:
+            self.messages.append(record.getMessage())
+
+
+_notices = _Notices()
+
+
 class _Stderr(logging.StreamHandler[TextIO]):
     """Handler that looks up ``sys.stderr`` at each message: a progress bar replaces the stream."""
 
@@ -157,10 +177,12 @@ class _Stderr(logging.StreamHandler[TextIO]):
 def _set_up_logging(verbose: bool) -> None:
     handler = _Stderr()
     handler.setFormatter(_Formatter("discreet: %(levelname)s: %(message)s"))
+    handler.addFilter(lambda record: verbose or record.levelno >= logging.WARNING)
     logger = logging.getLogger("discreet")
-    logger.handlers = [handler]
+    _notices.messages.clear()
+    logger.handlers = [handler, _notices]
     logger.propagate = False
-    logger.setLevel(logging.DEBUG if verbose else logging.WARNING)
+    logger.setLevel(logging.DEBUG if verbose else logging.INFO)
     # at INFO, matplotlib reports that it builds its font cache
     logging.getLogger("matplotlib").setLevel(logging.DEBUG if verbose else logging.ERROR)
 

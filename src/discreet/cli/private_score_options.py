@@ -41,9 +41,9 @@ class PrivateScoreOptions:
     ] = None
     score_delta: Annotated[
         float | None,
-        _option(f"Probability δ with which that bound may fail. Default: {DEFAULT_DELTA}."),
+        _option(f"Privacy budget δ of the released scores. Default: {DEFAULT_DELTA}."),
     ] = None
-    most_ratings: Annotated[
+    max_ratings: Annotated[
         int | None,
         _option(
             "Largest number of ratings that one user counts for in rmse and mae. Default: 10.",
@@ -114,7 +114,7 @@ class PrivateScoreOptions:
             delta=self._delta,
             neighboring=neighboring or "add-remove",
             account=account,
-            most_ratings=10 if self.most_ratings is None else self.most_ratings,
+            max_ratings=10 if self.max_ratings is None else self.max_ratings,
             confidence=0.95 if self.confidence is None else self.confidence,
             part=part,
             relevant=relevant,

@@ -13,14 +13,11 @@ from discreet.cli.app import ADVANCED, command
 from discreet.cli.data_options import ColumnOptions
 from discreet.cli.output import Output, to_json
 from discreet.errors import ConfigError, DataError
-from discreet.models.item_lookup import (
-    ItemLookup,
-    parse_typed_history,
-    rank_items,
-    read_history,
-    with_default,
-)
+from discreet.models.histories import parse_typed_history, read_history, with_default
+from discreet.models.item_lookup import ItemLookup, rank_items
 
+WEAKEST = 0.01  # of the largest contribution: less is rounding, or no reason to name
+REASONS = 3  # items of the history that --why names: more are rarely told apart
 FORMATS = (".csv", ".tsv", ".json", ".parquet")
 # text that a spreadsheet would run as a formula, or that seems to be escaped already
 _FORMULA = re.compile("'*[=@+\\-\t\r\n\uff1d\uff20\uff0b\uff0d]")
@@ -28,8 +25,9 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 @command(
-    'discreet recommend model/ --history "item1=5,item2" -n 10',
+    'discreet recommend model/ --history "the-binary-colony=5,december-island" -n 10',
     'discreet recommend model/ --history "The Binary Colony,Signal from Quillon"',
+    'discreet recommend model/ --history "The Binary Colony" --why',
     "discreet recommend model/ --users ratings.csv -o lists.csv",
 )
 def recommend(
@@ -53,7 +51,9 @@ def recommend(
     users: Annotated[
         str | None, typer.Option(help="File with the histories of many users.", metavar="FILE")
     ] = None,
-    n: Annotated[int, typer.Option("-n", "--n", help="Number of items per user.", min=1)] = 10,
+    n: Annotated[
+        int, typer.Option("-n", "--n", help="Number of items per user.", min=1, metavar="N")
+    ] = 10,
     exclude: Annotated[
         list[str] | None,
         typer.Option(help="An item not to recommend; may be repeated.", metavar="ITEM"),
@@ -61,9 +61,23 @@ def recommend(
     include_seen: Annotated[
         bool, typer.Option("--include-seen", help="Also recommend items that are in the history.")
     ] = False,
+    why: Annotated[
+        bool,
+        typer.Option("--why", help="Show which items of the history raised each score most."),
+    ] = False,
     skip_unknown: Annotated[
         bool, typer.Option("--skip-unknown", help="Ignore items unknown to the model.")
     ] = False,
+    diversity: Annotated[
+        float,
+        typer.Option(
+            help="From 0 to 1: more means rarer items. The order is that of score /"
+            " popularity^DIVERSITY.",
+            min=0.0,
+            max=1.0,
+            metavar="NUMBER",
+        ),
+    ] = 0.0,
     to: Annotated[
         str | None,
         typer.Option(
@@ -98,9 +112,13 @@ def recommend(
 
         if history or history_file:
             raise ConfigError("--users is for many users: leave out --history and --history-file")
-        if exclude:
-            raise ConfigError("--exclude is for the history of one user: leave it out with --users")
-        return _many(load(folder), users, layout, n, include_seen, skip_unknown, to, raw_csv, out)
+        for given, option in ((exclude, "--exclude"), (why, "--why")):
+            if given:
+                raise ConfigError(
+                    f"{option} is for the history of one user: leave it out with --users"
+                )
+        choices = {"exclude_seen": not include_seen, "diversity": diversity}
+        return _many(load(folder), users, layout, n, choices, skip_unknown, to, raw_csv, out)
     layout.refuse("is for --users", "user", "timestamp", "duplicates")
     if history_file is None:
         layout.refuse("is for --users and --history-file", "item", "rating", "separator", "header")
@@ -112,7 +130,8 @@ def recommend(
     known = _history(model, history, history_file, layout, skip_unknown)
     if model.details.get("dimensions") == 0:
         out.note(model.summary_)
-    _one(model, known, n, exclude or [], include_seen, to, raw_csv, out)
+    choices = {"exclude_seen": not include_seen, "diversity": diversity}
+    _one(model, known, n, exclude or [], choices, why, to, raw_csv, out)
 
 
 def _history(
@@ -123,7 +142,7 @@ def _history(
             "no history is given: pass --history ITEMS, --history-file FILE or, for many users,"
             " --users FILE"
         )
-    items = ItemLookup(model)
+    items = ItemLookup.of_model(model)
     known = parse_typed_history(texts or [], items, skip)
     if file is not None:
         known |= read_history(file, items, layout.item, layout.rating, layout.text_separator, skip)
@@ -137,23 +156,25 @@ def _one(
     history: dict[Any, float],
     n: int,
     exclude: list[str],
-    include_seen: bool,
+    choices: dict[str, Any],
+    why: bool,
     to: str | None,
     raw_csv: bool,
     out: Output,
 ) -> None:
-    from discreet.models.scorer import as_history
-
-    items = ItemLookup(model)
+    items = ItemLookup.of_model(model)
     scorer = model.scorer
     left_out = [scorer.position(items.id_of(text)) for text in exclude]
     best, scores = scorer.best(
-        *as_history(scorer, history),
+        *scorer.history(history),
         n,
-        exclude_seen=not include_seen,
         exclude=left_out if exclude else None,
+        **choices,
     )
     rows = rank_items(items, model.item_ids_[best], scores)
+    if why:
+        for row, item in zip(rows, best, strict=True):
+            row["because_of"] = _reasons(scorer, items, history, int(item), to is None and out.json)
     if to is not None:
         _write(to, rows, raw_csv)
         out.say(f"Wrote {len(rows):,} rows to {to}")
@@ -174,7 +195,7 @@ def _many(
     file: str,
     layout: ColumnOptions,
     n: int,
-    include_seen: bool,
+    choices: dict[str, Any],
     skip: bool,
     to: str | None,
     raw_csv: bool,
@@ -187,10 +208,8 @@ def _many(
     ratings, left_out = keep_known_items(layout.read_file(file), model, file, skip)
     check_history_range(ratings.values, model.history_range)
     with out.progress("Recommending") as progress:
-        places, scores = model.recommend_indices(
-            ratings, n, exclude_seen=not include_seen, progress=progress
-        )
-    items = ItemLookup(model)
+        places, scores = model.recommend_indices(ratings, n, progress=progress, **choices)
+    items = ItemLookup.of_model(model)
     rows = []
     for user, at, best in zip(ratings.user_ids.tolist(), places, scores, strict=True):
         found = at >= 0
@@ -213,15 +232,36 @@ def _many(
     out.result(result if to is not None else result | {"recommendations": rows})
 
 
+def _reasons(
+    scorer: Any, items: ItemLookup, history: dict[Any, float], item: int, numbers: bool
+) -> Any:
+    """Return what raised the score of an item most: as a text, or with `numbers` as a list."""
+    at, values = scorer.history(history)
+    found, contributions = scorer.explain(at, values, item)
+    up = [(items.ids.tolist()[a], float(c)) for a, c in zip(found, contributions, strict=True)]
+    if len(up) > 1:  # the item of a short history is the only reason
+        least = WEAKEST * max(abs(added) for _, added in up)
+        up = [(item, added) for item, added in up if added > least][:REASONS]
+    if numbers:
+        return [{"item_id": item, "contribution": added} for item, added in up]
+    return "; ".join(items.title_of(item) or str(item) for item, _ in up)
+
+
 def show(out: Output, rows: list[dict[str, Any]], what: str) -> None:
     """Print the list as a table."""
     titled = bool(rows) and "title" in rows[0]
+    explained = bool(rows) and "because_of" in rows[0]
     names = ["", "item", *(["title"] if titled else []), what]
     cells = [
         [str(r["rank"]), str(r["item_id"]), *([r["title"]] if titled else []), f"{r['score']:.3f}"]
         for r in rows
     ]
-    out.table(names, cells, flush_left=range(1, len(names) - 1))
+    left = [*range(1, len(names) - 1)]
+    if explained:
+        left.append(len(names))
+        names.append("because of")
+        cells = [[*cell, r["because_of"]] for cell, r in zip(cells, rows, strict=True)]
+    out.table(names, cells, flush_left=left)
 
 
 def _check_file(to: str) -> None:

@@ -61,8 +61,14 @@ def report(
             help="An example history, as item=rating,item,…; may be repeated.", metavar="ITEMS"
         ),
     ] = None,
+    title: Annotated[
+        str | None, typer.Option(help="Title of the page. Default: the model and its ε.")
+    ] = None,
     n: Annotated[
-        int, typer.Option("-n", "--n", help="Number of recommendations to show.", min=1, max=100)
+        int,
+        typer.Option(
+            "-n", "--n", help="Number of recommendations to show.", min=1, max=100, metavar="N"
+        ),
     ] = 10,
 ) -> None:
     """Write one HTML file about a trained model: guarantee, ledger, recommendations, item map.
@@ -103,7 +109,14 @@ def report(
     )
     with out.progress("Measuring") as progress:
         measured = write_report(
-            model, file, data=ratings, test=asked, histories=histories, n=n, progress=progress
+            model,
+            file,
+            data=ratings,
+            test=asked,
+            histories=histories,
+            n=n,
+            title=title,
+            progress=progress,
         )
     size = file.stat().st_size
     quality: dict[str, Any] = {} if measured is None else {"quality": measured.found.to_dict()}
@@ -132,9 +145,10 @@ def report(
 
 
 def _history(text: str, model: Any, skip: bool) -> dict[Any, float]:
-    from discreet.models.item_lookup import ItemLookup, parse_typed_history, with_default
+    from discreet.models.histories import parse_typed_history, with_default
+    from discreet.models.item_lookup import ItemLookup
 
-    known = parse_typed_history([text], ItemLookup(model), skip)
+    known = parse_typed_history([text], ItemLookup.of_model(model), skip)
     if not known:
         raise DataError(f"the history {text!r} has no item")
     return with_default(known, model)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import socket
 from typing import Annotated, Any
 
 import typer
 
 from discreet.cli.app import ADVANCED, command
+from discreet.cli.budget_accounts import account_at, split_name
 from discreet.cli.output import Output
 from discreet.errors import ConfigError
 
@@ -31,9 +33,12 @@ def serve(
     ],
     out: Output,
     host: Annotated[
-        str, typer.Option(help="Address to listen on. Default: this machine only.")
+        str,
+        typer.Option(help="Address to listen on. Default: this machine only.", metavar="ADDRESS"),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535)] = 8000,
+    port: Annotated[
+        int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535, metavar="PORT")
+    ] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
@@ -42,6 +47,7 @@ def serve(
                 f"Bearer token that every request must send, at least {MIN_TOKEN} characters. Set"
                 " it in the environment: other users can read command lines."
             ),
+            metavar="TOKEN",
         ),
     ] = None,
     cors: Annotated[
@@ -57,13 +63,32 @@ def serve(
         typer.Option(
             "--allow-host",
             help=(
-                "A host name besides localhost that requests may be addressed to; may be repeated,"
-                " and '*' allows any."
+                "A host name other than localhost that requests may be addressed to; may be"
+                " repeated, and '*' allows any."
             ),
             metavar="NAME",
         ),
     ] = None,
-    largest_body: Annotated[
+    heading: Annotated[
+        str | None, typer.Option(help="Heading of the web page.", metavar="TEXT")
+    ] = None,
+    noun: Annotated[
+        str | None,
+        typer.Option(
+            help="What the items are on the web page, in the plural. Default: items.",
+            metavar="FILMS",
+        ),
+    ] = None,
+    account: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "Budget account whose balance /v1/privacy shows, such as budget.sqlite:customers."
+            ),
+            metavar="STORE:NAME",
+        ),
+    ] = None,
+    max_body: Annotated[
         int,
         typer.Option(
             help="Largest request body, in bytes.",
@@ -72,7 +97,7 @@ def serve(
             rich_help_panel=ADVANCED,
         ),
     ] = 1 << 20,
-    most_at_once: Annotated[
+    max_concurrent: Annotated[
         int,
         typer.Option(
             help="Number of concurrent requests; further ones get status 503.",
@@ -119,7 +144,14 @@ def serve(
 
         named = parse_folders(folders)
         settings = Settings(
-            token, tuple(cors or ()), largest_body, most_at_once, tuple(allow_host or ())
+            token,
+            tuple(cors or ()),
+            max_body,
+            max_concurrent,
+            tuple(allow_host or ()),
+            heading,
+            noun,
+            None if account is None else _check_account(account),
         )
         if workers > 1:
             from discreet.serve.workers import Supervisor
@@ -139,12 +171,26 @@ def serve(
         run(create_app(shelf, settings), listening)
 
 
+def _check_account(where: str) -> tuple[str, str]:
+    """Return store and name of an account that exists, with an absolute path for the workers."""
+    account = account_at(where)
+    store, _ = split_name(where)
+    return (store if "://" in store else os.path.abspath(store)), account.name
+
+
+def _address(host: str, port: int) -> str:
+    """Return an address to open on this machine: 0.0.0.0 stands for all, but is none itself."""
+    if host in ("0.0.0.0", "::"):
+        host = "localhost"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def _show(
     out: Output, listening: socket.socket, models: list[dict[str, Any]], token: str | None
 ) -> None:
     """Print the models served and the address."""
     address = listening.getsockname()
-    shown = f"http://{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)
+    shown = _address(*address[:2]) if isinstance(address, tuple) else str(address)
     for model in models:
         out.say(f"Serving {model['name']}: {model['items']:,} items, {model['status']}")
     out.say(f"Listening on {shown} (web page: {shown}/, API: {shown}/docs)")
@@ -152,4 +198,4 @@ def _show(
         {"command": "serve", "address": shown, "models": [model["name"] for model in models]}
     )
     if token is None and isinstance(address, tuple) and not address[0].startswith(("127.", "::1")):
-        out.note("requests to this address need no token: set one with DISCREET_TOKEN")
+        out.note("other machines can send requests without a token: set one with DISCREET_TOKEN")

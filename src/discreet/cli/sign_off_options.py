@@ -26,11 +26,11 @@ class SignOffOptions:
         bool,
         _option("Write one printable page for the signatory, instead of the report.", "--sign-off"),
     ] = False
-    people: Annotated[
+    population: Annotated[
         str | None, _option("The users whom the guarantee covers.", metavar="TEXT")
     ] = None
     purpose: Annotated[str | None, _option("Purpose of the model.", metavar="TEXT")] = None
-    said_by: Annotated[
+    confirmed_by: Annotated[
         str | None, _option("Who confirms what is assumed public.", metavar="NAME")
     ] = None
     account: Annotated[
@@ -71,9 +71,9 @@ class SignOffOptions:
         with out.progress("Checking"):
             conformance = _check_conformance(model) if self.conformance else None
         signing = Signing(
-            people=self.people or Signing.people,
+            population=self.population or Signing.population,
             purpose=self.purpose or "",
-            said_by=self.said_by or "",
+            confirmed_by=self.confirmed_by or "",
             account=account,
             audit=found,
             conformance=conformance,

@@ -17,13 +17,13 @@ def similar(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
     item: Annotated[str, typer.Argument(help="An item: its id or its title.", metavar="ITEM")],
     out: Output,
-    n: Annotated[int, typer.Option("-n", "--n", help="Number of items.", min=1)] = 10,
+    n: Annotated[int, typer.Option("-n", "--n", help="Number of items.", min=1, metavar="N")] = 10,
 ) -> None:
     """List the items most similar to a given one, by the cosine between item factors."""
     from discreet.models.storage.load_scorer import open_model
 
     model = open_model(folder, once=not out.json)
-    items = ItemLookup(model)
+    items = ItemLookup.of_model(model)
     item_id = items.id_of(item)
     model.check_comparable()
     best, scores = model.scorer.similar(model.scorer.position(item_id), n)

@@ -81,12 +81,23 @@ def train(
             rich_help_panel=PRIVACY,
         ),
     ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "Folder of an earlier model of the same users: what it released improves this one"
+                " at no cost."
+            ),
+            metavar="FOLDER",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None,
 ) -> None:
     """Train a model on ratings and save it.
 
     Pass either --epsilon or --not-private. With --epsilon, training is (ε, δ)-differentially
-    private: removing any one user changes the probability of any result by at most a factor e^ε,
-    except with probability δ. With --not-private, individual ratings may be recovered from the
+    private: removing any one user changes the probability of any set of results by at most a
+    factor e^ε, and by δ beyond that. With --not-private, individual ratings may be recovered from the
     model. If private training is interrupted or fails, the ledger of the statistics released so far
     is written next to the model folder.
 
@@ -101,6 +112,7 @@ def train(
     budget = None if account is None else _account(account, model)
     if budget is not None:
         check_folder(budget, to)
+    before = None if prior is None else _load_prior(prior, model)
     choice.use_threads()
     engine.check(model)
     with engine.ratings(data, source, out, model) as (ratings, facts):
@@ -113,7 +125,7 @@ def train(
             low, high = model.rating_range
             out.say(f"Ratings outside --rating-range {low:g},{high:g} are clipped to it.")
         with ledger_kept(model, to, out):
-            seconds = fit(model, ratings, out, budget)
+            seconds = fit(model, ratings, out, budget, before)
             model.save(to, replace=replace)
     out.say(f"Saved to {to}")
     statement = getattr(model, "privacy_", None)
@@ -181,10 +193,23 @@ def _account(where: str, model: Any) -> Any:
     return account_at(where)
 
 
-def fit(model: Any, ratings: Any, out: Output, budget: Any = None) -> float:
+def _load_prior(folder: str, model: Any) -> Any:
+    """Return the earlier model, for a private one."""
+    if not hasattr(model, "plan"):
+        raise ConfigError(
+            f"--prior is for private models, and {type(model).__name__} is not private: pass"
+            " --epsilon"
+        )
+    from discreet.models.storage.save_load import load
+
+    return load(folder)
+
+
+def fit(model: Any, ratings: Any, out: Output, budget: Any = None, prior: Any = None) -> float:
     """Train with a progress bar; return the seconds that it took."""
     start = time.perf_counter()
     charged = {} if budget is None else {"account": budget}
+    charged |= {} if prior is None else {"prior": prior}
     with out.progress(f"Training {type(model).__name__}") as progress:
         model.fit(ratings, progress=progress, **charged)
     seconds = time.perf_counter() - start
@@ -211,7 +236,8 @@ def _save_unfinished(statement: Any, folder: Path) -> str:
     from discreet.data.atomic_files import atomic_write
 
     made = len(statement.ledger.entries)
-    planned = sum(r.count for r in statement.ledger.plan.releases)
+    names = [entry.name for entry in statement.ledger.entries]
+    planned = sum(line.count for line in statement.ledger.plan.list_made(names))
     spent = f"ε = {statement.epsilon:.4g} at δ = {statement.delta:.3g}"
     text = (
         f"training ended after {made} of {planned} releases, which cost {spent} and count as spent"

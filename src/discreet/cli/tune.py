@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     " factors=16,32,64",
     "discreet tune ratings.csv --out model/ --epsilon 2 --goal rating --try regularization=1..100"
     " --runs 30",
-    "discreet tune ratings.csv -o m/ --epsilon 4 --relevant 4 --try factors=8,16 --law composed",
+    "discreet tune ratings.csv --out model/ --epsilon 4 --relevant 4 --try factors=8,16"
+    " --distribution fixed --runs 2",
 )
 def tune(
     data: Annotated[
@@ -48,20 +49,24 @@ def tune(
         ),
     ] = None,
     runs: Annotated[float, typer.Option(help="Average number of trainings.", metavar="N")] = 10.0,
-    law: Annotated[
+    distribution: Annotated[
         str,
         typer.Option(
             help=(
                 "Distribution of the secret number of runs: geometric, logarithmic, poisson,"
-                " negative-binomial:0.5; or composed: --runs trainings, all of them reported, and"
+                " negative-binomial:0.5; or fixed: --runs trainings, all of them reported, and"
                 " each at its full cost."
             ),
+            metavar="NAME",
             rich_help_panel=ADVANCED,
         ),
     ] = "geometric",
     metric: Annotated[
         str | None,
-        typer.Option(help="Metric to optimize. Default: recall@20, or rmse for --goal rating."),
+        typer.Option(
+            help="Metric to optimize. Default: recall@20, or rmse for --goal rating.",
+            metavar="NAME",
+        ),
     ] = None,
     relevant: Annotated[
         float | None,
@@ -87,7 +92,7 @@ def tune(
     account: Annotated[
         str | None,
         typer.Option(
-            help="With --law composed: charge the cost to a budget account.",
+            help="With --distribution fixed: charge the cost to a budget account.",
             metavar="STORE:NAME",
             rich_help_panel=PRIVACY,
         ),
@@ -107,7 +112,7 @@ def tune(
     their scores and the progress are not shown. Do not publish the running time, which
     depends on the secret number.
     """
-    from discreet.evaluation.tuning import COMPOSED, Tuning
+    from discreet.evaluation.tuning import FIXED, Tuning
 
     if choice.epsilon is None:
         raise ConfigError(
@@ -121,16 +126,16 @@ def tune(
         model,
         dict(map(_parse_candidates, tries)),
         runs=runs,
-        law=law,
+        distribution=distribution,
         metric=metric,
         relevant=relevant,
         held_out=held_out,
         score_share=score_share,
     )
-    if account is not None and law != COMPOSED:
+    if account is not None and distribution != FIXED:
         raise ConfigError(
-            "--account needs --law composed: accounts are kept in μ, and private selection has no"
-            " cost in μ"
+            "--account needs --distribution fixed: accounts are kept in μ, and the best of a secret"
+            " number of runs has no cost in μ"
         )
     budget = None if account is None else account_at(account)
     check_out(to, replace)
@@ -140,7 +145,7 @@ def tune(
     ratings, facts = source.read(data, out, model)
     out.say(
         f"Tuning by {tuning.metric.name} with {runs:g} trainings"
-        f"{'' if law == COMPOSED else ' on average'}: ε = {model.epsilon:g} in total,"
+        f"{'' if distribution == FIXED else ' on average'}: ε = {model.epsilon:g} in total,"
         f" {tuning.base_epsilon:.4g} per training"
     )
     with ledger_kept(tuning, to, out):
@@ -166,7 +171,7 @@ def tune(
         "setting": dict(found.setting),
         "score": found.score,
         "runs": runs,
-        "law": law,
+        "distribution": distribution,
         "base_epsilon": tuning.base_epsilon,
         "trials": [
             {"setting": dict(trial.setting), "score": trial.score} for trial in found.trials

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -35,6 +35,9 @@ class ArchiveLayout:
         Name of the folder in the archive.
     separator : str
     header : bool
+    neighbor_lists : bool
+        Whether a line has a user and all of that user's items, without ratings; `items` then names
+        a second file of the same kind.
     """
 
     archive: str
@@ -43,6 +46,7 @@ class ArchiveLayout:
     folder: str
     separator: str
     header: bool
+    neighbor_lists: bool = False
 
     @property
     def files(self) -> str:
@@ -107,6 +111,8 @@ def read(layout: ArchiveLayout, source: ArchiveSource, *, catalog: bool = False)
         Keep every item of the published list, also unrated ones; otherwise only the rated items.
     """
     with _unpack_files(source) as (ratings_file, items_file):
+        if layout.neighbor_lists and not source.tables:
+            return _read_neighbor_lists([ratings_file, items_file], catalog)
         listed = None if items_file is None else read_catalog(items_file)
         if catalog and listed is None:
             raise DataError(
@@ -123,6 +129,25 @@ def read(layout: ArchiveLayout, source: ArchiveSource, *, catalog: bool = False)
         else:
             made = Ratings.read(ratings_file, items=items, separator=layout.separator, header=False)
     return made if catalog or listed is None else _add_titles(made, listed)
+
+
+def _read_neighbor_lists(files: Sequence[Path | None], catalog: bool) -> Ratings:
+    """Read lines with a user and the items of that user, from one or two files."""
+    if catalog:
+        raise DataError("This data set has no list of all items. Pass catalog=False.")
+    users: list[int] = []
+    items: list[int] = []
+    for file in files:
+        for number, line in enumerate(file.open(encoding="utf-8") if file else (), start=1):
+            try:
+                user, *own = map(int, line.split())
+            except ValueError:
+                raise DataError(
+                    f"{file}, line {number}: expected a user and items, all whole numbers"
+                ) from None
+            users += [user] * len(own)
+            items += own
+    return Ratings.from_arrays(users, items)
 
 
 def _add_titles(ratings: Ratings, listed: Catalog) -> Ratings:

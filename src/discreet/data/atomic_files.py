@@ -151,3 +151,34 @@ def _lock(handle: int, wait: bool) -> bool:
     except OSError:
         return False
     return True
+
+
+def durable_write(target: Path, content: bytes, mode: int = 0o644) -> None:
+    """Write a file whole or not at all, so that it outlasts a power cut."""
+    with atomic_write(target) as part:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder outlast a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def only_process(file: Path) -> Iterator[bool]:
+    """Hold the lock of a file that is next to what it protects; yield whether it was free."""
+    handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield fcntl is None or _lock(handle, wait=False)
+    finally:
+        os.close(handle)

@@ -16,23 +16,15 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from discreet.data.columns import CONVENTIONS, near_misses, normalize
+from discreet.data.column_words import TITLES, names_of_values, normalize
+from discreet.data.columns import CONVENTIONS, near_misses
 from discreet.data.csv_format import guess_separator, split
 from discreet.data.ids import as_ids, first_repeated, object_array, parse_id
 from discreet.data.readers import read_list
 from discreet.errors import DataError
 
 ID_NAMES = (*CONVENTIONS["item"], "id", "catalogid", "key")
-TITLE_NAMES = (
-    "title",
-    "itemtitle",
-    "movietitle",
-    "name",
-    "itemname",
-    "productname",
-    "label",
-    "titles",
-)
+TITLE_NAMES = names_of_values("title", TITLES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,16 +56,20 @@ class Catalog:
         return len(self.ids)
 
     @classmethod
-    def from_any(cls, items: Any, titles: Any = None) -> Catalog:
-        """Make a catalog from any form that the module lists; ``titles`` follow the items."""
+    def from_any(cls, items: Any, titles: Any = None, hint: Any = None) -> Catalog:
+        """Make a catalog from any form that the module lists; ``titles`` follow the items.
+
+        `hint` is the name of the item column in the ratings, used if the catalog has it too.
+        """
+        hint = hint if isinstance(hint, str) else None
         if isinstance(items, Catalog):
             found = items
         elif isinstance(items, (str, os.PathLike)):
-            found = read_catalog(items)
+            found = read_catalog(items, hint=hint)
         elif isinstance(items, Mapping):
             found = cls(as_ids(list(items), "item id"), as_titles(items.values()))
         elif hasattr(type(items), "columns"):
-            found = _from_table(*_frame(items), "the catalog")
+            found = _from_table(*_frame(items), "the catalog", ItemColumns(hint=hint))
         else:
             found = cls(as_ids(items, "item id"))
         return found if titles is None else cls(found.ids, as_titles(titles))
@@ -85,21 +81,54 @@ def as_titles(titles: Any) -> NDArray[Any]:
     return object_array(values, len(values))
 
 
-def read_catalog(path: str | os.PathLike[str]) -> Catalog:
-    """Read a catalog from a file."""
+@dataclass(frozen=True)
+class ItemColumns:
+    """Names of columns as the caller gives them: of ids, of titles, and of ids if it is there."""
+
+    item: str | None = None
+    title: str | None = None
+    hint: str | None = None
+
+    def in_header(self, names: Sequence[Any]) -> bool:
+        """Check whether a first line holds names of columns."""
+        plain = {normalize(name) for name in names}
+        asked = {normalize(name) for name in (self.item, self.title, self.hint) if name}
+        return bool(plain & (asked | set(ID_NAMES)))
+
+
+_NO_NAMES = ItemColumns()
+
+
+def read_catalog(
+    path: str | os.PathLike[str],
+    item: str | None = None,
+    title: str | None = None,
+    hint: str | None = None,
+) -> Catalog:
+    """Read a catalog from a file.
+
+    Parameters
+    ----------
+    path : path of the file
+    item, title : str, optional
+        Names of the columns of ids and titles; found by convention where not given.
+    hint : str, optional
+        Name of the column of ids if the file has such a column.
+    """
     content = read_list(path)
     file = os.path.expanduser(path)
+    named = ItemColumns(item, title, hint)
     try:
         if isinstance(content, list):
-            return _from_text(content, file)
-        return _from_table(content.column_names, content.column, file)
+            return _from_text(content, file, named)
+        return _from_table(content.column_names, content.column, file, named)
     except DataError as error:
         text = str(error)
         raise DataError(text if file in text else f"{file}: {text}") from error
 
 
-def _from_table(names: Sequence[Any], column: Any, where: str) -> Catalog:
-    at_id, at_title = _find(names, where)
+def _from_table(names: Sequence[Any], column: Any, where: str, named: ItemColumns) -> Catalog:
+    at_id, at_title = _find(names, where, named)
     ids = as_ids(column(names[at_id]), "item id")
     if at_title is None:
         return Catalog(ids)
@@ -127,7 +156,7 @@ def _frame(frame: Any) -> tuple[list[Any], Any]:
         raise DataError("the catalog has several columns of the same name: rename them") from None
 
 
-def _from_text(content: list[str], file: str) -> Catalog:
+def _from_text(content: list[str], file: str, named: ItemColumns) -> Catalog:
     lines = [line for line in content if line.strip()]
     if not lines:
         raise DataError(f"{file} is empty: a catalog has one line per item, with its id and title")
@@ -136,14 +165,14 @@ def _from_text(content: list[str], file: str) -> Catalog:
     at_id = 0
     at_title = 1 if len(rows[0]) > 1 else None
     fields = min(map(len, rows))
-    if any(normalize(name) in ID_NAMES for name in rows[0]):
+    if named.item or named.title or named.in_header(rows[0]):
         fields = len(rows[0])
-        at_id, at_title = _find(rows[0], str(file))
+        at_id, at_title = _find(rows[0], str(file), named)
         rows = rows[1:]
     elif len(rows) > 1 and _looks_like_a_name(rows[0][0], rows[1:]):
         raise DataError(
             f"{file}: the first line ({lines[0][:60]!r}) looks like column names, but none is"
-            " known: name the column of ids item_id and the column of titles title"
+            " known: name the columns with read_catalog(path, item=..., title=...)"
         )
     rows = _whole_titles(rows, fields, at_title, separator or "", file)
     need = max(at_id, at_title or 0)
@@ -168,12 +197,12 @@ def _as_written(texts: list[str]) -> list[Any]:
 
 
 def _looks_like_a_name(first: str, others: Sequence[Sequence[str]]) -> bool:
-    """Check whether the first id is a column name: a word above numbers, or a name for items."""
-    if first.strip().lstrip("-").isdigit():
+    """Check whether the first id is a column name: a word above ids with digits, or for items."""
+    if any(map(str.isdigit, first)):
         return False
-    integers = all(isinstance(text, int) for text in _as_written([row[0] for row in others]))
-    return (integers and not isinstance(parse_id(first), int)) or (
-        not any(map(str.isdigit, first)) and first.isascii() and bool(near_misses("item", [first]))
+    below = [str(row[0]) for row in others]
+    return all(any(map(str.isdigit, text)) for text in below) or (
+        first.isascii() and bool(near_misses("item", [first]))
     )
 
 
@@ -194,7 +223,30 @@ def _whole_titles(
     return whole
 
 
-def _find(names: Sequence[Any], where: str) -> tuple[int, int | None]:
+def find_item_column(names: Sequence[Any], where: str, named: ItemColumns = _NO_NAMES) -> int:
+    """Return the position of the column of item ids."""
+    plain = [normalize(name) for name in names]
+    if named.item is not None:
+        return _position(named.item, plain, names, where)
+    usual = (normalize(named.hint), *ID_NAMES) if named.hint else ID_NAMES
+    found = next((plain.index(name) for name in usual if name in plain), None)
+    if found is None:
+        shown = ", ".join(repr(name) for name in names[:12])
+        raise DataError(
+            f"{where} has no column recognizable as item ids: its columns are {shown}; name it with"
+            " read_catalog(path, item=...)"
+        )
+    return found
+
+
+def _position(wish: str, plain: Sequence[str], names: Sequence[Any], where: str) -> int:
+    if normalize(wish) not in plain:
+        shown = ", ".join(repr(name) for name in names[:12])
+        raise DataError(f"{where} has no column {wish!r}: its columns are {shown}")
+    return plain.index(normalize(wish))
+
+
+def _find(names: Sequence[Any], where: str, named: ItemColumns) -> tuple[int, int | None]:
     plain = [normalize(name) for name in names]
     twice = next(
         (
@@ -208,12 +260,9 @@ def _find(names: Sequence[Any], where: str) -> tuple[int, int | None]:
         raise DataError(
             f"{where} has several columns named {names[plain.index(twice)]!r}: rename the others"
         )
-    at_id = next((plain.index(name) for name in ID_NAMES if name in plain), None)
-    if at_id is None:
-        shown = ", ".join(repr(name) for name in names[:12])
-        raise DataError(
-            f"{where} has no column of item ids: its columns are {shown}; name one of them item_id"
-        )
+    at_id = find_item_column(names, where, named)
+    if named.title is not None:
+        return at_id, _position(named.title, plain, names, where)
     at_title = next(
         (plain.index(name) for name in TITLE_NAMES if name in plain and plain.index(name) != at_id),
         None,

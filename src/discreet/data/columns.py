@@ -1,10 +1,10 @@
 """Find the column of each role (user, item, rating, timestamp) in a file or frame.
 
-Names are compared without regard to case and punctuation: ``user_id``, ``userId`` and ``UserID``
-are the same. Of several matching columns the one whose name comes first in ``CONVENTIONS`` is used;
-if two may be the user, the caller has to choose. A user column is never suggested: with a wrong one
-the guarantee would protect star values or days. Messages list the columns and describe their
-values.
+Names are words of `column_words`, in fifteen languages; case, accents and punctuation do not
+matter: ``user_id``, ``userId`` and ``UserID`` are the same. Of several matching columns the one
+whose name comes first in ``CONVENTIONS`` is used; if two may be the user, the caller has to choose.
+A user column is never suggested: with a wrong one the guarantee would protect star values or days.
+Messages list the columns and describe their values.
 """
 
 from __future__ import annotations
@@ -19,66 +19,42 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.column_words import (
+    AMBIGUOUS,
+    ITEMS,
+    RATINGS,
+    TIMES,
+    USERS,
+    english,
+    names_of_ids,
+    names_of_values,
+    normalize,
+)
 from discreet.errors import ConfigError, DataError
 
 logger = logging.getLogger("discreet")
 
+#: Marks log messages that the command line shows also without --verbose.
+NOTICE = {"notice": True}
 ROLES = ("user", "item", "rating", "timestamp")
-CONVENTIONS: Mapping[str, tuple[str, ...]] = {
-    "user": (
-        "userid",
-        "user",
-        "uid",
-        "users",
-        "username",
-        "customerid",
-        "customer",
-        "reviewerid",
-        "accountid",
-        "memberid",
-        "visitorid",
-        "listenerid",
-        "readerid",
-        "person",
-        "personid",
-    ),
-    "item": (
-        "itemid",
-        "item",
-        "movieid",
-        "movie",
-        "iid",
-        "items",
-        "productid",
-        "product",
-        "parentasin",
-        "asin",
-        "bookid",
-        "isbn",
-        "songid",
-        "trackid",
-        "artistid",
-        "articleid",
-        "businessid",
-        "gameid",
-        "sku",
-        "filmid",
-        "film",
-    ),
-    "rating": ("rating", "weight", "score", "ratings", "stars", "overall", "plays", "playcount"),
-    "timestamp": (
-        "timestamp",
-        "timestamps",
-        "time",
-        "ts",
-        "unixtime",
-        "datetime",
-        "date",
-        "ratedat",
-        "createdat",
-        "unixreviewtime",
-    ),
+#: The most common English names, to which messages compare an unknown name.
+USUAL = {
+    "user": "userid user uid users username customerid customer",
+    "item": "itemid item movieid movie iid items productid product parentasin asin bookid isbn"
+    " songid trackid artistid articleid businessid gameid sku filmid film",
+    "rating": "rating weight score ratings stars overall plays playcount",
+    "timestamp": "timestamp timestamps time ts unixtime datetime date ratedat createdat",
 }
+CONVENTIONS: Mapping[str, tuple[str, ...]] = {
+    "user": names_of_ids(USUAL["user"], USERS),
+    "item": names_of_ids(USUAL["item"], ITEMS),
+    "rating": names_of_values(USUAL["rating"], RATINGS),
+    "timestamp": names_of_values(USUAL["timestamp"], TIMES),
+}
+_TABLES = {"user": USERS, "item": ITEMS, "rating": RATINGS, "timestamp": TIMES}
+#: Names that only other languages than English have.
+_FOREIGN = frozenset().union(*CONVENTIONS.values()) - AMBIGUOUS
+_FOREIGN -= {name for role in USUAL for name in names_of_ids(USUAL[role], english(_TABLES[role]))}
 
 MAX_LISTED = 12  # columns that a message lists: as many as fit on two lines
 MAX_CATEGORIES = 25  # half stars from 0 to 10 are 21 values, the hours of a day 24
@@ -98,16 +74,13 @@ class Columns:
     items: Any
     ratings: NDArray[np.float32] | None = None
     timestamps: NDArray[np.int64] | None = None
+    rows: int = 0  # that were read, with those whose rating is missing; set for text
+    user_assumed: bool = False  # whether the first column of a file without header was taken
 
     def take(self, name: str) -> Any:
         column = getattr(self, name)
         setattr(self, name, None)
         return column
-
-
-def normalize(name: object) -> str:
-    """Return a name without case, spaces and punctuation."""
-    return "".join(letter for letter in str(name).lower() if letter.isalnum())
 
 
 def find_columns(
@@ -136,6 +109,13 @@ def find_columns(
         How the caller names the user column, for messages.
     """
     found: dict[str, int] = {}
+    # a column that the caller named is not taken for ratings or times as well
+    named = {
+        _as_chosen(names, role, wish, where)
+        for role, wish in chosen.items()
+        if wish is not None and not isinstance(wish, bool)
+    }
+    free = ["" if at in named else name for at, name in enumerate(names)]
     for role in ROLES:
         wish = chosen.get(role)
         if wish is False and role in ("rating", "timestamp"):
@@ -143,7 +123,8 @@ def find_columns(
         if isinstance(wish, bool):
             raise ConfigError(f"{role}={wish} is not a column: pass its name or its position")
         if wish is None:
-            position = _by_convention(names, role, where)
+            optional = role in ("rating", "timestamp")
+            position = _by_convention(free if optional else names, role, where)
         else:
             position = _as_chosen(names, role, wish, where)
         if position is not None:
@@ -158,25 +139,23 @@ def find_columns(
                 f" the {role}: name each column with {taken[position]}= and {role}="
             )
         taken[position] = role
-    if "rating" not in found and chosen.get("rating") is None:
-        _warn_unrated([name for at, name in enumerate(names) if at not in taken], where)
-    return found
-
-
-def _warn_unrated(unused: Sequence[Any], where: str) -> None:
-    """Warn that every rating is 1 if another column may hold ratings, judged by its name only."""
-    near = near_misses("rating", unused)
-    if near:
+    unused = [name for at, name in enumerate(names) if at not in taken]
+    near = near_misses("rating", unused) if chosen.get("rating") is None else []
+    double = [name for name in unused if normalize(name) in AMBIGUOUS & set(CONVENTIONS["rating"])]
+    near = near or (double if chosen.get("rating") is None else [])
+    if "rating" not in found and near:
         logger.warning(
             "%s: no rating column, so every rating is 1; did you mean rating=%r?", where, near[0]
         )
-    elif unused:
-        logger.warning(
-            "%s: no rating column, so every rating is 1. If one of %s holds ratings, name it with"
-            " rating=...; if none does, pass rating=False.",
-            where,
-            _list_names(unused),
-        )
+    _report({role: repr(names[at]) for role, at in found.items()}, where)
+    return found
+
+
+def _report(found: Mapping[str, str], where: str) -> None:
+    """Report the column of each role before anything is read or released."""
+    shown = ", ".join(f"{role} = {name}" for role, name in found.items())
+    unrated = "" if "rating" in found else "; no rating column, so each row counts as liked"
+    logger.info("%s: %s%s", where, shown, unrated, extra=NOTICE)
 
 
 def by_order(n_columns: int, chosen: Mapping[str, Column], where: str) -> dict[str, int]:
@@ -192,6 +171,8 @@ def by_order(n_columns: int, chosen: Mapping[str, Column], where: str) -> dict[s
                 f" such as {role}={order}, or header=True if the first line holds names"
             )
         position = order if wish is None else wish
+        if wish is None and order >= 2 and position in chosen.values():
+            continue  # the caller gave this column another role
         if 0 <= position < n_columns:
             found[role] = position
         elif wish is not None or order < 2:
@@ -201,6 +182,7 @@ def by_order(n_columns: int, chosen: Mapping[str, Column], where: str) -> dict[s
             )
     if len(set(found.values())) < len(found):
         raise DataError(f"{where}: the same position was given for two columns: {found}")
+    _report({role: f"column {at}" for role, at in found.items()}, where)
     return found
 
 
@@ -209,13 +191,12 @@ def near_misses(role: str, names: Sequence[Any]) -> list[Any]:
     scored = []
     for name in names:
         plain = normalize(name)
-        item_similarity = max(
-            difflib.SequenceMatcher(None, plain, known).ratio() for known in CONVENTIONS[role]
-        )
-        if len(plain) > 3 and any(known in plain for known in CONVENTIONS[role] if len(known) > 3):
-            item_similarity += 0.5
-        if item_similarity >= 0.6:
-            scored.append((-item_similarity, str(name), name))
+        usual = USUAL[role].split()
+        likeness = max(difflib.SequenceMatcher(None, plain, known).ratio() for known in usual)
+        if len(plain) > 3 and any(known in plain for known in usual if len(known) > 3):
+            likeness += 0.5
+        if likeness >= 0.6:
+            scored.append((-likeness, str(name), name))
     return [name for _, _, name in sorted(scored, key=lambda entry: entry[:2])]
 
 
@@ -232,6 +213,8 @@ def only(same: Sequence[int], names: Sequence[Any], role: str, where: str) -> in
 
 def _by_convention(names: Sequence[Any], role: str, where: str) -> int | None:
     plain = [normalize(name) for name in names]
+    if not _FOREIGN.intersection(plain):
+        plain = ["" if name in AMBIGUOUS else name for name in plain]
     several = [names[plain.index(known)] for known in CONVENTIONS[role] if known in plain]
     # the guarantee protects the values of this column, so it must not be guessed
     if role == "user" and len(several) > 1:

@@ -208,13 +208,6 @@ def strictly_ordered(users: NDArray[Any], items: NDArray[Any]) -> bool:
     return True
 
 
-def sort_pairs(
-    users: NDArray[Any], items: NDArray[Any], n_users: int, n_items: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the stable order of rows by (user, item), and the items in it, as ``lexsort`` does."""
-    return sort_key(users, items, n_items, (0, n_users), len(users)).sort()
-
-
 class SortKey(NamedTuple):
     """Sort keys that combine user, item and row number, or an order where 63 bits are too few.
 

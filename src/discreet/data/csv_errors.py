@@ -11,7 +11,7 @@ import numpy as np
 
 from discreet.data.csv_format import CsvFormat
 from discreet.data.ids import MISSING, RowError
-from discreet.data.values import seconds
+from discreet.data.values import parse_decimal, seconds
 
 
 def first_problem(stream: BinaryIO, layout: CsvFormat) -> tuple[int, str] | None:
@@ -54,7 +54,7 @@ def _problem(role: str, text: str, layout: CsvFormat) -> str | None:
     if plain in MISSING:
         state = f"is {plain!r}" if plain else "is missing"
         return (
-            f"the {role} {state}: fill it in, drop the line, or ignore the column with {role}=False"
+            f"the {role} {state}: fill it in, {_drop(role)}, or ignore the column with {role}=False"
         )
     if role == "timestamp":
         try:
@@ -64,10 +64,11 @@ def _problem(role: str, text: str, layout: CsvFormat) -> str | None:
         return None
     try:
         with np.errstate(over="ignore"):
-            finite = np.isfinite(np.float32(float(plain)))
+            finite = np.isfinite(np.float32(float(parse_decimal(plain))))
+    except RowError as error:
+        return error.problem
     except ValueError:
-        comma = " (decimal commas must be points)" if _is_number(plain.replace(",", ".")) else ""
-        return f"the rating {plain[:40]!r} is not a number{comma}: correct it or drop the line"
+        return f"the rating {plain[:40]!r} is not a number: {_no_rating_hint(layout)}"
     return (
         None
         if finite
@@ -75,12 +76,18 @@ def _problem(role: str, text: str, layout: CsvFormat) -> str | None:
     )
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _drop(role: str) -> str:
+    return "drop such lines with missing='drop'" if role == "rating" else "drop the line"
+
+
+def _no_rating_hint(layout: CsvFormat) -> str:
+    """Return what to do: a file without header may have no ratings, or have them elsewhere."""
+    if layout.header:
+        return "correct it or drop the line"
+    return (
+        "pass rating=False if the rows are purchases or clicks without ratings, the position of"
+        " the rating column (from 0) as rating= if there is one, or correct the line"
+    )
 
 
 def _rows(stream: BinaryIO, layout: CsvFormat) -> Iterator[tuple[int, Sequence[str]]]:

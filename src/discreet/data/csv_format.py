@@ -20,9 +20,10 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from discreet.data.columns import CONVENTIONS, Column, Columns, by_order, find_columns, normalize
+from discreet.data.column_words import AMBIGUOUS, normalize
+from discreet.data.columns import CONVENTIONS, USUAL, Column, Columns, by_order, find_columns
 from discreet.data.ids import MISSING, Coded, RowError, as_coded, parse_id, stands_for_nothing
-from discreet.data.values import as_ratings, as_timestamps, text_times
+from discreet.data.values import as_ratings, as_timestamps, keep_rated, text_ratings, text_times
 from discreet.errors import DataError
 
 SEPARATORS = ("::", "\t", ",", ";", "|", " ")
@@ -38,7 +39,9 @@ MOST_LINE = 1 << 20
 _SAMPLE = 1 << 18  # bytes, thousands of lines: enough to detect the format
 _BLOCK = 1 << 22  # bytes that arrow parses at a time
 _INTEGER = re.compile(r"[ \t]*(0|-?[1-9][0-9]{0,17})[ \t]*")
-_KNOWN = frozenset(name for names in CONVENTIONS.values() for name in names)
+_KNOWN = frozenset(name for names in CONVENTIONS.values() for name in names) - AMBIGUOUS
+#: Words that make a first line a header; more of them would be found among items ("film").
+_HEADER = frozenset(word for words in USUAL.values() for word in words.split())
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class CsvFormat:
         First rows, without the header.
     guessed : bool
         Whether the separator was detected, not given by the caller.
+    user_assumed : bool
+        Whether the first column was taken for users, because there is no header.
     """
 
     separator: str
@@ -68,6 +73,7 @@ class CsvFormat:
     columns: Mapping[str, int]
     sample: tuple[tuple[str, ...], ...]
     guessed: bool = False
+    user_assumed: bool = False
 
     @property
     def has_quotes(self) -> bool:
@@ -160,7 +166,12 @@ def find_separator(lines: Sequence[str], chosen: Mapping[str, Column], where: st
     names = [
         [normalize(name) for name in split(lines[:1], separator)[0]] for separator in SEPARATORS
     ]
-    known = [sum(name in _KNOWN or name in asked for name in row) * (len(row) > 1) for row in names]
+    # blanks are between the words of any title, where words such as "game" are no names
+    tables = [_HEADER if separator == " " else _KNOWN for separator in SEPARATORS]
+    known = [
+        sum(name in table or name in asked for name in row) * (len(row) > 1)
+        for row, table in zip(names, tables, strict=True)
+    ]
     if any(known):
         fields = [
             len(row) if separator != " " else 0
@@ -191,7 +202,7 @@ def has_header(first: Sequence[str], chosen: Mapping[str, Column], where: str) -
     """Check whether the first row holds names: one is known, or there are no numbers."""
     if any(isinstance(wish, str) for wish in chosen.values()):
         return True
-    if any(normalize(field) in _KNOWN for field in first):
+    if any(normalize(field) in _HEADER for field in first):
         if any(_is_number(field) for field in first):
             raise DataError(
                 f"{where}: the first line has both a known column name and a number: "
@@ -246,18 +257,24 @@ def find_layout(
     else:
         names = tuple(str(at) for at in range(len(first)))
         columns = by_order(len(first), chosen, where)
-    return CsvFormat(separator, header, names, blank + int(header), columns, tuple(sample), guessed)
+    assumed = not header and chosen.get("user") is None
+    skip = blank + int(header)
+    return CsvFormat(separator, header, names, skip, columns, tuple(sample), guessed, assumed)
 
 
 def read_text(
-    stream: Any, layout: CsvFormat, as_text: Collection[str] = (), narrow: Collection[str] = ()
+    stream: Any,
+    layout: CsvFormat,
+    as_text: Collection[str] = (),
+    narrow: Collection[str] = (),
+    missing: str = "error",
 ) -> Columns:
     """Read the columns with a role; invalid content raises ``pyarrow.ArrowInvalid`` or `RowError`.
 
-    Ids and times are read as integers, or as text for the roles in ``as_text``, with the same
-    result. If ``as_text`` contains "line", quoted fields may run over several lines. Integers of
-    the roles in ``narrow`` are read into 32 bits, which takes half the memory and fails where one
-    does not fit.
+    Ids and times are read as integers and ratings as numbers, or as text for the roles in
+    ``as_text``, with the same result. If ``as_text`` contains "line", quoted fields may run over
+    several lines. Integers of the roles in ``narrow`` are read into 32 bits, which takes half the
+    memory and fails where one does not fit.
     """
     types: dict[str, pa.DataType] = {}
     for role, position in layout.columns.items():
@@ -294,17 +311,21 @@ def read_text(
         ),
     )
     columns = {role: table.column(str(position)) for role, position in layout.columns.items()}
+    rows = len(table)
     del table
+    columns = keep_rated(columns, missing)
     times = None
     if "timestamp" in columns:
         times = (text_times if "timestamp" in as_text else as_timestamps)(columns.pop("timestamp"))
-    ratings = as_ratings(columns.pop("rating")) if "rating" in columns else None
+    ratings = None
+    if "rating" in columns:
+        ratings = (text_ratings if "rating" in as_text else as_ratings)(columns.pop("rating"))
     pa.default_memory_pool().release_unused()  # otherwise arrow keeps the memory of freed columns
     users = _ids(columns.pop("user"), "user", layout)
     pa.default_memory_pool().release_unused()
     items = _ids(columns.pop("item"), "item", layout)
     pa.default_memory_pool().release_unused()
-    return Columns(users, items, ratings, times)
+    return Columns(users, items, ratings, times, rows, layout.user_assumed)
 
 
 def looks_whole(sample: Sequence[Sequence[str]], position: int) -> bool:

@@ -115,7 +115,8 @@ def _is_row(line: str, layout: CsvFormat) -> bool:
 
 def _has_rating(fields: Sequence[str], layout: CsvFormat) -> bool:
     try:
-        float(fields[layout.columns["rating"]].strip(' "') if "rating" in layout.columns else 0)
+        if "rating" in layout.columns:
+            float(fields[layout.columns["rating"]].strip(' "').replace(",", "."))
     except ValueError:
         return False
     return True

@@ -151,6 +151,27 @@ def _movielens(
     )
 
 
+def _neighbor_lists(name: str, about: str, sizes: tuple[int, int, int], size: int) -> Dataset:
+    """Describe a benchmark of papers on graph models: a line has a user and all of its items.
+
+    Published are two files; without test.txt next to train.txt, the training part alone is read.
+    """
+    where = "gusye1234/LightGCN-PyTorch"
+    return Dataset(
+        name,
+        about,
+        *sizes,
+        "published",
+        "not stated; research use",
+        f"https://github.com/{where}/tree/master/data/{name}",
+        f"https://raw.githubusercontent.com/{where}/master/data/{name}/train.txt",
+        size=size,
+        layout=ArchiveLayout(
+            "train.txt", "train.txt", "test.txt", name, " ", header=False, neighbor_lists=True
+        ),
+    )
+
+
 # The SHA-256 of ml-1m was computed from the official archive. Those of ml-100k, ml-20m and ml-25m
 # are in the list of TensorFlow Datasets (url_checksums/movielens.txt), which agrees on ml-1m; that
 # of ml-32m is in several public repositories, and is checked together with the published MD5. For
@@ -237,15 +258,51 @@ _ALL = (
             "ratings-final.csv", "ratings-final.csv", "", "sweetrs", ",", header=True
         ),
     ),
+    Dataset(
+        "goodbooks-10k",
+        "Goodbooks (2017), 1 to 5 stars for the 10,000 most rated books",
+        53_424,
+        10_000,
+        5_976_479,
+        "published",
+        "CC BY-SA 4.0",
+        "https://github.com/zygmuntz/goodbooks-10k",
+        "https://github.com/zygmuntz/goodbooks-10k/releases/download/v1.0/goodbooks-10k.zip",
+        size=1 << 26,
+        layout=ArchiveLayout(
+            "goodbooks-10k.zip", "ratings.csv", "books.csv", "goodbooks-10k", ",", header=True
+        ),
+    ),
+    Dataset(
+        "movietweetings",
+        "the first 100,000 ratings of films on Twitter, 0 to 10",
+        16_554,
+        10_506,
+        100_000,
+        "published",
+        "MIT",
+        "https://github.com/sidooms/MovieTweetings",
+        "https://raw.githubusercontent.com/sidooms/MovieTweetings/master/snapshots/100K/ratings.dat",
+        size=1 << 24,
+        layout=ArchiveLayout(
+            "ratings.dat", "ratings.dat", "movies.dat", "movietweetings", "::", header=False
+        ),
+    ),
+    _neighbor_lists(
+        "gowalla", "check-ins at places, interactions only", (29_858, 40_981, 1_027_370), 1 << 25
+    ),
+    _neighbor_lists(
+        "yelp2018", "reviews of businesses, interactions only", (31_668, 38_048, 1_561_406), 1 << 26
+    ),
+    _neighbor_lists(
+        "amazon-book", "reviews of books, interactions only", (52_643, 91_599, 2_984_108), 1 << 26
+    ),
 )
 _BY_NAME = {dataset.name: dataset for dataset in _ALL}
 _GENERATORS: dict[str, Generator] = {}
-#: Data sets that must have the published numbers of users and ratings; the others may change.
-FIXED = {
-    dataset.name
-    for dataset in _ALL
-    if dataset.kind == "published" and dataset.name != "ml-latest-small"
-}
+#: Data sets that must have the published numbers of users and ratings; the others may change, or
+#: no checksum of them is known.
+FIXED = {d.name for d in _ALL if d.sha256 or d.md5 or d.name == "sweetrs"}
 
 
 def datasets() -> list[Dataset]:
@@ -322,9 +379,13 @@ def load_dataset(
     }
     _check_options(dataset, [option for option, value in given.items() if value is not None])
     if dataset.kind != "published":
-        return _generate(
-            name, 0 if seed is None else seed, 1.0 if scale is None else scale, progress
-        )
+        seed = 0 if seed is None else seed
+        scale = 1.0 if scale is None else scale
+        if name == "cinema":
+            from discreet.data.cinema import make_cinema
+
+            return make_cinema(seed, scale)
+        return _GENERATORS[name](name, seed, scale, progress)
     logger.info("%s: license: %s", name, dataset.license)
     ratings = _read_published(dataset, path, bool(catalog), download, progress)
     if name == "sweetrs" and drop_zeros is not False:
@@ -355,14 +416,6 @@ def _check_sizes(dataset: Dataset, ratings: Ratings, path: str | os.PathLike[str
         f"{where} is not {dataset.name}: it holds {rows:,} ratings of {ratings.n_users:,} users,"
         f" but {dataset.name} has {dataset.ratings:,} of {dataset.users:,}; {advice}"
     )
-
-
-def _generate(name: str, seed: int, scale: float, progress: Progress | None) -> Ratings:
-    if name == "cinema":
-        from discreet.data.cinema import make_cinema
-
-        return make_cinema(seed, scale)
-    return _GENERATORS[name](name, seed, scale, progress)
 
 
 def _read_published(

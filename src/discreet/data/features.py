@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalog import ID_NAMES, TITLE_NAMES
-from discreet.data.columns import normalize
+from discreet.data.catalog import TITLE_NAMES, ItemColumns, find_item_column
+from discreet.data.column_words import letters_of, normalize
 from discreet.data.csv_format import guess_separator, split
 from discreet.data.ids import IdIndex, as_ids, canonical, first_repeated
 from discreet.data.readers import read_list
@@ -64,6 +64,24 @@ class Features:
     ids: NDArray[Any]
     names: tuple[str, ...]
     X: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FeatureFile:
+    """A file of item features whose column of ids has a name of its own."""
+
+    path: str
+    columns: ItemColumns
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def __str__(self) -> str:
+        return self.path
+
+
+def _columns_of(source: Any) -> ItemColumns:
+    return source.columns if isinstance(source, FeatureFile) else ItemColumns()
 
 
 class NoNumbers(DataError):
@@ -150,7 +168,7 @@ def read_features(source: Any) -> Features:
 
 
 def _read_columns(source: Any) -> tuple[Sequence[Any], dict[str, Sequence[Any]], str]:
-    """Item ids, other columns by name, and what to call the source."""
+    """Return item ids, other columns by name, and what to call the source."""
     if isinstance(source, (str, os.PathLike)):
         names, columns = _from_file(source)
         where = str(source)
@@ -175,12 +193,7 @@ def _read_columns(source: Any) -> tuple[Sequence[Any], dict[str, Sequence[Any]],
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise DataError(f"{where} has several columns named {twice!r}: rename the others")
-    at = next((i for i, name in enumerate(names) if normalize(name) in ID_NAMES), None)
-    if at is None:
-        raise DataError(
-            f"{where} has no column of item ids: its columns are"
-            f" {', '.join(map(repr, names[:12]))}; name one of them item_id"
-        )
+    at = find_item_column(names, where, _columns_of(source))
     others = [i for i in range(len(names)) if i != at]
     return columns[at], {str(names[i]): columns[i] for i in others}, where
 
@@ -239,7 +252,7 @@ def item_categories(
 
 
 def _as_categories(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[tuple[Any, ...]]]:
-    """The values of every item, by feature; columns of 0 and 1 are one feature together."""
+    """Return the values of every item by feature; columns of 0 and 1 are one feature."""
     found: dict[str, list[tuple[Any, ...]]] = {}
     flags: dict[str, list[float]] = {}
     for name, values in columns.items():
@@ -282,8 +295,8 @@ def _bins(name: str, x: NDArray[np.float64], known: NDArray[np.float64]) -> list
 def _title_categories(name: str, texts: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
     """Decades, series and other editions, of titles such as ``Dune (Dune, Book 1)``."""
     years = [_YEAR.findall(text) for text in texts]
-    plain = [normalize(text.partition("(")[0]) for text in texts]
-    brackets = [normalize(text.partition("(")[2].rstrip(")")) for text in texts]
+    plain = [letters_of(text.partition("(")[0]) for text in texts]
+    brackets = [letters_of(text.partition("(")[2].rstrip(")")) for text in texts]
     return {
         f"decade of {name}": [(int(one[-1]) // 10,) if one else () for one in years],
         f"series in {name}": [
@@ -432,7 +445,7 @@ def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]
         )
     rows = list(split(lines, separator))
     names = [str(name) for name in rows[0]]
-    if any(normalize(name) in ID_NAMES for name in names):
+    if _columns_of(path).in_header(names):
         rows = rows[1:]
     else:
         names = ["item_id", "title", *(f"column {i}" for i in range(2, len(names)))][: len(names)]

@@ -11,14 +11,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.columns import Column, Columns, find_columns
-from discreet.data.values import as_ratings, as_timestamps
+from discreet.data.values import as_ratings, as_timestamps, find_rated_rows
 from discreet.errors import ConfigError, DataError
 
 BACKENDS = ("pandas", "polars", "pyarrow")
 SAMPLE_ROWS = 1000  # enough to distinguish five star values from ids
 
 
-def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
+def frame_columns(frame: Any, chosen: Mapping[str, Column], missing: str = "error") -> Columns:
     """Return the columns of any frame that narwhals or arrow's stream interface can read."""
     import narwhals.stable.v1 as nw
 
@@ -40,6 +40,9 @@ def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
             series = {role: wrapped[:, at] for role, at in positions.items()}
     except nw.exceptions.DuplicateError:
         raise DataError(f"{what} has several columns of the same name: rename them") from None
+    if missing == "drop" and "rating" in series:
+        present = find_rated_rows(_numbers(series["rating"], nw)).tolist()
+        series = {role: column.filter(present) for role, column in series.items()}
     try:
         return Columns(
             _ids(series["user"], nw),

@@ -218,6 +218,7 @@ class IdIndex:
         An exact match is preferred to one by written form, for arrays with both 7 and "7".
         """
         wanted = as_ids(wanted, what)
+        # Sorted search needs no Python objects, which is much faster for millions of ids.
         if self.ids.dtype == np.int64 and wanted.dtype == np.int64:
             return self._integer_positions(wanted)
         if self._table is None:
@@ -226,6 +227,7 @@ class IdIndex:
             self._table = {
                 canonical(value): position for position, value in reversed(list(enumerate(ids)))
             }
+            # Exact values last, so that they replace written forms of others.
             self._table |= {value: position for position, value in enumerate(ids)}
         table = self._table
         try:
@@ -239,6 +241,7 @@ class IdIndex:
 
     def _integer_positions(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._sorted is None:
+            # Encoded ids are sorted already; then no copy is made.
             if len(self.ids) < 2 or bool((self.ids[1:] > self.ids[:-1]).all()):
                 self._sorted = self.ids
             else:
@@ -246,6 +249,7 @@ class IdIndex:
                 self._sorted = self.ids[self._order]
         if len(self.ids) == 0:
             return np.full(len(wanted), -1, np.int64)
+        # An id above all others would be one beyond the end.
         at = np.minimum(np.searchsorted(self._sorted, wanted), len(self.ids) - 1)
         found = self._sorted[at] == wanted
         return np.where(found, at if self._order is None else self._order[at], -1)
@@ -255,10 +259,12 @@ def choose(users: Any, index: IdIndex, by: str | None) -> NDArray[np.int64]:
     """Return the positions of users chosen by mask, position or id (`Ratings.select_users`)."""
     n = len(index.ids)
     kind = users.dtype.kind if isinstance(users, np.ndarray) else ""
+    # A mask before integers: numpy would take True for row 1.
     if kind == "b":
         if users.shape != (n,):
             raise DataError(f"a mask of shape {users.shape} cannot choose among {n:,} users")
         return np.flatnonzero(users)
+    # Arrays of integers are rows, as numpy users expect; lists are ids.
     if by == "index" or (by is None and kind in ("i", "u")):
         rows = np.asarray(users, np.int64).reshape(-1)
         if len(rows) and not (rows.min() >= 0 and rows.max() < n):
@@ -271,6 +277,7 @@ def choose(users: Any, index: IdIndex, by: str | None) -> NDArray[np.int64]:
             raise DataError(
                 f"{int((rows < 0).sum()):,} of {len(rows):,} user ids are not in the ratings"
             )
+    # A user who is selected twice would count twice, which the sensitivity does not cover.
     if first_repeated(rows) is not None:
         raise DataError("a user is selected twice: select every user at most once")
     return rows
@@ -279,6 +286,7 @@ def choose(users: Any, index: IdIndex, by: str | None) -> NDArray[np.int64]:
 def first_repeated(ids: NDArray[Any]) -> Any | None:
     """Return an id that occurs twice, or None if all are distinct."""
     if ids.dtype == np.int64:
+        # Sorting is faster than hashing for integers, and needs no table.
         ordered = np.sort(ids)
         again = np.flatnonzero(ordered[1:] == ordered[:-1])
         return int(ordered[again[0]]) if len(again) else None
@@ -296,6 +304,7 @@ def unhashable(what: str) -> DataError:
 
 def _is_arrow(ids: Any) -> bool:
     """Check for an arrow array without importing arrow: its owner has already imported it."""
+    # Importing arrow is slow, and a value that is no arrow array cannot need it.
     arrow = sys.modules.get("pyarrow")
     return arrow is not None and isinstance(ids, (arrow.Array, arrow.ChunkedArray))
 
@@ -335,6 +344,7 @@ def refuse_nulls(
     import pyarrow as pa
 
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
+    # Cheap for arrow: the count is kept with the column.
     if column.null_count:
         raise missing_value_error(column.is_null().to_pylist().index(True), what, advice)
     return column
@@ -347,9 +357,11 @@ def missing_value_error(row: int, what: str, advice: str = "") -> RowError:
 
 def is_missing(value: Any) -> bool:
     """Check whether a Python value means "missing": None, any NaN, and pandas' NA and NaT."""
+    # By name, so that pandas need not be imported.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     try:
+        # NaN of any type is the only value that differs from itself.
         return bool(value != value)
     except (TypeError, ValueError):
         return False
@@ -364,6 +376,7 @@ def refuse_surrogates(values: Iterable[Any], what: str) -> None:
     """Raise a `DataError` if a text holds half of a surrogate pair, which no file can hold."""
     try:
         for value in values:
+            # Almost all ids are ASCII, for which this test is a flag.
             if isinstance(value, str) and not value.isascii():
                 value.encode()
     except UnicodeEncodeError:
@@ -394,6 +407,7 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
     if ids.ndim != 1:
         raise DataError(f"{what}s must be one-dimensional, but their shape is {ids.shape}")
     if ids.dtype.kind in "iu":
+        # Wrapping around would merge two users.
         if ids.dtype == np.uint64 and len(ids) and int(ids.max()) > np.iinfo(np.int64).max:
             return object_array(ids.tolist(), len(ids))
         return ids.astype(np.int64, copy=False)
@@ -405,6 +419,7 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
         if bool((np.abs(ids) < _EXACT).all()) and bool((ids == np.floor(ids)).all()):
             return ids.astype(np.int64)
         return object_array(map(_whole, ids.tolist()), len(ids))
+    # NaT is a number inside numpy and would become one user.
     if ids.dtype.kind in "Mm":
         gaps = np.flatnonzero(np.isnat(ids))
         if len(gaps):
@@ -413,22 +428,26 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
         if ids.dtype.kind == "U":
             refuse_surrogates(ids.tolist(), what)
         return object_array(ids.tolist(), len(ids))
+    # list keeps numpy's own values, such as dates, which tolist would turn into integers.
     return object_array(list(ids), len(ids))
 
 
 def _object_ids(values: Sequence[Any], what: str) -> NDArray[Any]:
     kinds = set(map(type, values))
     if any(issubclass(kind, np.generic) for kind in kinds):
+        # np.int64(7) and 7 are one id: hash and order have to agree.
         values = [value.item() if isinstance(value, np.generic) else value for value in values]
         kinds = set(map(type, values))
     if not values:
         return np.empty(0, np.int64)
     if kinds == {int}:
         return _store_ids(list(values))
+    # As a column of floats, so that [7.0, 8.0] and an array of them give the same ids.
     if kinds == {float}:
         return _array_ids(np.array(values, dtype=np.float64), what)
     if str in kinds:
         refuse_surrogates(values, what)
+    # Text has no missing values here; placeholders are refused when it is encoded.
     if kinds != {str}:
         for row, value in enumerate(values):
             if is_missing(value):
@@ -461,19 +480,24 @@ def _encode_integers(
         return np.empty(0, np.int64), np.empty(0, np.int32)
     low = min(int(chunk.min()) for chunk in chunks if len(chunk))
     high = max(int(chunk.max()) for chunk in chunks if len(chunk))
+    # A table over the range costs memory in proportion; hashing does not. Which of both is
+    # used changes no result.
     if high - low >= max(1 << 16, 4 * n):
         return _encode_sparse(
             [chunk.astype(np.int64, copy=False) for chunk in chunks if len(chunk)]
         )
+    # One byte per possible id: at most four bytes per row.
     present = np.zeros(high - low + 1, dtype=bool)
     for chunk in chunks:
         present[chunk.astype(np.int64, copy=False) - low] = True
     distinct = np.flatnonzero(present).astype(np.int64, copy=False) + low
+    # The rank of an id among those present: ids come out sorted without sorting.
     index_of = np.cumsum(present, dtype=np.int32) - np.int32(1)
     indices = np.empty(n, np.int32) if out is None else out
     start = 0
     for chunk in chunks:
         end = start + len(chunk)
+        # mode="clip" skips the check of bounds, which the range guarantees.
         np.take(
             index_of, chunk.astype(np.int64, copy=False) - low, out=indices[start:end], mode="clip"
         )
@@ -491,11 +515,13 @@ def _encode_sparse(chunks: Sequence[NDArray[np.int64]]) -> tuple[NDArray[Any], N
         pa.Array.from_buffers(pa.int64(), len(c), [None, b])
         for c, b in zip(chunks, buffers, strict=True)
     ]
+    # Unified, or each chunk would have codes of its own.
     encoded = pa.chunked_array(parts).dictionary_encode().unify_dictionaries()
     codes = np.concatenate(
         numpy_chunks(pa.chunked_array([chunk.indices for chunk in encoded.chunks]))
     )
     values = np.concatenate(numpy_chunks(pa.chunked_array([encoded.chunk(0).dictionary])))
+    # Sorted, so that positions depend on the ids alone and not on the order of the rows.
     order = np.argsort(values, kind="stable")
     rank = np.empty(len(values), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
@@ -511,12 +537,14 @@ def _encode_coded(
     table: dict[Any, int] = {}
     try:
         among = [
+            # Two categories with equal values, such as 7 and 7.0, become one id.
             table.setdefault(value, len(table)) if here else -1
             for value, here in zip(values, used, strict=True)
         ]
     except TypeError:
         raise unhashable(what) from None
     distinct = list(table)
+    # Checked on distinct values: few, where rows are many.
     gaps = [table[value] for value in distinct if stands_for_nothing(value)]
     if gaps:
         rows = np.flatnonzero(np.isin(np.array(among)[codes], gaps))
@@ -528,6 +556,7 @@ def _encode_coded(
 
 
 def _store_ids(values: list[Any]) -> NDArray[Any]:
+    # bool is a subclass of int but not int itself: True stays an object, not user 1.
     if set(map(type, values)) <= {int}:
         try:
             return np.array(values, dtype=np.int64)
@@ -540,6 +569,7 @@ def _natural_order(values: list[Any]) -> list[int]:
     """Return positions in the module's order; the order of two values never depends on others."""
     if set(map(type, values)) == {int}:
         return sorted(range(len(values)), key=values.__getitem__)
+    # Keys once per value: `canonical` is the expensive part.
     places = [_place(value) for value in values]
     return sorted(range(len(values)), key=places.__getitem__)
 
@@ -548,6 +578,7 @@ def _place(value: Any) -> tuple[Any, ...]:
     """Return a sort key; comparing any two of these keys raises no error."""
     form = canonical(value)
     if isinstance(form, (int, float)):
+        # Numbers first. The last part separates 7 from "7", which have one written form.
         return 0, form, isinstance(value, str)
     if isinstance(form, str):
         return 1, form
@@ -557,4 +588,5 @@ def _place(value: Any) -> tuple[Any, ...]:
         # times with and without a zone cannot be compared
         zone = getattr(form, "tzinfo", None) is not None
         return 3, type(form).__name__, zone, form
+    # Values without an order keep the order of appearance among their type.
     return 4, type(form).__name__

@@ -23,12 +23,13 @@ from discreet.data.csr import compress, core, row_of_entry
 from discreet.data.frames import frame_columns, make_frame
 from discreet.data.ids import IdIndex, as_ids, choose
 from discreet.data.readers import read_columns
-from discreet.data.user_column import find_user_problem
+from discreet.data.user_column import ASSUMED, find_user_problem
 from discreet.data.values import as_ratings, as_timestamps
 from discreet.errors import ConfigError, DataError
 
 Duplicates = Literal["last", "mean", "error"]
 Unknown = Literal["error", "drop"]
+Missing = Literal["error", "drop"]
 _FIELDS = (
     "indptr",
     "indices",
@@ -115,6 +116,7 @@ class Ratings:
         unknown_items: Unknown = "error",
         trust_user_column: bool = False,
         normalize_ids: bool = False,
+        missing: Missing = "error",
     ) -> Ratings:
         """Read ratings from csv, tsv, ``::``-separated text (plain, gz, zst), parquet or feather.
 
@@ -138,18 +140,21 @@ class Ratings:
             Rule for ratings of items that are not in the catalog.
         trust_user_column : bool
             Let private models train on these ratings although the user column looks wrong: fewer
-            than 100 users, dates as ids, nearly all rows merged, or no rating column although
-            `rating_range` is given.
+            than 100 users, dates as ids, nearly all rows merged, a file without header line for
+            which `user` is not given, or no rating column although `rating_range` is given.
         normalize_ids : bool
             Treat user ids that differ only in case, surrounding blanks or Unicode form as one user.
             Each id is changed by itself: to lower case, stripped, composed (NFC).
+        missing : {"error", "drop"}
+            Rule for rows without a rating.
         """
-        given = None if items is None else Catalog.from_any(items)
+        given = None if items is None else Catalog.from_any(items, hint=item)
         chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
-        columns = read_columns(path, chosen, separator, header)
+        columns = read_columns(path, chosen, separator, header, missing)
+        assumed = columns.user_assumed
         try:
             fields = from_columns(columns, given, duplicates, unknown_items, normalize_ids)
-            return cls.from_indices(**fields | _check_users(fields, trust_user_column))
+            return cls.from_indices(**fields | _check_users(fields, trust_user_column, assumed))
         except DataError as error:
             raise DataError(f"{path}: {error}") from error
 
@@ -167,11 +172,12 @@ class Ratings:
         unknown_items: Unknown = "error",
         trust_user_column: bool = False,
         normalize_ids: bool = False,
+        missing: Missing = "error",
     ) -> Ratings:
         """Convert a pandas, polars or pyarrow frame, one row per rating; see :meth:`read`."""
-        given = None if items is None else Catalog.from_any(items)
+        given = None if items is None else Catalog.from_any(items, hint=item)
         columns = frame_columns(
-            frame, {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+            frame, {"user": user, "item": item, "rating": rating, "timestamp": timestamp}, missing
         )
         if len(columns.users) == 0:
             raise DataError(
@@ -504,16 +510,14 @@ def _check_ids(ids: Any, what: str) -> NDArray[Any]:
     )
 
 
-def _check_users(fields: Mapping[str, Any], trusted: bool) -> dict[str, Any]:
+def _check_users(fields: Mapping[str, Any], trusted: bool, assumed: bool = False) -> dict[str, Any]:
     """Return the fields with the doubt about the user column; none if it is trusted."""
     if trusted:
         return {"rated": True, "user_problem": ""}
     merged = fields["merged"]
-    return {
-        "user_problem": find_user_problem(
-            fields["user_ids"], len(fields["indices"]) + merged, merged
-        )
-    }
+    n_rows = len(fields["indices"]) + merged
+    problem = find_user_problem(fields["user_ids"], n_rows, merged)
+    return {"user_problem": problem or (ASSUMED if assumed else "")}
 
 
 def _with_filter(before: str, min_user_ratings: int, min_item_ratings: int) -> str:

@@ -1,10 +1,4 @@
-"""Read files of ratings: text (plain, gz, zst, bz2), parquet, feather and arrow.
-
-The first bytes of a file determine its kind; the name matters only where it contradicts them.
-A new format of tables needs its first bytes in `TABLES` (and no longer in `_OTHER`), its names in
-`_TABLE_SUFFIX`, and a branch in `read_table` and in `table_names`. `engines.blocks.readers` reads
-the same formats in batches, by `read_batches`.
-"""
+"""Read files of ratings: text (plain, gz, zst, bz2), and tables of the formats in `formats`."""
 
 from __future__ import annotations
 
@@ -30,37 +24,13 @@ from discreet.data.csv_format import (
     read_text,
 )
 from discreet.data.csv_scan import check_quotes, scan
+from discreet.data.formats import TableFormat, find_format, open_text
 from discreet.data.frames import SAMPLE_ROWS
 from discreet.data.ids import RowError, refuse_nulls
 from discreet.data.parquet import read_row_groups
-from discreet.data.values import as_ratings, as_timestamps
+from discreet.data.values import as_ratings, as_timestamps, keep_rated
 from discreet.errors import ConfigError, DataError
 
-_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
-_SUFFIX = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
-TABLES = {
-    b"PAR1": "parquet",
-    b"ARROW1": "feather",
-    b"FEA1": "feather",
-    b"\xff\xff\xff\xff": "stream",
-}
-_TABLE_SUFFIX = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".feather": "feather",
-    ".arrow": "feather",
-}
-_OTHER = {
-    b"PK\x03\x04": (
-        "a zip archive: unpack it and give the file inside, or use load_dataset for a known"
-        " data set"
-    ),
-    b"\xfd7zXZ": "an xz file: unpack it first",
-    b"\x89HDF": "an HDF5 file: convert it to csv or parquet",
-    b"SQLite": "an SQLite database: export the table to csv or parquet",
-    b"\x80": "a pickle, which is never loaded: save the table as csv or parquet",
-    b"%PDF": "a PDF document",
-}
 # bytes of an unpacked list of items with titles or features: enough for some millions of items
 MOST_LIST = 1 << 28
 
@@ -99,44 +69,6 @@ def check_file(path: str | os.PathLike[str]) -> Path:
     return file
 
 
-def kind_of(file: Path) -> str:
-    """Return ``parquet``, ``feather``, ``stream`` (arrow IPC) or ``text``."""
-    with file.open("rb") as stream:
-        head = stream.read(8)
-    if not head:
-        raise DataError(
-            f"{file} is empty: it should hold one line per rating, with a user, an item and a"
-            " rating"
-        )
-    for magic, meaning in _OTHER.items():
-        if head.startswith(magic):
-            raise DataError(f"{file} is {meaning}")
-    for magic, kind in TABLES.items():
-        if head.startswith(magic):
-            return kind
-    if file.suffix.lower() in _TABLE_SUFFIX:
-        kind = _TABLE_SUFFIX[file.suffix.lower()]
-        raise DataError(
-            f"{file} is named as {kind} and does not hold {kind} data: rename it or write it again"
-        )
-    return "text"
-
-
-def open_text(file: Path) -> Any:
-    """Open the text of a file as a binary stream, decompressed on the way."""
-    with file.open("rb") as stream:
-        head = stream.read(8)
-    named = _SUFFIX.get(file.suffix.lower())
-    found = next((codec for magic, codec in _COMPRESSED.items() if head.startswith(magic)), None)
-    if named and named != found:
-        raise DataError(
-            f"{file} is named as {named} and holds no {named} data: download it again, or rename it"
-            " if it is plain text"
-        )
-    plain = pa.OSFile(str(file), "rb")
-    return pa.CompressedInputStream(plain, found) if found else plain
-
-
 def read_lines(file: Path) -> list[str]:
     """Read the lines of a list of items in UTF-8, or Latin-1 as in older MovieLens archives."""
     with open_text(file) as stream:
@@ -155,9 +87,9 @@ def read_lines(file: Path) -> list[str]:
 def read_list(path: str | os.PathLike[str]) -> pa.Table | list[str]:
     """Read a list of items of any format: an Arrow table, or the lines of a text file."""
     file = check_file(path)
-    kind = kind_of(file)
+    kind = find_format(file)
     try:
-        return read_lines(file) if kind == "text" else read_table(file, kind)
+        return read_lines(file) if kind is None else kind.read(file)
     except (pa.ArrowInvalid, OSError) as error:
         raise DataError(damage(file, error)) from error
 
@@ -167,6 +99,7 @@ def read_columns(
     chosen: Mapping[str, Column],
     separator: str | None = None,
     header: bool | None = None,
+    missing: str = "error",
 ) -> Columns:
     """Read the columns of a ratings file.
 
@@ -176,18 +109,20 @@ def read_columns(
     chosen : mapping role -> name or position of the column
     separator, header
         For text files; detected if None.
+    missing : {"error", "drop"}
+        Rule for rows without a rating.
     """
     file = check_file(path)
-    kind = kind_of(file)
+    kind = find_format(file)
     try:
-        if kind == "text":
-            return _read_text_file(file, chosen, separator, header)
+        if kind is None:
+            return _read_text_file(file, chosen, separator, header, missing)
         for name, value in (("separator", separator), ("header", header)):
             if value is not None:
                 raise ConfigError(
-                    f"{name}={value!r} is for text files, and {file} is a {kind} file"
+                    f"{name}={value!r} is for text files, and {file} is a {kind.name} file"
                 )
-        return _read_table_file(file, kind, chosen)
+        return _read_table_file(file, kind, chosen, missing)
     except pa.ArrowInvalid as error:
         raise DataError(
             f"{file} cannot be read: {_first_line(error)}; write the file again"
@@ -198,36 +133,12 @@ def read_columns(
         raise DataError(f"{file} does not fit into memory: read a part of it") from error
 
 
-def read_table(file: Path, kind: str, columns: list[str] | None = None) -> pa.Table:
-    """Read an arrow table from a parquet, feather or arrow file."""
-    if kind == "parquet":
-        from pyarrow import parquet
-
-        return parquet.ParquetFile(file).read(columns=columns)
-    if kind == "stream":
-        table = pa.ipc.open_stream(pa.OSFile(str(file))).read_all()
-        return table if columns is None else table.select(columns)
-    from pyarrow import feather
-
-    return feather.read_table(file, columns=columns)
-
-
-def table_names(file: Path, kind: str) -> list[str]:
-    """Return the column names of a parquet, feather or arrow file."""
-    if kind == "parquet":
-        from pyarrow import parquet
-
-        return list(parquet.read_schema(file).names)
-    if kind == "stream":
-        return list(pa.ipc.open_stream(pa.OSFile(str(file))).schema.names)
-    try:
-        return list(pa.ipc.open_file(pa.OSFile(str(file))).schema.names)
-    except pa.ArrowInvalid:  # feather version 1
-        return list(read_table(file, kind).schema.names)
-
-
 def _read_text_file(
-    file: Path, chosen: Mapping[str, Column], separator: str | None, header: bool | None
+    file: Path,
+    chosen: Mapping[str, Column],
+    separator: str | None,
+    header: bool | None,
+    missing: str,
 ) -> Columns:
     with open_text(file) as stream:
         layout = find_layout(read_sample(stream, str(file)), chosen, separator, header, str(file))
@@ -245,7 +156,7 @@ def _read_text_file(
     while True:
         try:
             with open_text(file) as stream:
-                columns = read_text(stream, layout, as_text, narrow)
+                columns = read_text(stream, layout, as_text, narrow, missing)
             break
         except (pa.ArrowInvalid, RowError) as error:
             doubt = _doubt(str(error), layout)
@@ -254,10 +165,10 @@ def _read_text_file(
             ):
                 narrow.discard(doubt)
                 continue
-            if doubt is None or doubt == "rating" or doubt in as_text:
+            if doubt is None or doubt in as_text:
                 raise _explain_error(error, file, layout) from error
             as_text.add(doubt)
-    if seen.quotes and len(columns.users) < seen.lines - int(layout.header):
+    if seen.quotes and columns.rows < seen.lines - int(layout.header):
         with open_text(file) as stream:
             check_quotes(io.BufferedReader(stream), layout, str(file))
     return columns
@@ -289,8 +200,10 @@ def _explain_error(error: Exception, file: Path, layout: CsvFormat) -> DataError
     return DataError(f"{file}, line {problem[0]:,}: {problem[1]}")
 
 
-def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Columns:
-    names = table_names(file, kind)
+def _read_table_file(
+    file: Path, kind: TableFormat, chosen: Mapping[str, Column], missing: str
+) -> Columns:
+    names = kind.names(file)
     positions = find_columns(
         names, chosen, str(file), sample=lambda at: _first_values(file, kind, names[at])
     )
@@ -299,13 +212,14 @@ def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Col
         only(
             [other for other, name in enumerate(names) if name == names[at]], names, role, str(file)
         )
-    if kind == "parquet":
+    if kind.name == "parquet" and missing == "error":
         found = read_row_groups(file, {role: names[at] for role, at in positions.items()})
         if found is not None:
             return found
-    table = read_table(file, kind, [names[at] for at in positions.values()])
+    table = kind.read(file, [names[at] for at in positions.values()])
     columns = {role: table.column(names[at]) for role, at in positions.items()}
     del table
+    columns = keep_rated(columns, missing)
     if not len(columns["user"]):
         raise DataError(f"{file} holds no ratings: it has columns but no rows")
     try:
@@ -321,9 +235,9 @@ def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Col
         raise DataError(f"{file}, {error}") from error
 
 
-def _first_values(file: Path, kind: str, name: str) -> list[Any]:
+def _first_values(file: Path, kind: TableFormat, name: str) -> list[Any]:
     """Return the values of a column in the first rows, for a description in a message."""
-    values: list[Any] = read_table(file, kind, [name]).column(0).slice(0, SAMPLE_ROWS).to_pylist()
+    values: list[Any] = kind.read(file, [name]).column(0).slice(0, SAMPLE_ROWS).to_pylist()
     return values
 
 

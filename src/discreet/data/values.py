@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from discreet.data.ids import (
+    MISSING,
     RowError,
     as_coded,
     is_missing,
@@ -22,7 +24,7 @@ from discreet.data.ids import (
     parse_id,
     refuse_nulls,
 )
-from discreet.errors import DataError
+from discreet.errors import ConfigError, DataError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WHOLE = "^(0|-?[1-9][0-9]{0,17})$"  # integers that fit into 64 bits, the most common form
@@ -38,6 +40,10 @@ _NUMBERS = (
     "uint32",
     "uint64",
 )
+_COMMA = re.compile(r"[+-]?\d+,\d+")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+#: Day, month and year with points, as in most of Europe; with slashes the order is ambiguous.
+_POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ T]+(\d{1,2}):(\d{2})(?::(\d{2}))?)?")
 _ADVICE = "fill it in, drop the row, or ignore the column with {}=False"
 
 
@@ -60,6 +66,53 @@ def as_ratings(column: Any) -> NDArray[np.float32]:
         text = f"the rating is {array[bad[0]]} and must be a finite number"
         raise RowError(int(bad[0]), f"{text}: correct it or drop the row")
     return values
+
+
+def keep_rated(columns: dict[str, Any], missing: str) -> dict[str, Any]:
+    """Return arrow columns without the rows that have no rating, if `missing` is "drop"."""
+    if missing not in ("error", "drop"):
+        raise ConfigError(f'missing must be "error" or "drop", not {missing!r}')
+    if missing == "error" or "rating" not in columns:
+        return columns
+    present = pa.array(find_rated_rows(columns["rating"]))
+    return {role: column.filter(present) for role, column in columns.items()}
+
+
+def find_rated_rows(column: Any) -> NDArray[np.bool_]:
+    """Check for each row whether its rating is present."""
+    if isinstance(column, pa.ChunkedArray | pa.Array):
+        if pa.types.is_floating(column.type):
+            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        elif pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+            texts = column.cast(pa.string())
+            absent = pc.is_in(pc.utf8_trim_whitespace(texts), pa.array(MISSING))
+            column = pc.if_else(absent, pa.scalar(None, pa.string()), texts)
+        return np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), bool)
+    return np.array([not is_missing(value) for value in column], bool)
+
+
+def parse_decimal(text: str) -> str:
+    """Return a number with a point for its decimal comma, if it has one (``3,5``)."""
+    plain = text.strip()
+    if not _COMMA.fullmatch(plain):
+        return plain
+    if _THOUSANDS.fullmatch(plain):
+        raise RowError(
+            0,
+            f"the rating {plain[:40]!r} may have a decimal comma or a comma of thousands: write it"
+            " with a point, or without the comma",
+        )
+    return plain.replace(",", ".")
+
+
+def text_ratings(column: pa.ChunkedArray) -> NDArray[np.float32]:
+    """Convert ratings that are text, each by itself, some with a decimal comma."""
+    # as plain text first, because a filtered dictionary keeps the texts of dropped rows
+    texts = column.cast(pa.string())
+    coded = as_coded(refuse_nulls(texts, "rating", _ADVICE.format("rating")))
+    # arrow's conversion, because it reads the ratings of files without commas
+    numbers = pa.array([parse_decimal(text) for text in coded.values], pa.string())
+    return as_ratings(pa.chunked_array([numbers.cast(pa.float32())]))[coded.codes]
 
 
 def plain_ratings(column: Any) -> NDArray[np.float32] | None:
@@ -164,12 +217,15 @@ def _from_text(text: str, row: int) -> int | float | datetime:
     if isinstance(form, int):
         return form
     try:
+        if found := _POINTS.fullmatch(plain):
+            day, month, year, hour, minute, second = (int(part or 0) for part in found.groups())
+            return datetime(year, month, day, hour, minute, second)
         return float(plain) if _looks_numeric(plain) else datetime.fromisoformat(plain)
     except ValueError:
         raise RowError(
             row,
-            f"the timestamp {text[:40]!r} is neither a number nor an ISO date such as"
-            " 2024-05-31T12:00:00: correct it, or ignore the column with timestamp=False",
+            f"the timestamp {text[:40]!r} is neither a number nor a date such as 2024-05-31 or"
+            " 31.05.2024: correct it, or ignore the column with timestamp=False",
         ) from None
 
 

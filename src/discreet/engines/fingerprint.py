@@ -23,6 +23,7 @@ from discreet.kernels.threads import one_thread
 from discreet.privacy.statistics.base import Block, Public, Statistic
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.centered_pairs import CenteredPairSums
+from discreet.privacy.statistics.communities import CommunityCounts, LeftOutHits, Mixture
 from discreet.privacy.statistics.contributions import ItemCounts, ItemGrams, ItemSums
 from discreet.privacy.statistics.gradients import (
     BiasGradient,
@@ -81,9 +82,14 @@ def canary() -> str:
 
 
 def _ranking() -> Iterator[NDArray[Any]]:
-    """Compute DPMF for ranking: counts of likes, and pairs of liked items."""
+    """Compute DPMF for ranking: counts of likes, by community as well, and pairs of items."""
     block, public = _after(*_users(Bounds(items=1, rating=4.0)), GradeRatings(1.0, 5.0))
     yield from _sums(block, public, LikeCounts(), UserCount(active=True))
+    P = np.random.default_rng(23).random((public.n_items, 5)).astype(np.float32) + np.float32(0.01)
+    mixture = Mixture(P, np.full(5, 0.2), 0.25, 5)
+    counts = np.linspace(9.0, 1.0, public.n_items)
+    hits = LeftOutHits(mixture, counts, best=3)
+    yield from _sums(block, public, CommunityCounts(mixture), hits)
     core = Restrict(np.arange(0, public.n_items, 2))
     centered = CenteredPairSums(np.linspace(2.0, 1.0, len(core.items)))
     yield from _sums(*_after(block, public, core), PairSums(), centered)

@@ -68,7 +68,7 @@ class Secret:
         32 saved bytes; by default, fresh ones from the operating system.
     """
 
-    __slots__ = ("_encryption_key", "_text_key", "_whole_key", "data")
+    __slots__ = ("_encryption_key", "_text_key", "_whole_key", "age_key", "data")
 
     def __init__(self, data: bytes | None = None) -> None:
         self.data = secrets.token_bytes(SECRET_BYTES) if data is None else bytes(data)
@@ -77,6 +77,7 @@ class Secret:
         self._text_key = self._derive(b"text", 32)
         self._whole_key = np.frombuffer(self._derive(b"whole", 16), "<u8").astype(np.uint64)
         self._encryption_key = np.frombuffer(self._derive(b"encrypt", 16), "<u8").astype(np.uint64)
+        self.age_key = np.frombuffer(self._derive(b"age", 16), "<u8").astype(np.uint64)
 
     def _derive(self, purpose: bytes, size: int) -> bytes:
         return hashlib.blake2b(key=self.data, person=purpose, digest_size=size).digest()

@@ -5,7 +5,9 @@
 2. Ranking metrics: rank the whole catalog without the user's known items. The held-out items are
    relevant (for goal "rating": those rated at least ``relevant``). Each user has one value; the
    score is the mean over users with a relevant item.
-3. Slices: items are divided into five groups by popularity in training. Rating metrics use the rows
+3. Popularity bias: coverage, share of the tail and others are computed from the same lists and
+   from the popularity of items in training.
+4. Slices: items are divided into five groups by popularity in training. Rating metrics use the rows
    of the group's items; ranking metrics keep the lists, but only the group's items are relevant.
 
 Each group has a fifth of the *ratings*, not of the items. With a long tail, the least popular fifth
@@ -32,15 +34,18 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
+from discreet.data.features import item_categories
 from discreet.data.ids import IdIndex, object_array
 from discreet.data.splits import Holdout
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.evaluation.metrics import (
     N_QUINTILES,
     Array,
+    ItemGroups,
     Metric,
-    find_covered,
+    coverage,
     find_hits,
+    gini,
     mean_over_rows,
     mean_over_users,
     parse,
@@ -49,7 +54,7 @@ from discreet.evaluation.metrics import (
 )
 from discreet.evaluation.private_scores import PrivateEvaluation, ScorePrice, release_scores
 from discreet.evaluation.results import Evaluation, Slice
-from discreet.models.histories import clip_histories
+from discreet.models.user_rows import clip_histories
 from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
 from discreet.privacy.release.budget_store import Account
 from discreet.progress import Progress, ShowProgress, no_progress, progress_bar
@@ -58,9 +63,18 @@ if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
 
+#: Popularity bias, which private models have more of: the counts of rare items are mostly noise.
+BIAS_METRICS = (
+    "coverage@20",
+    "tail@20",
+    "novelty@20",
+    "popularity@20",
+    "gini@20",
+    "miscalibration@20",
+)
 DEFAULTS = {
-    "rating": ("rmse", "mae"),
-    "ranking": ("recall@20", "recall@50", "ndcg@100", "coverage@20"),
+    "rating": ("rmse", "recall@20", "ndcg@100", *BIAS_METRICS),
+    "ranking": ("recall@20", "recall@50", "ndcg@100", *BIAS_METRICS),
 }
 #: Relevant ratings are in the top quarter of the scale: 4 and 5 of five stars.
 RELEVANT_SHARE = 0.75
@@ -90,6 +104,7 @@ def evaluate(
     part: Part = "test",
     relevant: float | None = None,
     slices: Literal["ratings", "items"] | None = "ratings",
+    categories: Any = None,
     progress: ShowProgress = None,
 ) -> Evaluation: ...
 
@@ -104,7 +119,7 @@ def evaluate(
     delta: float = DEFAULT_DELTA,
     neighboring: Neighboring = "add-remove",
     account: Account | None = None,
-    most_ratings: int = 10,
+    max_ratings: int = 10,
     confidence: float = 0.95,
     part: Part = "test",
     relevant: float | None = None,
@@ -120,11 +135,12 @@ def evaluate(
     part: Part = "test",
     relevant: float | None = None,
     slices: Literal["ratings", "items"] | None = "ratings",
+    categories: Any = None,
     epsilon: float | None = None,
     delta: float = DEFAULT_DELTA,
     neighboring: Neighboring = "add-remove",
     account: Account | None = None,
-    most_ratings: int = 10,
+    max_ratings: int = 10,
     confidence: float = 0.95,
     progress: ShowProgress = None,
 ) -> Evaluation | PrivateEvaluation:
@@ -137,22 +153,26 @@ def evaluate(
     split : Split
     metrics : names, optional
         Any of ``rmse``, ``mae``, ``recall@k``, ``recall_all@k``, ``ndcg@k``, ``precision@k``,
-        ``map@k``, ``mrr``, ``mrr@k``, ``coverage@k``. Default: ``rmse, mae`` for goal "rating",
-        ``recall@20, recall@50, ndcg@100, coverage@20`` for goal "ranking".
+        ``map@k``, ``mrr``, ``mrr@k``; of popularity bias ``coverage@k``, ``tail@k``,
+        ``novelty@k``, ``popularity@k``, ``gini@k``, ``miscalibration@k``. Default: ``rmse,
+        recall@20, ndcg@100`` for goal "rating", ``recall@20, recall@50, ndcg@100`` for goal
+        "ranking", and all of popularity bias at 20.
     part : {"test", "valid"}
     relevant : float, optional
-        Lowest held-out rating that is relevant for ranking metrics. Default for goal "ranking":
-        the model's own threshold if it has one, else all ratings. Default for goal "rating": the
-        top quarter of the scale, low + ¾ (high − low) of the training ratings, such as 4 of five
-        stars. The value used is in ``conditions``. With `epsilon` it is required, unless the
-        model's range of ratings (or its own threshold) is public and was not read from the data.
+        Lowest held-out rating that is relevant for ranking metrics. Default: that of
+        `choose_relevant`, such as 4 of five stars. The value used is in ``conditions``. With
+        `epsilon` it is required, unless the model's range of ratings (or its own threshold) is
+        public and was not read from the data.
     slices : {"ratings", "items", None}
         What each popularity quintile has a fifth of; None for no slices. Private scores have none.
+    categories : file, frame or mapping, optional
+        Item categories of ``miscalibration@k``, as for ``item_features``; the first column of
+        categories counts. Default: popularity quintiles.
     epsilon, delta, neighboring
         Release the scores with noise at this cost, with their own ledger.
     account : Account, optional
         With `epsilon`: the account of these users in a `discreet.BudgetStore`, to be charged.
-    most_ratings : int
+    max_ratings : int
         With `epsilon`: largest weight, in ratings, of a user in rmse and mae.
     confidence : float
         With `epsilon`: confidence level of the intervals.
@@ -177,7 +197,7 @@ def evaluate(
             " with discreet.data.splits.random_ratings(ratings), and fit on split.train."
         )
     if epsilon is not None:
-        price = ScorePrice(Budget(epsilon, delta, neighboring), account, most_ratings, confidence)
+        price = ScorePrice(Budget(epsilon, delta, neighboring), account, max_ratings, confidence)
         return _evaluate_privately(model, split, metrics, part, relevant, price)
     if account is not None:
         raise ConfigError("account is given without epsilon. Pass epsilon= as well, such as 0.1.")
@@ -195,8 +215,9 @@ def evaluate(
         else _Groups.empty(target.n_items)
     )
     if relevant is None:
-        relevant = getattr(model, "like_threshold_", None)
-    threshold = _threshold(relevant, model.goal, split.train, target)
+        threshold = choose_relevant(model, split.train, target)
+    else:
+        threshold = _check_relevant(relevant)
     keep = _find_relevant(target, threshold)
 
     rating = [m for m in wanted if m.kind == "rating"]
@@ -204,8 +225,11 @@ def evaluate(
     found = _rate(model, holdout, rating, groups) if rating else {}
     n_ranked: list[int] | None = None
     if ranking:
+        items = ItemGroups.from_counts(
+            counts, split.train.n_users, _category_weights(categories, target.item_ids)
+        )
         with progress_bar(progress, "Evaluating") as report:
-            ranked, n_ranked = _rank(model, holdout, keep, ranking, groups, report)
+            ranked, n_ranked = _rank(model, holdout, keep, ranking, groups, report, items)
         found |= ranked
 
     n_users = _users_by_group(target, groups)
@@ -246,7 +270,9 @@ def _evaluate_privately(
         raise NotFittedError(
             f"This {type(model).__name__} is not fitted. Call fit(split.train) first."
         )
-    usual = [name for name in DEFAULTS[model.goal] if parse(name).kind != "coverage"]
+    usual = [name for name in DEFAULTS[model.goal] if name not in BIAS_METRICS]
+    if model.goal == "rating":  # ranking metrics would need a public relevance threshold
+        usual = ["rmse", "mae"]
     wanted = _parse_all(usual if metrics is None else metrics, model.goal)
     scale: tuple[float, float] | None = getattr(model, "rating_range_", None)
     relevant = public_threshold(model, wanted, relevant)
@@ -456,8 +482,12 @@ def _rank(
     metrics: list[Metric],
     groups: _Groups,
     progress: Progress,
+    items: ItemGroups | None = None,
 ) -> tuple[dict[str, _UserScores], list[int]]:
-    """Compute ranking metrics and coverage in blocks, and the number of ranked users by group."""
+    """Compute ranking metrics in blocks, and the number of ranked users by group.
+
+    `items` is for metrics of popularity bias.
+    """
     target = holdout.target
     indices = target.indices[keep]
     n_relevant = np.diff(np.concatenate([[0], np.cumsum(keep)])[target.indptr])
@@ -468,9 +498,9 @@ def _rank(
     values = {
         m.name: np.full((1 + groups.n, target.n_users), np.nan)
         for m in metrics
-        if m.kind == "ranking"
+        if m.kind != "catalog"
     }
-    covered = {m.name: np.zeros(target.n_items, np.bool_) for m in metrics if m.kind == "coverage"}
+    chosen = {m: np.zeros(target.n_items, np.int64) for m in metrics if m.kind == "catalog"}
     n_ranked = np.zeros(1 + groups.n, np.int64)
 
     for start in range(0, len(users), BLOCK):
@@ -494,18 +524,23 @@ def _rank(
                 if metric.kind == "ranking":
                     values[metric.name][1 + g, users[start:stop]] = metric.per_user(of_group, size)
         for metric in metrics:
-            if metric.kind == "coverage":
-                covered[metric.name] |= find_covered(lists, target.n_items, metric.k)
+            top = lists[:, : metric.k]
+            if metric.kind == "list":
+                assert items is not None
+                values[metric.name][0, users[start:stop]] = items.mean_over_list(
+                    metric.base, top, known.indptr, known.indices
+                )
+            elif metric.kind == "catalog":
+                chosen[metric] += np.bincount(top[top >= 0], minlength=target.n_items)
         progress(stop, len(users), "ranking")
 
     found = {
         name: _UserScores([mean_over_users(row) for row in v], v[0]) for name, v in values.items()
     }
-    for name, items in covered.items():
-        parts = [items, *(items[groups.of_item == g] for g in range(groups.n))]
-        found[name] = _UserScores(
-            [(float(p.mean()) if p.size else math.nan, math.nan) for p in parts], None
-        )
+    for metric, n in chosen.items():
+        parts = [n, *(n[groups.of_item == g] for g in range(groups.n))]
+        whole = gini if metric.base == "gini" else coverage
+        found[metric.name] = _UserScores([(whole(part), math.nan) for part in parts], None)
     return found, n_ranked.tolist()
 
 
@@ -567,12 +602,28 @@ def _part(split: Split, part: str) -> Holdout:
     return holdout
 
 
-def _threshold(relevant: float | None, goal: str, train: Ratings, target: Ratings) -> float | None:
-    if relevant is not None:
-        return _check_relevant(relevant)
-    if goal == "ranking" or train.n_ratings == 0:
+def choose_relevant(model: Any, *ratings: Ratings) -> float | None:
+    """Return the lowest rating that is relevant in rankings by default; None if all are.
+
+    The rule of `evaluate`, of the command and of the report. It depends on the ratings and on the
+    model, trained or not: the model's own threshold of what is liked, where it has one; else the
+    top quarter of the range of ratings for models that learn from ratings; else all are relevant.
+    """
+    graded = model.goal == "rating" or hasattr(type(model), "like_threshold_")
+    if not graded or not any(some.n_ratings for some in ratings):
         return None
-    return lowest_relevant((float(train.values.min()), float(train.values.max())), train, target)
+    threshold = None
+    if model.goal == "ranking":
+        threshold = model.make_algorithm().like_threshold
+        if isinstance(threshold, str):  # "everything"
+            return None
+    scale = getattr(model, "rating_range", None) or getattr(model, "rating_range_", None)
+    if scale is None:
+        values = [some.values for some in ratings if some.n_ratings]
+        scale = float(min(v.min() for v in values)), float(max(v.max() for v in values))
+        if model.goal == "ranking" and scale[0] == scale[1]:
+            return None
+    return lowest_relevant(scale, *ratings, least=threshold)
 
 
 def _check_relevant(relevant: Any) -> float:
@@ -590,14 +641,37 @@ def _find_relevant(target: Ratings, threshold: float | None) -> Array:
     return np.asarray(target.values >= np.float32(threshold))
 
 
-def lowest_relevant(scale: tuple[float, float], *ratings: Ratings) -> float:
-    """Return the lowest of these ratings that is relevant on the scale.
+def lowest_relevant(
+    scale: tuple[float, float], *ratings: Ratings, least: float | None = None
+) -> float:
+    """Return the lowest of these ratings that is relevant on the scale, or at least `least`.
 
     On a scale of half stars from 0.5 to 5, the bound is 3.875 and the result is 4.
     """
-    least = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
+    if least is None:
+        least = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
     enough = [some.values[some.values >= np.float32(least)] for some in ratings]
     return min((float(values.min()) for values in enough if len(values)), default=least)
+
+
+def _category_weights(source: Any, item_ids: Array) -> Array | None:
+    """Return the weights of each item's categories, (n_items, n_categories) with row sums 1 or 0.
+
+    A category has equal weight in every item that has as many categories.
+    """
+    if source is None:
+        return None
+    found = item_categories(source, item_ids)
+    if not found:
+        raise DataError("categories has no column with values that items share.")
+    sizes = np.diff(found[0].starts)
+    weights = np.zeros((len(item_ids), len(found[0].names)))
+    np.add.at(
+        weights,
+        (np.repeat(np.arange(len(sizes)), sizes), found[0].values),
+        np.repeat(1 / np.maximum(sizes, 1), sizes),
+    )
+    return weights
 
 
 def _relabel(model: Model, target: Ratings) -> Array | None:

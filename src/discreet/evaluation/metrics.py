@@ -8,13 +8,24 @@ list is one of the R items that are relevant to that user. With m = min(k, R):
 3. ndcg@k        = Σ_{j<k} h_j d_j / Σ_{j<m} d_j,       d_j = 1 / log2(j + 2)
 4. map@k         = (1/m) Σ_{j<k} h_j · precision@(j+1)
 5. mrr@k         = 1 / (1 + first j < k with a hit), 0 without one; ``mrr`` alone is ``mrr@100``
-6. coverage@k    = share of the catalog that is in at least one user's first k
-7. rmse, mae     = root mean square, mean absolute value of (predicted − actual) over all rows
+6. rmse, mae     = root mean square, mean absolute value of (predicted − actual) over all rows
+
+Popularity bias is measured on the same lists, with c_j of n training users having item j:
+
+7. coverage@k    = share of the catalog that is in at least one user's first k
+8. gini@k        = Gini index of how often the items of the catalog are in a first k: 0 if all are
+   recommended equally often, near 1 if a few items take all positions
+9. tail@k        = share of a user's first k in the last popularity quintile
+10. novelty@k    = mean of −log2(c_j / n) over a user's first k, with c_j ≥ 1
+11. popularity@k = mean of c_j / n over a user's first k
+12. miscalibration@k = ½ Σ_g |p_g − q_g|: total variation distance between the shares of item
+    categories in a user's history and in the first k
 
 Each of 1–5 gives one number per user, NaN for a user without relevant items; the score is the mean
-over the others. A list shorter than k, or padded with −1, has no hits in the missing positions, and
-the denominators do not change: a model gains nothing by recommending less. A list has no repeated
-items. The model breaks ties: lists are evaluated in the given order.
+over the others, and so for 9–12, whose value is NaN for an empty list. A list shorter than k, or
+padded with −1, has no hits in the missing positions, and the denominators do not change: a model
+gains nothing by recommending less. A list has no repeated items. The model breaks ties: lists are
+evaluated in the given order.
 """
 
 from __future__ import annotations
@@ -157,17 +168,78 @@ def _ratio(numerator: Array, denominator: Array) -> Floats:
     return np.divide(numerator, denominator, out=out, where=np.asarray(denominator) > 0)
 
 
-def find_covered(ranked: Array, n_items: int, k: int) -> npt.NDArray[np.bool_]:
-    """Mark the items in the first k of at least one list, (n_items,) bool; padding is skipped."""
-    top = np.asarray(ranked)[:, :k]
-    covered = np.zeros(n_items, np.bool_)
-    covered[top[top >= 0]] = True
-    return covered
+def coverage(counts: Array) -> float:
+    """Return the share of items that are recommended at least once; grows with the lists."""
+    return float(np.mean(np.asarray(counts) > 0)) if len(counts) else float("nan")
 
 
-def coverage(ranked: Array, n_items: int, k: int) -> float:
-    """Return the share of the catalog in the first k of at least one list; grows with the lists."""
-    return float(find_covered(ranked, n_items, k).mean()) if n_items else float("nan")
+def gini(counts: Array) -> float:
+    """Return the Gini index of the numbers of recommendations of all items; NaN without any."""
+    x = np.sort(np.asarray(counts, np.float64))
+    total = x.sum()
+    if not total:
+        return float("nan")
+    n = len(x)
+    return float((2 * np.arange(1, n + 1) - n - 1) @ x / (n * total))
+
+
+@dataclass(frozen=True, eq=False)
+class ItemGroups:
+    """What popularity-bias metrics know of the items.
+
+    Attributes
+    ----------
+    share : (n_items,) float64
+        Share of the training users who have the item; at least one user.
+    tail : (n_items,) bool
+        Whether the item is in the last popularity quintile.
+    categories : (n_items, n_categories) float64
+        Weights of each item's categories, with sum 1, or 0 for an item without any.
+    """
+
+    share: Array
+    tail: Array
+    categories: Array
+
+    @classmethod
+    def from_counts(cls, counts: Array, n_users: int, categories: Array | None) -> ItemGroups:
+        """Take popularity quintiles as categories where none are given."""
+        quintile = popularity_quintiles(counts)
+        if categories is None:
+            categories = np.eye(N_QUINTILES)[quintile]
+        share = np.asarray(counts, np.float64) / max(n_users, 1)
+        return cls(share, quintile == N_QUINTILES - 1, categories)
+
+    def mean_over_list(self, base: str, top: Array, indptr: Array, indices: Array) -> Floats:
+        """Compute metrics 9–12 of lists: one value per user, NaN for an empty list.
+
+        Parameters
+        ----------
+        base : name of the metric, without the cut-off
+        top : (n_users, k) item indices, negative for padding
+        indptr, indices : the users' histories in CSR form, of which 12 is a function as well
+        """
+        there = top >= 0
+        n = there.sum(axis=1)
+        if base == "miscalibration":
+            own = _shares(self.categories[indices], indptr)
+            ends = np.concatenate([[0], np.cumsum(n)])
+            return 0.5 * np.abs(own - _shares(self.categories[top[there]], ends)).sum(axis=1)
+        value = {
+            "tail": self.tail.astype(np.float64),
+            "popularity": self.share,
+            "novelty": -np.log2(np.maximum(self.share, self.share[self.share > 0].min(initial=1))),
+        }[base]
+        return _ratio(np.where(there, value[top], 0.0).sum(axis=1), n)
+
+
+def _shares(weights: Array, indptr: Array) -> Array:
+    """Sum the rows of each user and normalize to 1; NaN for a user without any category."""
+    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    total = np.zeros((len(indptr) - 1, weights.shape[1]))
+    np.add.at(total, row, weights)
+    size = total.sum(axis=1, keepdims=True)
+    return np.divide(total, size, out=np.full_like(total, np.nan), where=size > 0)
 
 
 # --- Summaries
@@ -205,6 +277,37 @@ def mean_over_rows(sums: Array, counts: Array) -> tuple[float, float]:
     if n == 1:
         return mean, float("nan")
     return mean, float(np.sqrt(n / (n - 1) * np.sum((s - mean * c) ** 2)) / total)
+
+
+def paired_difference(metric: Metric, a: Array, b: Array, counts: Array) -> tuple[float, float]:
+    """Return the score of model a less that of model b, and its standard error over users.
+
+    The users are the same, so that what makes a user easy or hard for both models cancels.
+
+    Parameters
+    ----------
+    a, b : (n_users,)
+        Values of each user; NaN for users left out.
+    counts : (n_users,)
+        Held-out ratings of each user, the weights of rmse and mae. The linearization of
+        `mean_over_rows` (and of the root) is that of the difference.
+    """
+    if metric.kind != "rating":
+        return mean_over_users(a - b)
+    present = counts > 0
+    c = np.asarray(counts[present], np.float64)
+    scores = []
+    deviations = []
+    for each in (a[present], b[present]):
+        s = each**2 * c if metric.base == "rmse" else each * c
+        mean = float(s.sum() / c.sum()) if len(c) else float("nan")
+        score, slope = root(mean, 1.0) if metric.base == "rmse" else (mean, 1.0)
+        scores.append(score)
+        deviations.append(slope * (s - mean * c))
+    n = len(c)
+    spread = deviations[0] - deviations[1]
+    stderr = float(np.sqrt(n / (n - 1) * np.sum(spread**2)) / c.sum()) if n > 1 else float("nan")
+    return scores[0] - scores[1], stderr
 
 
 def root(mean: float, stderr: float) -> tuple[float, float]:
@@ -257,7 +360,10 @@ RANKING: dict[str, Callable[[Array, Array, int], Floats]] = {
     "map": average_precision,
     "mrr": reciprocal_rank,
 }
-SPELLINGS = [*RATING, *(f"{name}@k" for name in RANKING), "mrr", "coverage@k"]
+#: Of the lists alone: one value per user, or one of all lists.
+LISTS = ("tail", "novelty", "popularity", "miscalibration")
+CATALOG = ("coverage", "gini")
+SPELLINGS = [*RATING, *(f"{name}@k" for name in (*RANKING, *CATALOG, *LISTS)), "mrr"]
 
 
 @dataclass(frozen=True)
@@ -276,10 +382,12 @@ class Metric:
     k: int
 
     @property
-    def kind(self) -> Literal["rating", "ranking", "coverage"]:
+    def kind(self) -> Literal["rating", "ranking", "list", "catalog"]:
         if self.base in RATING:
             return "rating"
-        return "ranking" if self.base in RANKING else "coverage"
+        if self.base in RANKING:
+            return "ranking"
+        return "list" if self.base in LISTS else "catalog"
 
     def per_user(self, hits: Array, n_relevant: Array) -> Floats:
         """Compute a ranking metric, one value per user."""
@@ -297,7 +405,7 @@ def parse(name: str) -> Metric:
     if not isinstance(name, str):
         raise ConfigError(f"A metric must be a string such as 'ndcg@100', not {name!r}.")
     base, at, cut = name.partition("@")
-    bases = [*RATING, *RANKING, "coverage"]
+    bases = [*RATING, *RANKING, *CATALOG, *LISTS]
     if base not in bases:
         raise ConfigError(f"Unknown metric {name!r}: {_suggest_name(base, at + cut, bases)}")
     if base in RATING:

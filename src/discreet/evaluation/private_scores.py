@@ -68,7 +68,7 @@ class ScorePrice:
     budget : Budget
     account : Account, optional
         Account in a `discreet.BudgetStore`, to be charged.
-    most_ratings : int
+    max_ratings : int
         M, the largest weight of a user in rmse and mae.
     confidence : float
         Confidence level of the intervals.
@@ -78,19 +78,19 @@ class ScorePrice:
 
     budget: Budget
     account: Account | None = None
-    most_ratings: int = 10
+    max_ratings: int = 10
     confidence: float = 0.95
     noise: Any = "secure"
     random_state: int | None = None
 
     def __post_init__(self) -> None:
         if (
-            isinstance(self.most_ratings, bool)
-            or not isinstance(self.most_ratings, int)
-            or self.most_ratings < 1
+            isinstance(self.max_ratings, bool)
+            or not isinstance(self.max_ratings, int)
+            or self.max_ratings < 1
         ):
             raise ConfigError(
-                f"most_ratings is {self.most_ratings!r}, but must be an integer of at least 1."
+                f"max_ratings is {self.max_ratings!r}, but must be an integer of at least 1."
             )
         if not 0.5 <= self.confidence < 1:
             raise ConfigError(
@@ -235,7 +235,7 @@ def release_scores(
         for name, text in (cautions or {}).items():
             session.record_assumption(name, text, inferred=True)
         bounded = (
-            f"each user counts as at most {price.most_ratings} ratings"
+            f"each user counts as at most {price.max_ratings} ratings"
             if layout.rated
             else "each user counts once"
         )
@@ -248,7 +248,7 @@ def release_scores(
         def columns() -> NDArray[np.float64]:
             exact = measure([metric.name for metric in metrics])
             counts = np.diff(holdout.target.indptr)
-            return layout.columns(exact, counts, half or 1.0, price.most_ratings)
+            return layout.columns(exact, counts, half or 1.0, price.max_ratings)
 
         statistic = seal_values(columns).sum(UserValues(layout.most))
         noisy = session.release(RELEASE, statistic)
@@ -271,9 +271,10 @@ def release_scores(
 
 def _check(metrics: Sequence[Metric], half: float | None) -> None:
     for metric in metrics:
-        if metric.kind == "coverage":
+        if metric.kind in ("list", "catalog"):
             raise ConfigError(
-                f"{metric.name} is no sum over users, so it cannot be released. Leave it out."
+                f"{metric.name} is no sum over users with a public bound, so it cannot be released."
+                " Leave it out."
             )
         if metric.kind == "rating" and half is None:
             raise ConfigError(
@@ -332,7 +333,7 @@ class ScoreLayout:
         exact: Mapping[str, NDArray[Any]],
         counts: NDArray[Any],
         half: float,
-        most_ratings: int,
+        max_ratings: int,
     ) -> NDArray[np.float64]:
         """Return each user's contribution.
 
@@ -341,7 +342,7 @@ class ScoreLayout:
         """
         found = []
         if self.rated:
-            c = np.minimum(counts, most_ratings) / most_ratings
+            c = np.minimum(counts, max_ratings) / max_ratings
             found += [c, MOMENTS * c**2]
             for metric in self.rated:
                 error = np.nan_to_num(exact[metric.name]) / half

@@ -64,7 +64,7 @@ class Evaluation:
     Attributes
     ----------
     values, stderr : dict
-        Metric name to score, and to its standard error over users (NaN for coverage).
+        Metric name to score, and to its standard error over users (NaN for coverage and gini).
     slices : tuple of Slice
         Scores by popularity quintile, head first; empty without slices.
     n_users, n_ranked, n_targets : int

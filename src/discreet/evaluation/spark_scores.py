@@ -40,7 +40,7 @@ def evaluate_frame(
     known, held_out : pyspark.sql.DataFrame
         With the same columns: the histories for fold-in, and the ratings to predict.
     metrics : names
-        As for `evaluate`, without coverage. For rmse, the standard error is NaN.
+        As for `evaluate`, without those of popularity bias. For rmse, the standard error is NaN.
     relevant : float, optional
         Lowest relevant held-out rating for ranking metrics. Default: the model's threshold, or all.
     partitions : int, optional
@@ -49,8 +49,11 @@ def evaluate_frame(
 
     names = [metrics] if isinstance(metrics, str) else list(metrics)
     for name in names:
-        if parse(name).kind == "coverage":
-            raise ConfigError(f"{name} is no mean over users. Use evaluate on in-memory Ratings.")
+        if parse(name).kind in ("list", "catalog"):
+            raise ConfigError(
+                f"{name} needs the popularity of items or all lists. Use evaluate on in-memory"
+                " Ratings."
+            )
     found = list(known.columns)
     if sorted(found) != sorted(held_out.columns):
         raise DataError(

@@ -10,9 +10,9 @@
    all runs. K and the other scores, settings, warnings and progress stay secret. Ties are broken at
    random.
 
-With ``law="composed"`` nothing is secret: the number of runs is fixed, every score is reported, and
-a function or a library such as Optuna may choose settings by earlier scores. The costs of all runs
-then add up.
+With ``distribution="fixed"`` nothing is secret: the number of runs is fixed, every score is
+reported, and a function or a library such as Optuna may choose settings by earlier scores. The
+costs of all runs then add up.
 
 Privacy: μ of one run covers all of its releases, and is the largest for which the best of K runs
 costs the model's (ε, δ). A run that gives up because of too much noise gets the worst score. The
@@ -39,8 +39,8 @@ from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError, DiscreetError
 from discreet.evaluation.evaluator import measure_users, public_threshold
 from discreet.evaluation.metrics import Metric, parse
-from discreet.models.histories import to_learn_from
 from discreet.models.private import PrivateRecommender
+from discreet.models.user_rows import to_learn_from
 from discreet.privacy.accounting import gdp, private_selection
 from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.private_selection import Runs
@@ -52,7 +52,7 @@ from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.statistics.user_totals import UserValues
 from discreet.privacy.users.sealed_users import seal_values
 
-COMPOSED = "composed"
+FIXED = "fixed"
 RELEASE = "best training"
 DEFAULT_METRIC = {"rating": "rmse", "ranking": "recall@20"}
 
@@ -101,7 +101,7 @@ class TuningResult:
     score : float
         The noisy sum over users of numbers in [0, 1]. As the best of several, it is biased upward.
     trials : tuple of Trial
-        With ``law="composed"`` only; otherwise the other runs are secret.
+        With ``distribution="fixed"`` only; otherwise the other runs are secret.
     privacy : PrivacyStatement
     """
 
@@ -118,7 +118,7 @@ def tune(
     space: Space | Callable[[tuple[Trial, ...]], Setting],
     *,
     runs: float = 10,
-    law: str = "geometric",
+    distribution: str = "geometric",
     metric: str | None = None,
     relevant: float | None = None,
     held_out: float = 0.1,
@@ -132,13 +132,13 @@ def tune(
     model : a private model, not fitted
         Its ε and δ are the total cost of tuning; its other parameters are the defaults of settings.
     ratings : Ratings
-    space : mapping, or a function with ``law="composed"``
+    space : mapping, or a function with ``distribution="fixed"``
         Parameter (of the model or of its algorithm) to a list of values or a `Between`. The space
         is public. A function takes the trials so far and returns the next setting.
     runs : float
-        Mean number of runs; with ``law="composed"`` the exact number.
-    law : {"geometric", "logarithmic", "poisson", "negative-binomial:η", "composed"}
-        Distribution of the secret number of runs. "composed" keeps nothing secret, at the full cost
+        Mean number of runs; with ``distribution="fixed"`` the exact number.
+    distribution : {"geometric", "logarithmic", "poisson", "negative-binomial:η", "fixed"}
+        Distribution of the secret number of runs. "fixed" keeps nothing secret, at the full cost
         of every run.
     metric : str, optional
         A ranking metric such as ``recall@20``, or ``rmse`` or ``mae``. Default: recall@20 for goal
@@ -157,7 +157,7 @@ def tune(
         model,
         space,
         runs=runs,
-        law=law,
+        distribution=distribution,
         metric=metric,
         relevant=relevant,
         held_out=held_out,
@@ -186,7 +186,7 @@ class Tuning:
         space: Space | Callable[[tuple[Trial, ...]], Setting],
         *,
         runs: float = 10,
-        law: str = "geometric",
+        distribution: str = "geometric",
         metric: str | None = None,
         relevant: float | None = None,
         held_out: float = 0.1,
@@ -209,12 +209,13 @@ class Tuning:
         self.relevant = relevant
         self.held_out = held_out
         self.score_share = score_share
-        self.law = law
+        self.distribution = distribution
         self.runs = runs
-        self._number = _fix_runs(runs) if law == COMPOSED else Runs(runs, law)
-        if callable(space) and law != COMPOSED:
+        self._number = _fix_runs(runs) if distribution == FIXED else Runs(runs, distribution)
+        if callable(space) and distribution != FIXED:
             raise ConfigError(
-                "space is a function, which chooses settings by earlier scores. Use law='composed'."
+                "space is a function, which chooses settings by earlier scores. Use"
+                " distribution='fixed'."
             )
         delta = model.budget.delta - 2 * RESERVE * max(2.0, runs)
         if isinstance(self._number, Runs):
@@ -232,10 +233,12 @@ class Tuning:
     # ------------------------------------------------------------ before any data
 
     def plan(self) -> Plan:
-        """Return the plan: one release for all runs, or one per run with ``law="composed"``."""
+        """Return the plan: one release for all runs, or one per run where their number is fixed."""
         budget = self.model.budget
         if isinstance(self._number, Runs):
-            release = Release(RELEASE, weight=1 / self.mu, shape=(), law=self.law, runs=self.runs)
+            release = Release(
+                RELEASE, weight=1 / self.mu, shape=(), law=self.distribution, runs=self.runs
+            )
         else:
             release = Release("training and score", self._number, 1 / self.mu, shape=())
         made = Plan((release,), budget, "gdp")
@@ -456,8 +459,10 @@ def _check_space(space: Space) -> dict[str, Sequence[Any] | Between]:
 
 def _check_metric(name: str | None, model: PrivateRecommender) -> Metric:
     metric = parse(name or DEFAULT_METRIC[model.goal])
-    if metric.kind == "coverage":
-        raise ConfigError(f"{metric.name} is no sum over users. Choose another metric.")
+    if metric.kind in ("list", "catalog"):
+        raise ConfigError(
+            f"{metric.name} is no sum over users with a public bound. Choose another metric."
+        )
     if metric.kind == "rating" and model.goal == "ranking":
         raise ConfigError(
             f"{metric.name} compares predicted ratings, but this model predicts none."
@@ -473,7 +478,7 @@ def _check_share(name: str, value: float) -> None:
 def _fix_runs(runs: float) -> int:
     if isinstance(runs, bool) or runs != int(runs) or not 1 <= runs <= private_selection.MOST_RUNS:
         raise ConfigError(
-            f"runs is {runs!r}. With law='composed' it must be an integer, at most"
+            f"runs is {runs!r}. With distribution='fixed' it must be an integer, at most"
             f" {private_selection.MOST_RUNS:g}."
         )
     return int(runs)

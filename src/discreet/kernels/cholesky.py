@@ -164,6 +164,7 @@ def _factor(like: np.ndarray, T: int, R: int) -> None:
     for i in range(0, R, 4):
         Ti = T + i // 4 * panel
         chol_diagonal(like, Ti, i)
+        # Panels to the right of the diagonal, in order: each is read once per step.
         for j in range(i + 4, R, 4):
             chol_panel(like, Ti, T + j // 4 * panel, i)
 
@@ -176,9 +177,11 @@ def substitute(like: np.ndarray, b: int, T: int, B: int, R: int) -> None:
     E, line = W * s, R * s
     panel = R * 4 * E + PANEL_GAP
     for j in range(0, R, W):
+        # Right-hand sides are interleaved too, so that one instruction solves W systems.
         transpose(like, b + j * s, line, 4 * line, B + j * E, E, 4 * E)
     for i in range(0, R, 4):
         forward_panel(like, T + i // 4 * panel, B, i)
+    # Backward substitution goes from the last panel to the first.
     for i in range(R - 4, -1, -4):
         backward_panel(like, T + i // 4 * panel, B, i)
     for j in range(0, R, W):
@@ -206,6 +209,7 @@ def _solve_many(
     bp, Bp = allocate_aligned(like, W * R), allocate_aligned(like, R * W)
     panel = R * 4 * W + PANEL_GAP // like.itemsize
     b_ = bp.reshape((W, R))
+    # The padding must be zero; the r × r part is written below.
     Ap[:] = 0
     b_[:] = 0
     for lane in range(W):
@@ -215,6 +219,7 @@ def _solve_many(
         for lane in range(W):
             i = min(first + lane, stop - 1)  # unused lanes repeat the last system
             for k in range(r):
+                # Only upper triangles are read, so that the caller need not mirror its matrices.
                 for j in range(k, r):
                     Ap[lane * gap + k * R + j] = A[i, k, j] + S[k, j]
                 Ap[lane * gap + k * R + k] += ridge[i]
@@ -223,6 +228,7 @@ def _solve_many(
         for lane in range(min(W, stop - first)):
             good = True
             for k in range(r):
+                # A pivot that was not positive has the reciprocal 0 (see `simd_batched`).
                 good = good and Tp[k // 4 * panel + (k * 4 + k % 4) * W + lane] > 0
                 x[first + lane, k] = b_[lane, k]
             definite[first + lane] = good
@@ -239,7 +245,10 @@ def solve_one(A: np.ndarray, x: np.ndarray) -> bool:
     for k in range(r):
         pivot = A[k, k]
         good = good and pivot > 1e-30
+        # Reciprocals are stored: multiplying is faster than dividing in both substitutions.
+        # `pivot * 0` has the type of the matrix, and keeps NaN visible.
         inverse = 1 / np.sqrt(pivot) if pivot > 1e-30 else pivot * 0
+        # The diagonal is not needed again, so its place holds the reciprocal.
         A[k, k] = inverse
         for j in range(k + 1, r):
             A[k, j] *= inverse
@@ -272,6 +281,7 @@ def _solve_many_plain(
 ) -> None:
     for i in range(start, stop):
         x[i] = b[i]
+        # A copy: `solve_one` overwrites its matrix, and the caller may read A again.
         M = A[i] + S
         for k in range(len(S)):
             M[k, k] += ridge[i]

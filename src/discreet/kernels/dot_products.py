@@ -21,11 +21,13 @@ def pair_products(U: np.ndarray, V: np.ndarray, i: np.ndarray, j: np.ndarray) ->
     -------
     (pairs,) of the wider type of U and V
     """
+    # The wider type: a product of float32 and float64 must not lose the digits of either.
     kind = np.result_type(U, V)
     U, V = floats("U", U, 2, kind), floats("V", V, 2, kind)
     same_length("vectors", U.shape[1], V.shape[1])
     i, j = positions("i", i, len(U)), positions("j", j, len(V))
     same_length("pairs", len(i), len(j))
+    # Zeros, so that vectors of length 0 need no case of their own.
     products = np.zeros(len(i), kind)
     run(lambda start, stop: _products(U, V, i, j, products, start, stop), even_cuts(len(i)))
     return products
@@ -44,6 +46,7 @@ def _products(
     for at in range(start, stop):
         u = U[i[at]]
         v = V[j[at]]
+        # Typed, because a Python 0.0 would make numba sum in float64 for float32 rows.
         total = U.dtype.type(0)
         # The compiler may reorder this sum for vector registers, by the length alone.
         for k in range(U.shape[1]):

@@ -26,6 +26,7 @@ from discreet.kernels.simd import gather_scaled, lanes, transpose
 def dual_size(counts: np.ndarray, W: int) -> np.ndarray:
     """Round numbers of entries up to whole vectors (at least 4, the Cholesky tile)."""
     step = max(4, W)
+    # At least one vector, also for a row without entries: the solver has no empty case.
     return np.maximum(-(-counts // step), 1) * step
 
 
@@ -34,6 +35,7 @@ def prefers_dual(counts: np.ndarray, r: int, W: int) -> np.ndarray:
     # Multiply-adds of both methods; 15 % more for the transpositions of the dual.
     K = dual_size(counts, W).astype(np.float64)
     return (
+        # The last term, the rotation back, is most of the cost of the shortest rows.
         1.15 * (K * K * r + K**3 / 3 + 6.0 * counts * r + 2.0 * r * r)
         < counts * float(r) ** 2 + r**3 / 3
     )
@@ -62,6 +64,7 @@ def solve_dual(
     W = lanes(Y)
     s = Y.itemsize
     step = max(4, W)
+    # Rows are sorted by length, so the last one bounds every buffer.
     longest = indptr[rows[stop - 1] + 1] - indptr[rows[stop - 1]]
     most = max(1, -(-longest // step)) * step
     gap = matrix_gap(Y, most)
@@ -75,7 +78,9 @@ def solve_dual(
     eye = np.zeros(most * most, Y.dtype)
     for first in range(start, stop, W):
         last = min(first + W, stop) - 1
+        # The longest row of the group decides its size; sorting keeps the padding small.
         K = max(1, -(-(indptr[rows[last] + 1] - indptr[rows[last]]) // step)) * step
+        # The I of I + Z Zᵀ, with ones beyond a row's length: those unknowns are 0 and decoupled.
         eye[:] = 0
         for k in range(K):
             eye[k * K + k] = 1
@@ -92,19 +97,23 @@ def solve_dual(
                 Y, Y.ctypes.data, index, root.ctypes.data, count, Z.ctypes.data + z * s, R
             )
             for c in range(R):
+                # B^(-1/2) is diagonal in the rotated basis: one factor per column.
                 d[c] = 1 / np.sqrt(D[c] + ridge[i])
             for k in range(count):
                 for c in range(R):
                     Z[z + k * R + c] *= d[c]
+            # A longer row of an earlier group may have left numbers here.
             Z[z + count * R : z + K * R] = 0
             for k in range(0, K, W):
                 for c in range(0, R, W):
                     source = Z.ctypes.data + (z + k * R + c) * s
                     target = Zt.ctypes.data + (c * K + k) * s
                     transpose(Y, source, R * s, 4 * R * s, target, K * s, 4 * K * s)
+            # Transposed, so that the Gram kernel, made for columns, computes Z Zᵀ.
             add_gram(Y, Zt.ctypes.data, R, eye.ctypes.data, Ap.ctypes.data + lane * gap * s, K)
             if constant:
                 for k in range(count):
+                    # The constant coordinate as a term of rank one: no column has to be appended.
                     f = constant * constant / ridge[i] * root[k]
                     for c in range(k, count):
                         Ap[lane * gap + k * K + c] += f * root[c]
@@ -118,7 +127,9 @@ def solve_dual(
             )
             for c in range(R):
                 x[c] /= np.sqrt(D[c] + ridge[i])
+                # `add_sum` adds: the place must be empty.
                 X[i, c] = 0
+            # Back from the eigenbasis of S to the original coordinates.
             add_sum(Y, Qt.ctypes.data, x.ctypes.data, R, X.ctypes.data + i * R * s, R)
             if constant:
                 total = Y.dtype.type(0)

@@ -49,6 +49,7 @@ def add_negative_parts(A: np.ndarray, which: np.ndarray) -> np.ndarray:
     W = simd.VECTOR_BYTES // A.itemsize
     failed = np.zeros(len(which), bool)
     R = pad_rank(r, A.itemsize)
+    # Cuts at multiples of W: groups of matrices do not depend on the number of threads.
     run(lambda start, stop: _project(A, which, failed, R, start, stop), even_cuts(len(which), W))
     return which[failed]
 
@@ -61,6 +62,7 @@ def _project(
     W = lanes(A)
     s = A.itemsize
     T = allocate_aligned(A, r * r * W + W * W)
+    # Diagonals in float64 also for float32: eigenvalues near 0 decide the projection.
     d = np.zeros((r, W))
     e = np.zeros((r, W))
     beta = allocate_aligned(A, r * W)
@@ -73,6 +75,7 @@ def _project(
     zero = np.zeros(R * R, A.dtype)
     z = np.empty(r * (r // 2 + 16))
     scale = np.empty(r // 2 + 16)
+    # Work of `vectors` in float64, on a cache line as its stores require.
     buffer = allocate_aligned(d, 64 * (r + 2))
     size = np.empty(W)
     rows[:] = 0
@@ -83,7 +86,9 @@ def _project(
         for i in range(r):
             for lane in range(W):
                 M = A[which[min(first + lane, stop - 1)]]
+                # A power of two, so that scaling changes no digit.
                 f = 1 / size[lane]
+                # Lower triangles are neither read nor written.
                 for j in range(i, r):
                     rows[lane * R + j] = M[i, j] * f
             for j in range(i // W * W, r, W):  # columns beyond r are overwritten by the next row
@@ -97,6 +102,7 @@ def _project(
                     4 * W * s,
                 )
         _tridiagonalize(T, d, e, beta, work, r)
+        # Reflections back to one matrix after the other, as step 4 applies them.
         for i in range(r):
             for j in range(i // W * W, r, W):
                 transpose(
@@ -113,8 +119,10 @@ def _project(
             K, sign, wide, fine = vectors(
                 d[:, lane] * size[lane], e[:, lane] * size[lane], z, scale, buffer, A
             )
+            # A matrix with NaN or infinity is left to the caller, which reports it.
             good = fine and bool(np.isfinite(size[lane]))
             failed[first + lane] = not good
+            # Already positive semi-definite: not a bit is changed.
             if not good or (K == 0 and sign < 0):
                 continue
             _back(
@@ -132,6 +140,8 @@ def _project(
             M = A[i]
             for a in range(r):
                 for b in range(a, r):
+                    # With vectors of the negative sign N is added; with the positive ones N is
+                    # the result.
                     M[a, b] = N[a * R + b] + (M[a, b] if sign < 0 else zero[0])
 
 
@@ -146,6 +156,7 @@ def _size(M: np.ndarray) -> float:
     for i in range(r):
         for j in range(i, r):
             total += abs(M[i, j])
+    # Also false for NaN.
     if not total < np.inf:
         return np.inf
     return 2.0 ** np.floor(np.log2(np.float64(total) / r)) if total > 0 else 1.0
@@ -195,6 +206,7 @@ def _tridiagonalize(
         next_ = (k + 1) * E
         for l in range(W):
             own[l], own[W + l] = v[k * W + l], q[k * W + l]
+            # The update of the last step was delayed; the diagonal needs it now.
             row[k * W + l] -= 2 * own[l] * own[W + l]
             d[k, l] = row[k * W + l]
         reflect_first(T, at_n + next_, at_v + next_, at_q + next_, at_own, r - k - 1)
@@ -204,8 +216,10 @@ def _tridiagonalize(
         for l in range(W):
             total = own[2 * W + l]
             x = n[(k + 1) * W + l]
+            # The sign opposite to x avoids cancellation in x − alpha.
             alpha = -np.copysign(np.sqrt(total), x)
             vv = 2 * (total - x * alpha)
+            # A column that is zero already needs no reflection; dividing by it would give NaN.
             if vv > TINY:
                 n[(k + 1) * W + l] = x - alpha
                 beta[k * W + l] = 2 / vv
@@ -214,11 +228,13 @@ def _tridiagonalize(
                 beta[k * W + l] = 0
             e[k, l] = alpha
         p[(k + 1) * W :] = 0
+        # Two rows per pass halve the traffic of p and q.
         for i in range(k + 1, r - 1, 2):
             a = (i * r + i) * E
             b = ((i + 1) * r + i + 1) * E
             j = i * E
             reflect_rows(T, base + a, base + b, at_v + j, at_q + j, at_n + j, at_p + j, r - i - 2)
+        # An odd last row, which the pairs leave over.
         if (r - k - 1) % 2:
             i = r - 1
             a = (i * r + i) * W
@@ -228,6 +244,7 @@ def _tridiagonalize(
         dot(T, at_p + next_, at_n + next_, at_own, r - k - 1)
         for l in range(W):
             f = beta[k * W + l]
+            # q = β p − (β² pᵀv / 2) v makes the update of rank two symmetric.
             own[l], own[W + l] = f, f * f * own[l] / 2
             q[k * W + l] = 0
         mix(T, at_p + next_, at_n + next_, at_own, at_q + next_, r - k - 1)
@@ -259,6 +276,7 @@ def _back(
     s = H.itemsize
     wide = -(-K // W) * W
     x = Z[: r * wide].reshape((r, wide))
+    # Two halves in turn: products of this reflection, and those for the next one.
     t = allocate_aligned(H, 2 * wide)
     t[:] = 0
     for i in range(r):
@@ -271,6 +289,7 @@ def _back(
         new = (1 - step % 2) * wide
         this, other = t.ctypes.data + old * s, t.ctypes.data + new * s
         t[new : new + wide] = 0
+        # The first pass applies nothing: its products belong to the next reflection.
         f = beta[step * W + lane] if step < r - 2 else 0 * beta[0]
         for k in range(wide):
             t[old + k] *= f
@@ -280,6 +299,7 @@ def _back(
         c2 = H.ctypes.data + (max(step - 1, 0) * R + step + 1) * s
         k = 0
         while k < wide:
+            # Four vectors of columns share the loads of a reflection; the rest goes one by one.
             if wide - k >= 4 * W:
                 reflect_columns_4(
                     H, source + k * s, wide * s, n, c, this + k * s, c2, other + k * s

@@ -47,6 +47,7 @@ AHEAD = 128  # entries prefetched beyond those: the next pack
 
 def frozen(x: np.ndarray) -> np.ndarray:
     """Return a read-only view: numba compiles again for every mix of writable and read-only."""
+    # A view: the caller's own array stays writable.
     x = x.view()
     x.flags.writeable = False
     return x
@@ -58,6 +59,7 @@ def allocate_aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarra
     By numpy, which requests huge pages: factors are read at random, and would miss the TLB.
     """
     size = math.prod(shape) * dtype.itemsize
+    # 64 bytes more than needed leave space for the alignment.
     buffer = np.empty(size + 64, np.uint8)
     skip = -buffer.ctypes.data % 64
     return buffer[skip : skip + size].view(dtype).reshape(shape)
@@ -85,6 +87,7 @@ def on_cache_lines(Y: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
 
 def pad_columns(Y: np.ndarray, R: int) -> np.ndarray:
     """Return Y with zero columns up to R, aligned to cache lines."""
+    # Already in shape: repeated calls with the same factors copy nothing.
     if Y.shape[1] == R and Y.flags.c_contiguous and Y.ctypes.data % 64 == 0:
         return Y
     P = allocate_aligned_array((len(Y), R), Y.dtype)
@@ -97,8 +100,10 @@ def pad_columns(Y: np.ndarray, R: int) -> np.ndarray:
 def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> None:
     """Prefetch the rows of Y for the entries from `first` on, before `end`."""
     line = Y.shape[1] * Y.itemsize
+    # Never beyond `end`: those indices may be of another block, or not exist.
     for k in range(first, min(end, first + AHEAD)):
         address = Y.ctypes.data + np.int64(indices[k]) * line
+        # One request per cache line of the row.
         for at in range(0, line, 64):
             prefetch(address + at)
 
@@ -119,6 +124,7 @@ def _add_tiles(like: np.ndarray, P: int, K: int, S: int, A: int, R: int, i: int,
     left = (R - j) // W
     while left > 0:
         step = 3 if left >= 3 and left != 4 else min(left, 2)  # 2 + 2 is faster than 3 + 1
+        # A tile is as tall as the registers allow; a narrow one has space for all W rows.
         for h in range(i, i + W, min(TILE_ROWS, W) if step > 1 else W):
             p = P + h * s
             q = P + j * s
@@ -152,6 +158,7 @@ def _turns(R: int, W: int) -> np.ndarray:
     found = places.copy()
     lane = np.arange(W)
     for i in range(0, R, W):
+        # Rotations by more than half repeat products of the other half.
         for d in range(W // 2 + 1):
             found[i + d, i : i + W] = places[i + lane, i + (lane + d) % W]
     return found
@@ -197,6 +204,7 @@ def add_turned(
         q = x + W * s
         own = (i * R + i) * s
         at = own + W * s
+        # The last block has no tile to its right; it takes over half of the one before.
         if left == 0 and i > 0 and half:
             p = x - half * s
             q = x
@@ -226,6 +234,7 @@ def add_turned(
                 corner_1(
                     like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx
                 )
+        # Registers suffice for a tile of two vectors next to the corner.
         elif CORNER_VECTORS == 2:
             corner_2(
                 like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx
@@ -294,6 +303,7 @@ def sums(
         b = np.zeros((n, r), Y.dtype)
         run(lambda start, stop: _sums_plain(indptr, indices, c, Y, b, whole, start, stop), cuts)
         return b
+    # Padded columns sum to 0 and are cut off below.
     P = pad_columns(Y, pad_rank(r, Y.itemsize))
     b = np.zeros((n, P.shape[1]), Y.dtype)
     if n == 1:  # starting threads takes longer than one row
@@ -316,11 +326,13 @@ def _sums(
 ) -> None:
     R, s = Y.shape[1], Y.itemsize
     P = allocate_aligned(Y, PACK * R)
+    # Truncated rows carry their factor already; the sum then multiplies by 1.
     one = np.ones(PACK, Y.dtype)
     for i in range(start, stop):
         for first in range(indptr[i], indptr[i + 1], PACK):
             K = min(PACK, indptr[i + 1] - first)
             index, factor = indices.ctypes.data + first * 4, c.ctypes.data + first * s
+            # Before the arithmetic of this pack, which hides the latency of the next.
             prefetch_rows(Y, indices, first + K, indptr[stop])
             if whole:
                 gather_truncated(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)

@@ -56,6 +56,7 @@ def residual_rows(
     kind = U.dtype
     V = floats("V", V, 2, kind)
     indptr, indices = sparse_rows(indptr, indices, len(U), len(V))
+    # An empty array stands for none: numba compiles one signature for both.
     w = np.empty(0, kind) if weights is None else weights
     y, w, bias, offset = (np.ascontiguousarray(a, kind) for a in (y, w, bias, offset))
     same_length("vectors of rows and of columns", U.shape[1], V.shape[1])
@@ -107,8 +108,10 @@ def sum_columns(
     pieces = int(np.clip(_SUMS // max(size, 1), 1, 8))
     cuts = cost_cuts(np.diff(indptr) + 1.0, pieces=pieces)
     sums = {int(start): np.zeros((m, U.shape[1]), kind) for start in cuts[:-1]}
+    # 1/unit is a power of two, so multiplying by it is exact.
     c, factor = np.ascontiguousarray(c, kind), kind.type(1.0 if unit is None else 1.0 / unit)
     run(lambda a, b: _scatter(indptr, indices, c, U, factor, unit is not None, sums[a], a, b), cuts)
+    # Without rows there is no piece 0.
     total = sums.pop(0, np.zeros((m, U.shape[1]), kind))
     for start in sorted(sums):
         total += sums[start]
@@ -145,6 +148,7 @@ def _share(
         whole = 0.0
         for at in range(indptr[i], indptr[i + 1]):
             whole += q[indices[at]]
+        # Items with q = 0 only: the shares become 0, not NaN.
         whole = max(whole, 1e-300)
         for at in range(indptr[i], indptr[i + 1]):
             w[at] = most * np.sqrt(q[indices[at]] / whole)
@@ -193,6 +197,7 @@ def _residuals(
         square = 0.0
         mine[:] = 0
         for at in range(indptr[i], indptr[i + 1]):
+            # Clamped to the last entry: an address beyond it is not ours to compute.
             ahead = V.ctypes.data + np.int64(indices[min(at + _AHEAD, end - 1)]) * line
             for byte in range(0, line, 64):
                 prefetch(ahead + byte)
@@ -203,13 +208,17 @@ def _residuals(
                 e += u[k] * v[k]
             # Not np.isfinite, which the compiler may remove with these fastmath flags.
             if not abs(e) <= 1e300:
+                # A diverging user contributes 0 instead of spoiling the sums of all users.
                 e = U.dtype.type(0)
             if own:
                 for k in range(r):
+                    # The gradient of the user is unweighted and unclipped: it never leaves the
+                    # user.
                     mine[k] += e * v[k]
             if weighted:
                 e *= w[at]
             x[at] = e
+            # In float64, because the norm decides the clipping, on which the guarantee depends.
             square += np.float64(e) * np.float64(e)
         if own:
             # Element by element: for whole arrays numba compiles error messages, which is slow.
@@ -220,6 +229,7 @@ def _residuals(
             long[i] = length
         if length > largest:
             for at in range(indptr[i], indptr[i + 1]):
+                # The whole row is scaled, so that its direction stays.
                 x[at] *= largest / length
 
 
@@ -241,6 +251,7 @@ def _scatter(
     end = indptr[stop]
     for i in range(start, stop):
         for k in range(r):
+            # In the type of the sums, converted once per row.
             own[k] = U[i, k]
         for e in range(indptr[i], indptr[i + 1]):
             ahead = sums.ctypes.data + np.int64(indices[min(e + _AHEAD, end - 1)]) * line
@@ -250,6 +261,8 @@ def _scatter(
             into = sums[indices[e]]
             if whole:
                 for k in range(r):
+                    # Toward zero: a user's rounded contribution is never larger than the exact
+                    # one.
                     into[k] += np.trunc(f * own[k])
             else:
                 for k in range(r):

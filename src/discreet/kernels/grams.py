@@ -71,13 +71,16 @@ def add_pair_products(
     same_length("x and indices", len(x), len(indices))
     x = np.ascontiguousarray(x, np.float64)
     factor = length if unit is None else length / unit
+    # Quadratic, because a row with k entries has k(k − 1)/2 pairs.
     cuts = cost_cuts(np.diff(indptr) ** 2 + 1.0, pieces=_PIECES)
+    # One triangle per piece: threads would otherwise write to the same cells.
     sums = {int(start): np.zeros(m * (m - 1) // 2) for start in cuts[:-1]}
     run(
         lambda a, b: _pair_products(indptr, indices, x, m, factor, unit is not None, sums[a], a, b),
         cuts,
     )
     total = sums.pop(0, np.zeros(m * (m - 1) // 2))
+    # In the order of the rows. With integers any order would do, without rounding only this one.
     for start in sorted(sums):
         total += sums[start]
     return total
@@ -119,22 +122,28 @@ def _inverse_diagonals(
             v = V[indices[at]]
             for a in range(r):
                 for b in range(a + 1):
+                    # In float64 also for float32 factors: variances are differences of large
+                    # numbers.
                     A[a, b] += np.float64(v[a]) * np.float64(v[b])
                 A[r, a] += np.float64(v[a])
         for a in range(r):
             A[a, a] += ridge
+        # The last feature is 1, so its square sums to the number of entries.
         A[r, r] = indptr[i + 1] - indptr[i] + constant
         for a in range(d):
             for b in range(a + 1):
                 value = A[a, b]
                 for k in range(b):
                     value -= A[a, k] * A[b, k]
+                # Above 0 in exact arithmetic, as P is; the bound is for rounding only.
                 A[a, b] = math.sqrt(max(value, 1e-300)) if a == b else value / A[b, b]
         for b in range(d):
             L[b, b] = 1.0 / A[b, b]
             for a in range(b + 1, d):
                 value = 0.0
                 for k in range(b, a):
+                    # The inverse factor by columns: its squared column sums are the diagonal of
+                    # the inverse.
                     value -= A[a, k] * L[k, b]
                 L[a, b] = value / A[a, a]
         for b in range(d):
@@ -163,8 +172,10 @@ def _pair_products(
             square = x[at] * x[at]
             squares += square * before
             before += square
+        # Fewer than two entries, or all zero: no pair. Written so that NaN is left out as well.
         if not squares > 0.0:
             continue
+        # √2 of the definition cancels with √2 in q.
         scale = factor / math.sqrt(squares)
         for one in range(indptr[i], indptr[i + 1]):
             j = indices[one]
@@ -172,4 +183,5 @@ def _pair_products(
             own = scale * x[one]
             for other in range(one + 1, indptr[i + 1]):
                 product = own * x[other]
+                # Toward zero, so that rounding never increases a user's norm.
                 sums[row + indices[other]] += np.trunc(product) if whole else product

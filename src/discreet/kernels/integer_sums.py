@@ -40,9 +40,11 @@ def exact_grams(
     c : (nnz,) float64
     Y : (m, r) float64
     """
+    # float32 is exact only up to 2²⁴ units, which a popular item exceeds.
     assert c.dtype == Y.dtype == np.float64
     a, b = np.triu_indices(Y.shape[1])
     G = np.empty((len(indptr) - 1, Y.shape[1], Y.shape[1]))
+    # Both triangles get the same number: a symmetric matrix to the last bit.
     G[:, a, b] = G[:, b, a] = pack_grams(indptr, indices, c, Y, whole=True)
     return G
 
@@ -68,10 +70,12 @@ def pack_grams(
     n = len(indptr) - 1
     r = columns or Y.shape[1]
     G = np.empty((n, r * (r + 1) // 2), Y.dtype)
+    # The second term is the fixed cost of a row, or pieces of many empty rows would be too long.
     cost = np.diff(indptr).astype(np.float64) * r + 8.0 * r
     if not simd.enabled():
         run(lambda a, b: _grams_plain(indptr, indices, c, Y, G, whole, a, b), cost_cuts(cost))
     else:
+        # Padded columns are 0 and truncate to 0, so they add nothing.
         P = pad_columns(Y, pad_rank(r, Y.itemsize))
         run(lambda a, b: _grams(indptr, indices, c, P, G, r, whole, a, b), cost_cuts(cost))
     return G
@@ -106,20 +110,27 @@ def _grams(
     A = allocate_aligned(Y, R * R)
     zero = np.zeros(R * R, Y.dtype)
     for i in range(start, stop):
+        # The first pack starts from zeros, later ones from the sum so far: no clearing of A per
+        # row.
         source = zero.ctypes.data
+        # Without entries no tile is written, and A still holds the matrix of another row.
         if indptr[i] == indptr[i + 1]:
             G[i] = 0
             continue
         for first in range(indptr[i], indptr[i + 1], PACK):
             K = min(PACK, indptr[i + 1] - first)
             index, factor = indices.ctypes.data + first * 4, c.ctypes.data + first * s
+            # Truncation happens before the product, per factor: a product of integers is an
+            # integer.
             if whole:
                 gather_truncated(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
             else:
                 gather_scaled(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
+            # Rows of Y are read at random; asking for the next pack hides the latency of memory.
             prefetch_rows(Y, indices, first + K, indptr[stop])
             add_gram(P, P.ctypes.data, K, source, A.ctypes.data, R)
             source = A.ctypes.data
+        # Only the r × r part of the padded matrix is kept.
         at = 0
         for k in range(r):
             for j in range(k, r):
@@ -144,6 +155,7 @@ def _grams_plain(
         for e in range(indptr[i], indptr[i + 1]):
             for k in range(len(p)):
                 x = c[e] * Y[indices[e], k]
+                # The same rounding as in registers, so that both paths give the same integers.
                 p[k] = np.trunc(x) if whole else x
             at = 0
             for k in range(len(p)):

@@ -149,9 +149,12 @@ def _solve_rows(
     S = np.zeros((r, r), Y.dtype) if shared is None else _ready(shared, Y)
     assert ridge.shape == (n,)
     assert S.shape == (r, r)
+    # Gram matrix, factorization and fixed cost: pieces of equal time, not of equal rows.
     cost = np.diff(indptr).astype(np.float64) * r * r + r**3 / 1.5 + 100.0
     if not simd.enabled():
         if c:
+            # Portable loops have no vector width, so one more column is cheaper than eliminating
+            # it.
             Y, S = np.column_stack([Y, np.full(len(Y), c)]), np.pad(S, (0, 1))
         X = np.empty((n, Y.shape[1]), Y.dtype)
         P = frozen(np.ascontiguousarray(Y))
@@ -160,8 +163,10 @@ def _solve_rows(
     W = simd.VECTOR_BYTES // Y.itemsize
     R = pad_rank(r, Y.itemsize)
     X = allocate_aligned_array((n, R), Y.dtype)
+    # Decided by a row's own length and public numbers, so no other user changes a user's bits.
     few = _solve_few(entries, Y, ridge, S, c, X, x0) if r >= DUAL_RANK else np.zeros(n, bool)
     rows = np.flatnonzero(~few)
+    # Padding to whole vectors once, instead of handling remainders in every loop.
     P, S = frozen(pad_columns(Y, R)), np.pad(S, (0, R - r))
     S[range(r, R), range(r, R)] = 1  # the equation of a padded coordinate is 1 · x = 0
     S = rotate_blocks(S, W)
@@ -170,6 +175,7 @@ def _solve_rows(
     else:
         run(
             lambda a, b: _solve(entries, P, ridge, S, c, X, x0, rows, r, a, b),
+            # Cuts at multiples of W: which rows share a register does not depend on the threads.
             cost_cuts(cost[rows], W),
         )
     return X if r == R else np.ascontiguousarray(X[:, :r]), x0
@@ -193,12 +199,16 @@ def _solve_few(
     few = prefers_dual(counts, r, W)
     if not few.any():
         return few
+    # In float64, because the rotation enters every solution; it is one matrix for all rows.
     D, Q = np.linalg.eigh(S.astype(np.float64)) if S.any() else (np.zeros(r), np.eye(r))
+    # S is positive semi-definite; rounding can make a zero eigenvalue negative.
     D = np.maximum(D, 0)
+    # The constant coordinate has no S: only the ridge bounds it from below.
     least = 0.0 if constant else D[0]
     # The inverse root of an almost singular B would lose all precision.
     few &= least + ridge > 1e-6 * (D[-1] + ridge)
     rows = np.flatnonzero(few)
+    # Stable, so that equal lengths keep their order and grouping is reproducible.
     rows = rows[np.argsort(counts[rows], kind="stable")]
     P = frozen(pad_columns(tall_product(Y, Q.astype(Y.dtype)) if S.any() else Y, R))
     Qt = pad_columns(np.pad(Q.T, ((0, R - r), (0, 0))).astype(Y.dtype), R)
@@ -220,6 +230,7 @@ def read_targets(entries: Entries, first: int, K: int, v: np.ndarray, root: np.n
     """Write ``√w (value − offset)`` of K entries to v, and ``√w`` to root if there are weights."""
     _, indices, values, weights, offset = entries
     here = slice(first, first + K)
+    # Four loops instead of one with tests: each becomes vector code of its own.
     if len(values) and len(offset):
         # numba's zip has no `strict`.
         for k, (value, j) in enumerate(zip(values[here], indices[here])):  # noqa: B905
@@ -236,6 +247,7 @@ def read_targets(entries: Entries, first: int, K: int, v: np.ndarray, root: np.n
             v[k] = 1
     if len(weights):
         for k, weight in enumerate(weights[here]):
+            # Square roots, so that the Gram matrix of scaled rows has the weights exactly once.
             root[k] = np.sqrt(weight)
             v[k] *= root[k]
 
@@ -267,11 +279,14 @@ def _add_row(
     targets = v.ctypes.data
     roots = root.ctypes.data
     small = one_or_two_blocks(Y, R)
+    # Small ranks read each row once; copying it first would be the larger cost.
     in_place = small and not len(weights)
+    # The first pack starts from S, so that adding it costs no pass of its own.
     source = S
     weight = 0.0
     value = 0.0
     if indptr[i] == indptr[i + 1]:
+        # No entries: A becomes S, since the solver reads A in any case.
         add_turned(P, packed, 0, 0, targets, b, roots, 0, S, A, R, base, 0)
     for first in range(indptr[i], indptr[i + 1], PACK):
         K = min(PACK, indptr[i + 1] - first)
@@ -287,6 +302,8 @@ def _add_row(
                 add_sum(P, packed, roots, K, h, R)
             if len(weights):
                 for k in range(K):
+                    # In float64 and in the order of the entries, whatever the type of Y: it is a
+                    # pivot below.
                     weight += root[k] * root[k]
                     value += root[k] * v[k]
             else:
@@ -372,6 +389,7 @@ def _solve(
                 hp.ctypes.data + at if constant else 0,
             )
             for k in range(r):
+                # The diagonal of a rotated block is its first row.
                 Ap[lane * gap + k // W * W * R + k] += ridge[i]
         factor_turned(Y, Ap.ctypes.data, Tp.ctypes.data, R)
         substitute(Y, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
@@ -381,6 +399,7 @@ def _solve(
                 for k in range(R):
                     sums[lane, k] = h[lane, k]
             substitute(Y, hp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
+        # Repeated lanes are dropped here: they solved a row that another lane stores.
         for lane in range(last - first):
             i = rows[first + lane]
             if not constant:
@@ -389,11 +408,13 @@ def _solve(
             else:
                 # Eliminate the constant coordinate: its Schur complement is `pivot`.
                 z = Y.dtype.type(0)
+                # Divided by constant², because the coordinate is solved for as if it were 1.
                 pivot = weight[lane] + ridge[i] / constant**2
                 left = value[lane]
                 for k in range(r):
                     pivot -= sums[lane, k] * h[lane, k]
                     left -= sums[lane, k] * b[lane, k]
+                # Without weights and ridge the coordinate is undetermined: 0, as elsewhere.
                 z = Y.dtype.type(left / pivot) if pivot > 1e-30 else z
                 x0[i] = z / constant
                 for k in range(R):
@@ -414,8 +435,10 @@ def _add_row_plain(
             offset[indices[e]] if len(offset) else one * 0
         )
         for k in range(r):
+            # Weighted once per coordinate, not once per pair.
             f = w * y[k]
             b[k] += f * value
+            # The upper triangle suffices: `solve_one` reads no other entry.
             for j in range(k, r):
                 A[k, j] += f * y[j]
 

@@ -175,6 +175,46 @@ def log_lifts(
     return found
 
 
+def mixture_weights(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    x: np.ndarray,
+    P: np.ndarray,
+    prior: np.ndarray,
+    strength: float,
+    steps: int,
+) -> np.ndarray:
+    """Mixture weights of all histories; see `discreet.kernels.mixtures`."""
+    theta = np.tile(np.asarray(prior, np.float64), (len(indptr) - 1, 1))
+    for i, weights in enumerate(theta):
+        entries = slice(indptr[i], indptr[i + 1])
+        for _ in range(steps):
+            part = weights * P[indices[entries]]
+            part *= (x[entries] / np.maximum(part.sum(axis=1), 1e-300))[:, None]
+            new = strength * prior + part.sum(axis=0)
+            weights[:] = new / new.sum()
+    return theta
+
+
+def profile_scores(
+    at: np.ndarray,
+    x: np.ndarray,
+    u: np.ndarray,
+    V: np.ndarray,
+    popularity: np.ndarray,
+    weights: tuple[float, float, np.ndarray],
+    floor: float,
+    lists: tuple[np.ndarray, np.ndarray, np.ndarray],
+    tau: float,
+) -> np.ndarray:
+    """Scores of all items by popularity, factors and features: specifies `profile_scores`."""
+    found = weights[0] * popularity + weights[2] @ log_lifts(at, x, *lists, tau)
+    if weights[1]:
+        ratio = (V @ u).astype(np.float64) * np.exp(-popularity)
+        found += weights[1] * np.log(np.maximum(ratio, floor))
+    return found.astype(np.float32)
+
+
 def solve_spd(A: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Solve ``A[i] x = b[i]``, with S and ridge already added: specifies `solve_spd`."""
     return np.linalg.solve(A, b[..., None])[..., 0]

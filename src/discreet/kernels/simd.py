@@ -59,6 +59,7 @@ def _native_lanes() -> int:
     """
     machine = platform.machine().lower()
     if machine in _ARM:
+        # NEON is part of every 64-bit ARM processor.
         return 4
     if machine not in ("x86_64", "amd64"):
         return 0
@@ -133,6 +134,7 @@ class Emit:
 
     def load(self, address: Any, offset: int = 0) -> Any:
         pointer = self.b.inttoptr(self.address_at(address, offset), self.vector.as_pointer())
+        # Aligned to elements only: rows of a matrix need not begin on a vector.
         return self.b.load(pointer, align=self.size, typ=self.vector)
 
     def store(self, value: Any, address: Any, offset: int = 0) -> None:
@@ -165,6 +167,7 @@ class Emit:
         return self.b.call(function, args)
 
     def fma(self, x: Any, y: Any, z: Any) -> Any:
+        # fmuladd is one instruction with one rounding wherever the processor has it.
         return self.call("fmuladd", x, y, z)
 
     def turn(self, x: Any, d: int) -> Any:
@@ -198,9 +201,11 @@ class Emit:
         self.b.position_at_end(head)
         k = self.b.phi(I64)
         k.add_incoming(I64(0), before)
+        # Phi nodes keep sums in registers: a loop over memory would store them every time.
         registers = [self.b.phi(x.type) for x in carried]
         for register, x in zip(registers, carried, strict=True):
             register.add_incoming(x, before)
+        # Tested at the top, so that K = 0 runs no iteration.
         self.b.cbranch(self.b.icmp_signed("<", k, count), inside, after)
         self.b.position_at_end(inside)
         new = body(list(registers))
@@ -238,6 +243,7 @@ def _emit_prefetch(builder: ir.IRBuilder, address: Any) -> None:
     kind = ir.FunctionType(ir.VoidType(), [pointer, I32, I32, I32])
     name = "llvm.prefetch.p0"
     function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    # Read, moderate locality, data: into the second-level cache, which holds a whole pack.
     builder.call(function, [builder.inttoptr(address, pointer), I32(0), I32(2), I32(1)])
 
 
@@ -278,6 +284,8 @@ def _emit_tile(
         right = [e.load(q, e.width * v) for v in range(vectors)]
         new = []
         for a in range(rows):
+            # One scalar against all vectors of the row: each load of Q serves every row of the
+            # tile.
             left = e.splat(p, e.size * a)
             new += [e.fma(left, right[v], sums[a * vectors + v]) for v in range(vectors)]
         return [e.b.add(p, ldp), e.b.add(q, ldq), *new]
@@ -303,6 +311,7 @@ def _tile(rows: int, vectors: int) -> Any:
         ldc: Any,
     ) -> Any:
         def emit(e: Emit, *args: Any) -> None:
+            # float64 vectors have half the lanes, and a block then half the rows.
             _emit_tile(e, min(rows, e.lanes), vectors, *args)
 
         return void(8, like, emit)
@@ -369,7 +378,7 @@ def _emit_corner(
         e.prefetch(line(Y, ahead))
         row = line(P, index)
         block = e.load(e.b.add(row, x))
-        beside = [e.load(e.b.add(row, q), e.width * k) for k in range(vectors)]
+        adjacent = [e.load(e.b.add(row, q), e.width * k) for k in range(vectors)]
         totals = [
             e.fma(e.splat(factor), block, total)
             for factor, total in zip(factors, totals, strict=True)
@@ -381,7 +390,7 @@ def _emit_corner(
             if a < tile_rows and vectors:
                 left = e.splat(e.b.add(row, p), e.size * a)
                 for n in range(half + 1 + a * vectors, half + 1 + (a + 1) * vectors):
-                    sums[n] = e.fma(left, beside[(n - half - 1) % vectors], sums[n])
+                    sums[n] = e.fma(left, adjacent[(n - half - 1) % vectors], sums[n])
         return [
             e.address_at(index, 4),
             e.address_at(ahead, 4),

@@ -42,6 +42,7 @@ def _emit_cholesky(
     def body(carried: list[Any]) -> list[Any]:
         p, q, *sums = carried
         right = {c: e.load(q, E * c) for c in range(first, first + columns)}
+        # Negated once per row, so that the update is a fused multiply-add.
         left = [e.b.fneg(right[a] if diagonal else e.load(p, E * a)) for a in range(4)]
         new = [e.fma(left[a], right[c], sums[n]) for n, (a, c) in enumerate(cells)]
         return [e.address_at(p, row), e.address_at(q, row), *new]
@@ -49,8 +50,10 @@ def _emit_cholesky(
     x = dict(zip(cells, e.loop(i, [Ti, Tj, *start], body)[2:], strict=True))
     for k in range(4):
         if diagonal:
+            # Ordered, so that NaN counts as not positive.
             positive = e.b.fcmp_ordered(">", x[k, k], e.constant(1e-30))
             inverse = e.b.fdiv(e.constant(1.0), e.call("sqrt", x[k, k]))
+            # A select and not a branch: the other lanes are other systems.
             x[k, k] = inverse = e.b.select(positive, inverse, e.constant(0.0))
         else:
             inverse = e.load(corner, row * k + E * k)
@@ -72,6 +75,7 @@ def chol_diagonal(typingctx: Any, like: Any, T: Any, i: Any) -> Any:
 @intrinsic
 def chol_panel(typingctx: Any, like: Any, Ti: Any, Tj: Any, i: Any) -> Any:
     def emit(e: Emit, *args: Any) -> None:
+        # Half a panel at a time where there are only sixteen registers.
         for first in range(0, 4, PANEL_COLUMNS):
             _emit_cholesky(e, first, PANEL_COLUMNS, False, *args)
 

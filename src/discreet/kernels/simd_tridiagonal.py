@@ -163,12 +163,14 @@ def joins(
 
 
 @intrinsic
-def chains(typingctx: Any, like: Any, beside: Any, join: Any, top: Any, bottom: Any, r: Any) -> Any:
+def chains(
+    typingctx: Any, like: Any, off_diagonal: Any, join: Any, top: Any, bottom: Any, r: Any
+) -> Any:
     """1 where they join, from there upwards in `top` and downwards in `bottom`, in place of the
     pivots; else 0.
     """
 
-    def emit(e: Emit, beside: Any, join: Any, top: Any, bottom: Any, r: Any) -> None:
+    def emit(e: Emit, off_diagonal: Any, join: Any, top: Any, bottom: Any, r: Any) -> None:
         some = range(SHIFT_VECTORS)
         line = SHIFT_VECTORS * e.width
         size = e.size
@@ -195,8 +197,8 @@ def chains(typingctx: Any, like: Any, beside: Any, join: Any, top: Any, bottom: 
                 *z,
             ]
 
-        down = [beside, e.address_at(bottom, line)]
-        up = [e.b.add(beside, elements), e.b.add(top, lines)]
+        down = [off_diagonal, e.address_at(bottom, line)]
+        up = [e.b.add(off_diagonal, elements), e.b.add(top, lines)]
         e.loop(r, [*down, *up, e.constant(0.0), *[e.constant(0.0)] * (2 * SHIFT_VECTORS)], body)
 
     return void(5, like, emit)

@@ -40,6 +40,7 @@ _limiter: Any = None  # what sets BLAS free
 def available_cores() -> int:
     """Cores this process may use (its affinity mask, not the machine's size)."""
     if hasattr(os, "sched_getaffinity"):
+        # A container or a batch system often allows fewer cores than the machine has.
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
@@ -48,6 +49,7 @@ def thread_count() -> int:
     """Threads that kernels use: `set_threads`, else ``DISCREET_THREADS``, else every core
     available.
     """
+    # A kernel inside a worker that already has its own core must not start threads.
     if _alone.get():
         return 1
     if _limit is not None:
@@ -82,7 +84,7 @@ def one_thread() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _libraries() -> ThreadpoolController:
-    """The BLAS that numpy brought along; looking for it takes milliseconds, so that is done
+    """Find numpy's BLAS; the search takes milliseconds, so that is done
     once.
     """
     from threadpoolctl import ThreadpoolController
@@ -97,13 +99,17 @@ def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) ->
     there are several threads, this one only waits: an interrupt in the midst of compiling would
     leave the compiler's lock shut for all.
     """
+    # More jobs than threads: a thread that finishes early takes the next one.
     jobs = deque((int(a), int(b)) for a, b in pairwise(cuts) if b > a)
     errors: list[BaseException] = []
 
     def drain() -> None:
         try:
+            # After an error elsewhere no new job begins; running ones write to the caller's
+            # arrays.
             while (job := _next(jobs)) is not None and not errors:
                 work(*job)
+        # Also KeyboardInterrupt: it has to reach the caller, not end a worker thread silently.
         except BaseException as error:
             errors.append(error)
 
@@ -116,6 +122,7 @@ def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) ->
                 others[-1].start()
         except BaseException as error:
             errors.append(error)
+        # A single job runs here: starting a thread takes longer than a short kernel.
         if not others:
             drain()
         _wait(others, errors)
@@ -124,12 +131,13 @@ def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) ->
 
 
 def _wait(others: list[Thread], errors: list[BaseException]) -> None:
-    """Until all have ended. After an interrupt what has begun is waited for, but not for ever."""
+    """Wait until all have ended; after an interrupt, for a bounded time."""
     end = math.inf
     while any(thread.is_alive() for thread in others) and time.monotonic() < end:
         try:
             for thread in others:
                 if thread.is_alive():
+                    # With a timeout after an interrupt, so that the deadline is checked.
                     thread.join(None if end == math.inf else 0.1)
         except KeyboardInterrupt as error:
             errors.append(error)
@@ -144,6 +152,7 @@ def _one_blas_thread() -> Iterator[None]:
     global _callers, _limiter
     with _lock:
         if not _callers:
+            # Threads of BLAS underneath ours would be cores squared threads.
             _limiter = _libraries().limit(limits=1, user_api="blas")
             _limiter.__enter__()
         _callers += 1
@@ -153,11 +162,13 @@ def _one_blas_thread() -> Iterator[None]:
         with _lock:
             _callers -= 1
             if not _callers:
+                # The last caller restores the limit: a first one that ends early must not free
+                # BLAS for others.
                 _limiter.__exit__(None, None, None)
 
 
 def _after_fork() -> None:
-    """A child has none of its parent's threads, and a lock that one of them held would stay
+    """Reset the state of a child, which has no threads: a lock that one held would stay
     shut.
     """
     global _lock, _callers
@@ -177,6 +188,7 @@ def _next(jobs: deque[tuple[int, int]]) -> tuple[int, int] | None:
 
 def even_cuts(n: int, step: int = 1, pieces: int = 0) -> np.ndarray:
     """Cut ``range(n)`` into about `pieces` ranges whose borders are multiples of `step`."""
+    # Eight pieces per thread: an uneven machine wastes at most an eighth of a thread's time.
     pieces = pieces or 8 * thread_count()
     width = max(step, ((n + pieces - 1) // pieces + step - 1) // step * step)
     return np.append(np.arange(0, n, width), n)
@@ -187,9 +199,11 @@ def cost_cuts(cost: np.ndarray, step: int = 1, pieces: int = 0) -> np.ndarray:
     multiples of `step`.
     """
     n = len(cost)
+    # More than in `even_cuts`, because one row may hold most of the cost of its piece.
     pieces = pieces or 16 * thread_count()
     total = np.concatenate([[0.0], np.cumsum(cost, dtype=np.float64)])
     inner = np.searchsorted(total, total[-1] * np.arange(1, pieces) / pieces) // step * step
+    # A row that costs more than a piece makes cuts coincide; unique drops the empty pieces.
     return np.unique(np.concatenate([[0], inner, [n]]).clip(0, n))
 
 

@@ -31,6 +31,8 @@ class Panels:
     """Item factors (m, r), packed for register tiles on first use and kept for repeated queries."""
 
     def __init__(self, V: np.ndarray) -> None:
+        # Scores are float32 throughout: twice the lanes of float64, and far below the noise of a
+        # model.
         self.V = floats("V", V, 2, np.float32)
         self.shape = self.V.shape
         self._packed: dict[int, np.ndarray] = {}
@@ -73,19 +75,25 @@ def top_k(
     same_length("vectors of users and of items", U.shape[1], V.shape[1])
     same_length("items and biases", len(V), len(bias))
     n, m = len(U), len(V)
+    # Without `seen`, empty rows: the scan then needs no second form.
     indptr, indices = seen if seen else (np.zeros(n + 1, np.int64), np.empty(0, np.int32))
     indptr, indices = sparse_rows(indptr, indices, n, m)
+    # -1 and -inf mark places that stay empty when fewer than k items may be recommended.
     items = np.full((n, k), -1, np.int32)
     scores = np.full((n, k), -np.inf, np.float32)
     width, scored = (TILE, _score) if simd.enabled() else (PLAIN, _score_plain)
     panels = V.pack(width)
+    # Chains start at the bias, so that it is added first for every item, in both implementations.
     starts = np.zeros((len(panels), width), np.float32)
     starts.ravel()[:m] = bias
     step = ITEMS // width
 
     def work(start: int, stop: int) -> None:
+        # Items are visited in ascending order, so one cursor per user passes over `seen` once.
         cursor = indptr[start:stop].copy()
         S = allocate_aligned_array((USERS, step * width), np.dtype(np.float32))
+        # Users are packed as well: a tile reads TILE_ROWS of their coordinates from one cache
+        # line.
         P = allocate_aligned_array(
             (USERS // TILE_ROWS, U.shape[1], TILE_ROWS), np.dtype(np.float32)
         )
@@ -108,6 +116,7 @@ def top_k(
     if n == 1:  # starting threads takes longer than one query
         work(0, 1)
     else:
+        # Cuts at multiples of USERS; several pieces per thread even out users with long rows.
         run(work, even_cuts(n, USERS, pieces=max(-(-n // (4 * USERS)), thread_count())))
     _sort_rows(items, scores)
     return items, scores
@@ -118,6 +127,7 @@ def _panels(V: np.ndarray, width: int) -> np.ndarray:
     m, r = V.shape
     n = -(-len(V) // width)
     panels = allocate_aligned_array((n, r, width), V.dtype)
+    # Padded items score their bias of 0, but the scan never reads beyond m.
     panels[m // width :] = 0
     for at in range(n):
         own = V[at * width : (at + 1) * width]
@@ -150,6 +160,8 @@ def _score(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray,
     for p in range(len(panels)):
         Q = panels.ctypes.data + p * r * width * s
         start = starts.ctypes.data + p * width * s
+        # The last tile is computed whole: other instructions for its rows would round
+        # differently.
         for t in range(-(-n // rows)):
             C = S.ctypes.data + t * rows * line + p * width * s
             score_tile(
@@ -187,6 +199,7 @@ def _score_plain(
 
 @njit(nogil=True, cache=True)
 def _before(score: float, item: int, other_score: float, other_item: int) -> bool:
+    # Equal scores are ordered by position, which makes lists independent of the order of blocks.
     return score > other_score or (score == other_score and item < other_item)
 
 
@@ -202,6 +215,7 @@ def _sift(items: np.ndarray, scores: np.ndarray, item: int, score: float) -> Non
         right = child + 1
         if right < k and _before(scores[child], items[child], scores[right], items[right]):
             child = right
+        # The hole moves down instead of swapping: half the writes.
         if not _before(score, item, scores[child], items[child]):
             break
         items[at], scores[at] = items[child], scores[child]
@@ -227,6 +241,7 @@ def _scan(
         at = cursor[i]
         end = indptr[i + 1]
         while at < end and indices[at] < first + width:
+            # Overwriting the score keeps the scan below free of a test for every item.
             row[indices[at] - first] = -np.inf
             at += 1
         cursor[i] = at
@@ -239,6 +254,9 @@ def _scan(
                 above += row[j] > threshold
             if above:
                 for j in range(start, stop):
+                    # The threshold is read again: an insertion in this chunk may have raised it.
+                    # Strictly above,
+                    # because of equal scores the earlier item is kept.
                     if row[j] > scores[i, 0]:
                         _sift(items[i], scores[i], first + j, row[j])
 
@@ -247,6 +265,7 @@ def _scan(
 def _sort_rows(items: np.ndarray, scores: np.ndarray) -> None:
     """Sort each heap to a list, best first, by moving the root to the end repeatedly."""
     for i in range(items.shape[0]):
+        # Heap sort in place: k is small, and no second array per user is needed.
         for last in range(items.shape[1] - 1, 0, -1):
             item, score = items[i, last], scores[i, last]
             items[i, last], scores[i, last] = items[i, 0], scores[i, 0]

@@ -19,11 +19,13 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 def floats(name: str, x: Any, ndim: int, dtype: DTypeLike | None = None) -> np.ndarray:
     """Return x in C order and, if given, as `dtype`; raise unless it is float32 or float64."""
+    # Foreign byte order has the same dtype kind, but compiled code would read other numbers.
     if not isinstance(x, np.ndarray) or x.dtype not in FLOATS or not x.dtype.isnative:
         kind = x.dtype if isinstance(x, np.ndarray) else type(x).__name__
         raise ConfigError(f"{name} must be an array of float32 or float64, not {kind}.")
     if x.ndim != ndim:
         raise ConfigError(f"{name} must have {ndim} dimensions, but its shape is {x.shape}.")
+    # Kernels compute addresses from the shape, which a strided view would break.
     return np.ascontiguousarray(x, dtype)
 
 
@@ -38,6 +40,7 @@ def positions(name: str, x: Any, length: int) -> np.ndarray:
     x = np.asarray(x)
     if x.ndim != 1 or (len(x) and x.dtype.kind not in "iu"):
         raise ConfigError(f"{name} must be a one-dimensional array of integers.")
+    # Negative positions count from the end; anything else outside would be foreign memory.
     if len(x) and not -length <= int(x.min()) <= int(x.max()) < length:
         raise ConfigError(f"{name} must be between 0 and {length - 1:,}.")
     return np.ascontiguousarray(x, np.int64)
@@ -59,6 +62,7 @@ def sparse_rows(indptr: Any, indices: Any, n: int | None, m: int) -> tuple[np.nd
     if n is not None:
         same_length("rows and vectors", len(indptr) - 1, n)
     indptr = np.ascontiguousarray(indptr, np.int64)
+    # A descending indptr would give a negative row length, and a loop over the address space.
     if indptr[0] < 0 or indptr[-1] > len(indices) or (np.diff(indptr) < 0).any():
         raise ConfigError("indptr must be ascending, between 0 and the number of indices.")
     if indices.dtype.kind not in "iu":  # an empty list
@@ -70,5 +74,6 @@ def sparse_rows(indptr: Any, indices: Any, n: int | None, m: int) -> tuple[np.nd
 
 def _within(indices: np.ndarray, m: int) -> bool:
     """Check 0 ≤ j < m for all j in one pass: as unsigned numbers, negative ones are largest."""
+    # One maximum instead of a minimum and a maximum: this pass is the cost of the check.
     unsigned = indices.view(np.dtype(f"u{indices.itemsize}"))
     return not len(indices) or int(unsigned.max()) < m

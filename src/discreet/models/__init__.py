@@ -1,6 +1,6 @@
 """The recommenders. `MODELS` maps each name to its file.
 
-`base` has what every fitted model can do. Models without privacy (`als`, `irls`, `bias`,
+`base` has what every fitted model can do. Models without privacy (`als`, `irls`, `ease`, `bias`,
 `popularity`) are one file each. Private ones have the algorithm and the model class in one file:
 parameters, their documentation and their defaults. Their `fit` is in `private`, written once.
 `storage` saves and loads.
@@ -23,6 +23,7 @@ MODELS = {
     "DPSGD": "discreet.models.dpsgd",
     "DPSGLD": "discreet.models.dpsgld",
     "DPSVD": "discreet.models.dpsvd",
+    "EASE": "discreet.models.ease",
     "HuberALS": "discreet.models.huber_als",
     "IRLS": "discreet.models.irls",
     "Popularity": "discreet.models.popularity",

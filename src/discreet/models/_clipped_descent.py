@@ -14,14 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.models._user_centering import own_mean_bounds, what_factors_explain
 from discreet.models.algorithm import (
     Algorithm,
     Learned,
     Range,
     most_frequent,
+    own_mean_bounds,
     share_of_items,
     spread_out,
+    what_factors_explain,
 )
 from discreet.models.fold_in import FoldIn
 from discreet.models.parameters import (

@@ -11,6 +11,7 @@ written today predicts the same in later versions.
 from __future__ import annotations
 
 import importlib
+import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -21,8 +22,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import DataError
-from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
+from discreet.errors import BudgetExceeded, DataError
+from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity, LeastSquaresFoldIn
 from discreet.models.parameters import check_that
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.ledger import Ledger
@@ -32,9 +33,12 @@ from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.sealed_users import Users
 
+logger = logging.getLogger("discreet")
+
 Progress = Callable[[int, int, str], None]
 Range = tuple[float, float]
 EVERY_ITEM = 10**9  # more than any catalog has: users contribute through all their items
+LEAST_SIGNAL = 0.1  # average signal over noise below which nothing can be learned
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,15 @@ class Learned:
         Noisy number of users per item.
     details : dict
         Other values that `fold` or reports read, as plain JSON values.
+    released : optional
+        The released sums themselves, where a later training can use them (`fit(prior=...)`).
     """
 
     factors: NDArray[Any]
     biases: NDArray[Any]
     counts: NDArray[np.float64] | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    released: Any = None
 
     def some(self, name: str) -> NDArray[np.bool_]:
         """Return a mask over the items from the positions listed under that name."""
@@ -104,7 +111,7 @@ class Algorithm(ABC):
         return Plan.from_shares(reshare(self.releases(n_items), self._shares()), budget, accountant)
 
     def assumptions(self) -> dict[str, str]:
-        """List what is taken to be public besides catalog, range of ratings and parameters."""
+        """List what is taken to be public, other than catalog, range of ratings and parameters."""
         return {}
 
     def statement(self, ledger: Ledger) -> PrivacyStatement:
@@ -193,10 +200,6 @@ class Algorithm(ABC):
         ]
         return f"{type(self).__name__}({', '.join(given)})"
 
-    def open_fields(self) -> list[str]:
-        """List the fields that are still None."""
-        return [entry.name for entry in fields(self) if getattr(self, entry.name) is None]
-
     def _shares(self) -> Mapping[str, float]:
         shares = getattr(self, "shares", {})
         check_that(
@@ -255,6 +258,99 @@ def middle(rating_range: Range) -> float:
 def width(rating_range: Range) -> float:
     low, high = rating_range
     return high - low
+
+
+def check_signal(
+    session: Session,
+    counts: NDArray[Any],
+    counting: float,
+    noise: float,
+    remedy: str | None,
+    half_lost: str,
+) -> dict[str, float]:
+    """Return quantiles over the items of the largest possible signal over the noise.
+
+    Parameters
+    ----------
+    counts : released, (n_items,)
+    counting : deviation of the noise on a count
+    noise : deviation of the noise on an item's sum, relative to what one rating can add
+    remedy : what to do where too little can be learned; None where the caller goes on all the same
+    half_lost : what happens to the items where noise is above signal, for a warning
+
+    Raises
+    ------
+    BudgetExceeded
+        The average item holds less signal than a tenth of the noise. What was released by then has
+        been charged.
+    """
+    levels = [*np.quantile(counts / noise, [0.1, 0.5, 0.9]), counts.mean() / noise]
+    signal = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))
+    shown = ", ".join(f"{name}: {value:.2g}" for name, value in signal.items())
+    unsure = 2 * counting / math.sqrt(len(counts)) / noise
+    # the average, because single counts drown in their own noise first
+    if remedy is not None and signal["average"] < max(LEAST_SIGNAL, unsure):
+        raise BudgetExceeded(
+            f"ε = {session.plan.budget.epsilon:g} is too little for so few users: the noise on an"
+            " item's sum is larger than the sum can be (signal over noise by quantile of items,"
+            f" {shown}). {remedy} (the counts that this follows from have been charged: privacy_"
+            " says how much)."
+        )
+    if signal["50 %"] < 1:
+        logger.warning(
+            "half of the items hold less signal than noise at best (%s): %s", shown, half_lost
+        )
+    return signal
+
+
+# ------------------------------------------------------------ ratings relative to a user's own mean
+
+# Baselines score item j as the mean of the user's own ratings (with a few of the middle of the
+# scale) + u · v_j + b_j for the frequent items, and predict the user's own mean for the rest.
+
+
+def own_mean_bounds(
+    max_items: int,
+    rating_range: Range,
+    centering: float | str,
+    prior_count: float,
+    user_norm: float = 1.0,
+) -> Bounds:
+    """Return bounds: a third of the range relative to a user's own mean, else half of it."""
+    if centering != "user":
+        center = float(centering)
+        return Bounds(
+            items=max_items, rating=width(rating_range) / 2, center=center, norm=user_norm
+        )
+    return Bounds(
+        items=max_items,
+        rating=width(rating_range) / 3,
+        center="user",
+        prior_mean=middle(rating_range),
+        prior_count=prior_count,
+        norm=user_norm,
+    )
+
+
+def what_factors_explain(
+    ridge: float,
+    exponent: float,
+    known: NDArray[np.bool_],
+    rating_range: Range,
+    centering: float | str,
+    prior_count: float,
+) -> LeastSquaresFoldIn:
+    """Return ridge regression on the residuals of a user; items without factors have none."""
+    settings: dict[str, Any] = dict(exponent=exponent, counted="known", masked=True, known=known)
+    if centering == "user":
+        return LeastSquaresFoldIn(
+            ridge,
+            centering="own mean",
+            center=middle(rating_range),
+            prior_count=prior_count,
+            **settings,
+        )
+    return LeastSquaresFoldIn(ridge, centering="constant", center=float(centering), **settings)
 
 
 # ------------------------------------------------------------ by name

@@ -47,8 +47,8 @@ from discreet.data.ratings import Ratings
 from discreet.kernels import pair_products, second_moment, solve_rows, solve_rows_constant
 from discreet.models.base import Recommender
 from discreet.models.fold_in import ALSFoldIn, FoldIn
-from discreet.models.histories import to_learn_from
 from discreet.models.parameters import MOST_STEPS, check_choice, check_int, check_number, check_that
+from discreet.models.user_rows import to_learn_from
 from discreet.progress import Progress, ShowProgress, no_progress, progress_bar
 
 logger = logging.getLogger("discreet")
@@ -104,8 +104,15 @@ class ALS(Recommender):
     dtype: str = "float32"
     random_state: int | None = 0
 
-    def fit(self, ratings: Any, *, progress: ShowProgress = None, verbose: bool = False) -> Self:
-        ratings = to_learn_from(ratings)
+    def fit(
+        self,
+        ratings: Any,
+        *,
+        items: Any = None,
+        progress: ShowProgress = None,
+        verbose: bool = False,
+    ) -> Self:
+        ratings = to_learn_from(ratings, items=items)
         self.check()
         self._begin(ratings)
         with progress_bar(progress, f"Training {type(self).__name__}", verbose=verbose) as told:

@@ -16,9 +16,9 @@ import logging
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, NoReturn, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,25 +28,40 @@ from discreet.data.ids import IdIndex, as_ids, replace_surrogates
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import pair_products, top_k
+from discreet.models.diversity import rank_diverse, score_all
 from discreet.models.estimator import Estimator
-from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity, rank_scores
-from discreet.models.histories import (
-    Exclusions,
-    as_exclusions,
-    as_pairs,
-    as_user_rows,
-    parse_history,
+from discreet.models.fold_in import (
+    KINDS,
+    FoldIn,
+    HistoryRows,
+    ItemSimilarity,
+    ProfileScores,
+    rank_scores,
 )
+from discreet.models.histories import parse_history
 from discreet.models.parameters import check_choice, check_history_range, check_int, check_that
 from discreet.models.recommendations import Recommendations
 from discreet.models.scorer import Scorer
+from discreet.models.user_rows import Exclusions, as_exclusions, as_pairs, as_user_rows
 from discreet.progress import Progress, ShowProgress, progress_bar
+
+if TYPE_CHECKING:
+    from discreet.models.storage.save_load import SavedModel
 
 logger = logging.getLogger("discreet")
 
 Unknown = Literal["error", "skip"]
 BLOCK = 1 << 16  # users folded in at a time, so that few vectors are in memory
+MOST_NUMBERS = 1 << 26  # in the vectors of a block: 256 MB, for models with thousands of factors
 DENSE_BLOCK = 256  # the same where scores of all items are held
+_KNOWN = "item_ids_ lists its items."
+
+
+def _are_pairs(given: Any) -> bool:
+    """Whether these are pairs of users and items, not items of one user."""
+    if isinstance(given, (list, tuple)):
+        return bool(given) and isinstance(given[0], (list, tuple))
+    return not isinstance(given, np.ndarray) or given.ndim > 1
 
 
 class Recommender(Estimator, ABC):
@@ -73,12 +88,21 @@ class Recommender(Estimator, ABC):
         self._check()
 
     @abstractmethod
-    def fit(self, ratings: Any, *, progress: ShowProgress = None, verbose: bool = False) -> Self:
+    def fit(
+        self,
+        ratings: Any,
+        *,
+        items: Any = None,
+        progress: ShowProgress = None,
+        verbose: bool = False,
+    ) -> Self:
         """Learn from scratch and return self.
 
         Parameters
         ----------
         ratings : Ratings, a frame of pandas, polars or pyarrow, or a scipy sparse matrix
+        items : optional
+            Catalog of items: a file, a frame, a list of ids or a mapping ``{id: title}``.
         progress : function, bool or None
             By default a bar is shown on a terminal or in a notebook. True always shows the steps,
             False never; a function is called as ``progress(done, total, text)``.
@@ -99,13 +123,13 @@ class Recommender(Estimator, ABC):
         return *self.fold(indptr, indices, values), self.item_factors_
 
     def state(self) -> dict[str, Any]:
-        """Return what was learned besides factors and biases, as JSON values, for `restore`."""
+        """Return what was learned other than factors and biases, as JSON values, for `restore`."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore what `state` returned, when loading."""
         if state:
-            raise ValueError(f"{type(self).__name__} has no state besides its items")
+            raise ValueError(f"{type(self).__name__} has no state other than its items")
 
     def check_restored(self) -> None:
         """Raise an error for a loaded model that cannot be used, by trying it."""
@@ -123,7 +147,7 @@ class Recommender(Estimator, ABC):
         for found in self.score_vectors(*rows):
             if not np.isfinite(found).all():
                 raise DataError("the model is damaged: its predictions are not finite")
-        self._top(rows, 1, rows[:2], None, "error")
+        self._top(rows, 1, rows[:2], None, "error", 0.0)
         self._score_pairs(rows, np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     @classmethod
@@ -140,6 +164,13 @@ class Recommender(Estimator, ABC):
     def extra_files(self) -> dict[str, str]:
         """Return further files to save with the model, by name."""
         return {}
+
+    def extra_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return arrays to save besides those that scoring needs."""
+        return {}
+
+    def restore_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what `extra_arrays` returned, when loading."""
 
     def restore_files(self, files: dict[str, bytes]) -> None:
         """Restore what `extra_files` returned, when loading."""
@@ -160,20 +191,25 @@ class Recommender(Estimator, ABC):
         exclude: Sequence[Any] = (),
         items: Sequence[Any] | None = None,
         unknown: Unknown = "error",
+        diversity: float = 0.0,
     ) -> Recommendations:
         """Recommend the best items for one user.
 
         Parameters
         ----------
         history : {item_id: rating}, [item_id, ...], a frame, a CSR row or `Ratings` of one user
-            A list means "liked": where the model learned from ratings, each item counts as rated
-            with the top of the scale.
+            Titles stand for ids where the model knows them. A list means "liked": where the model
+            learned from ratings, each item counts as rated with the top of the scale.
         n : how many
         exclude_seen : leave out the items of the history
         exclude : further item ids to leave out
         items : if given, recommend only among these item ids
         unknown : {"error", "skip"}
             What to do with ids that the model does not know.
+        diversity : float
+            From 0 to 1: more means rarer items. The order is that of score / popularity^diversity;
+            scores stay the model's own, so that they may rise down the list. For ranking models
+            that learned popularity, such as DPMF.
 
         Returns
         -------
@@ -186,7 +222,7 @@ class Recommender(Estimator, ABC):
         check_int("n", n)
         check_choice("unknown", unknown, "error", "skip")
         scorer = self.scorer()
-        at, values = scorer.history(history) or self._history(history, unknown)[1:]
+        at, values, _ = parse_history(history, scorer, unknown)
         best, scores = scorer.best(
             at,
             values,
@@ -194,6 +230,7 @@ class Recommender(Estimator, ABC):
             exclude_seen=exclude_seen,
             exclude=self._select_known(exclude, unknown) if len(exclude) else None,
             only=None if items is None else self._select_known(items, unknown),
+            diversity=diversity,
         )
         return self._list_items(best, scores)
 
@@ -206,6 +243,7 @@ class Recommender(Estimator, ABC):
         exclude: Exclusions = (),
         items: Sequence[Any] | None = None,
         unknown: Unknown = "error",
+        diversity: float = 0.0,
         progress: ShowProgress = None,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """Recommend items for many users: ids (n_users, n) and scores, padded with −1 and −inf.
@@ -215,8 +253,8 @@ class Recommender(Estimator, ABC):
         ratings : Ratings, a frame, or a sparse matrix with one column per item of the model
             One history per user.
         exclude : item ids, {user_id: item ids}, or Ratings
-            What to leave out besides the histories: the same for all users, or for each user.
-        n, exclude_seen, items, unknown
+            What else to leave out: the same for all users, or for each user.
+        n, exclude_seen, items, unknown, diversity
             As for `recommend`.
         progress
             As for `fit`.
@@ -232,6 +270,7 @@ class Recommender(Estimator, ABC):
                 exclude=exclude,
                 items=items,
                 unknown=unknown,
+                diversity=diversity,
                 progress=told,
             )
         return self._pad_ids()[at], scores
@@ -285,6 +324,7 @@ class Recommender(Estimator, ABC):
         exclude: Exclusions = (),
         items: Sequence[Any] | None = None,
         unknown: Unknown = "error",
+        diversity: float = 0.0,
         progress: Progress | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Recommend as `recommend_many`, with positions in ``item_ids_`` and no progress bar.
@@ -297,7 +337,7 @@ class Recommender(Estimator, ABC):
         rows = self._rows(people, unknown)
         hidden = rows[:2] if exclude_seen else (np.zeros_like(rows[0]), rows[1][:0])
         hidden = as_exclusions(exclude, hidden, people, lambda ids: self._positions(ids, unknown))
-        return self._top(rows, n, hidden, items, unknown, progress)
+        return self._top(rows, n, hidden, items, unknown, diversity, progress)
 
     @overload
     def similar_items(
@@ -318,12 +358,33 @@ class Recommender(Estimator, ABC):
         self._check_fitted()
         check_int("n", n)
         many = isinstance(item_id, (list, np.ndarray)) or hasattr(item_id, "to_list")
-        at = self._positions(item_id if many else [item_id], "error")
+        at = self._positions(item_id if many else [item_id], "error", _KNOWN)
         self._check_comparable()
         if not many:
             return self._list_items(*self.scorer().similar(int(at[0]), n))
         found, scores = self.scorer().similar_many(at, n)
         return self._pad_ids()[found], scores
+
+    def explain(self, history: Any, item: Any, *, unknown: Unknown = "error") -> Recommendations:
+        """Return the items of a history and what each adds to the score of `item`, largest first.
+
+        The contribution of an item is the score of `item` less its score without that item in the
+        history. Contributions need not add up to the score.
+
+        Parameters
+        ----------
+        history : as for `recommend`
+        item : id or title of the item to explain
+        unknown : {"error", "skip"}
+            What to do with ids in the history that the model does not know.
+        """
+        self._check_fitted()
+        check_choice("unknown", unknown, "error", "skip")
+        scorer = self.scorer()
+        at, values, _ = parse_history(history, scorer, unknown)
+        of = self._positions([item], "error", _KNOWN)
+        found, contributions = scorer.explain(at, values, int(of[0]))
+        return self._list_items(found, contributions.astype(np.float32))
 
     def similar_users(self, *given: Any, **more: Any) -> NoReturn:
         """Raise: a user's vector is computed for that user alone, and is not stored."""
@@ -402,9 +463,11 @@ class Recommender(Estimator, ABC):
         Parameters
         ----------
         ratings : Ratings, or a sparse matrix as for `recommend_many`
-            Histories. A user without any gets the prediction for a new user.
+            Histories. A user without any gets the prediction for a new user. The history of one
+            user may be a mapping or a list, as for `recommend`.
         pairs : Ratings, or rows of (user_id, item_id) as a list or a frame
-            With `Ratings` the scores are in the order of its ``values``.
+            With `Ratings` the scores are in the order of its ``values``. For the history of one
+            user: item ids or titles.
         unknown : {"error", "skip"}
             Items that the model does not know raise an error; or pairs with them get NaN, and
             histories go without.
@@ -414,6 +477,11 @@ class Recommender(Estimator, ABC):
         (n_pairs,) float32; predicted ratings stay within the range of the ratings learned from.
         """
         self._check_fitted()
+        if isinstance(ratings, (Mapping, list, tuple)) and not _are_pairs(pairs):
+            at = self._positions(pairs, unknown)
+            rows = self._history(ratings, unknown)
+            scores = self._score_pairs(rows, np.zeros(len(at), np.int64), at)
+            return scores if self.rating_range_ is None else np.clip(scores, *self.rating_range_)
         user_ids, item_ids, user, item = as_pairs(pairs)
         item = self._positions(item_ids, "skip")[item]
         if unknown == "error" and (item < 0).any():
@@ -435,9 +503,46 @@ class Recommender(Estimator, ABC):
 
         A private model is only replaced with `replace`; its ledger is kept in the folder.
         """
-        from discreet.models.storage.save_load import save
+        from discreet.models.storage import save_load
 
-        save(self, path, replace=replace)
+        save_load.save(self.to_saved(), path, replace=replace)
+
+    def to_saved(self) -> SavedModel:
+        """Return the model as one value, from which its folder is written."""
+        from discreet.models.storage.save_load import SavedModel
+
+        self._check_fitted()
+        arrays: dict[str, NDArray[Any]] = {
+            "item_factors": self.item_factors_,
+            "item_biases": self.item_biases_,
+        } | self.extra_arrays()
+        fold_in: dict[str, Any] = {}
+        scorer = self.scorer()
+        rule = scorer.fold_in_rule
+        if rule.kind in KINDS:
+            fold_in = {
+                "fold_in_rule": rule.numbers(),
+                "default_rating": scorer.default_rating,
+                "history_range": scorer.history_range,
+                "item_similarity": {"first": scorer.item_similarity.first},
+            }
+            arrays |= {f"fold_in_rule.{name}": array for name, array in rule.arrays().items()}
+            if scorer.item_similarity.known is not None:
+                arrays["item_similarity.known"] = scorer.item_similarity.known
+        head = getattr(self, "account_head_", None)
+        return SavedModel(
+            type(self).__name__,
+            self.params_to_save(),
+            self.state(),
+            self.item_ids_,
+            self.titles_,
+            self.rating_range_,
+            arrays,
+            fold_in,
+            self.extra_files(),
+            self.card(),
+            None if head is None else head.to_dict(),
+        )
 
     def push_to_hub(
         self,
@@ -539,16 +644,16 @@ class Recommender(Estimator, ABC):
                 f"{name} has {len(array):,} rows for {len(self.item_ids_):,} items",
             )
 
-    def _positions(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
+    def _positions(
+        self, ids: Any, unknown: Unknown, advice: str = "Leave them out, or pass unknown='skip'."
+    ) -> NDArray[np.int64]:
         check_choice("unknown", unknown, "error", "skip")
         ids = as_ids(ids, "item id")
         at = self._index.positions(ids, "item id")
+        if (at < 0).any() and self.titles_ is not None:
+            at = self.scorer().find_titles(ids.tolist(), at)
         if unknown == "error" and (at < 0).any():
-            strange = ids[at < 0].tolist()
-            raise DataError(
-                f"{len(strange):,} of the item ids are not in the model, such as {strange[0]!r}."
-                " Leave them out, or pass unknown='skip'."
-            )
+            raise self.scorer().unknown_items(ids[at < 0].tolist(), advice)
         return at
 
     def _select_known(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
@@ -561,9 +666,9 @@ class Recommender(Estimator, ABC):
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Return CSR arrays of one history; unrated items count as the top of the scale."""
         self._check_fitted()
-        rows = parse_history(history, self.item_ids_, self.default_rating)
-        check_history_range(rows.values, self.history_range)
-        return self._rows(rows, unknown)
+        check_choice("unknown", unknown, "error", "skip")
+        at, values, _ = parse_history(history, self.scorer(), unknown)
+        return np.array([0, len(at)]), at, values
 
     def _rows(
         self, ratings: Ratings, unknown: Unknown
@@ -584,6 +689,7 @@ class Recommender(Estimator, ABC):
         hidden: tuple[NDArray[Any], NDArray[Any]],
         items: Sequence[Any] | None,
         unknown: Unknown,
+        diversity: float,
         progress: Progress | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Rank items for the histories `rows`, without the items in `hidden`, both as CSR."""
@@ -598,7 +704,11 @@ class Recommender(Estimator, ABC):
         best = np.empty((users, n), np.int32)
         scores = np.empty((users, n), np.float32)
         fold_in_rule = self.scorer().fold_in_rule
-        block = DENSE_BLOCK if fold_in_rule.kind == "profile" else BLOCK
+        logarithms = isinstance(fold_in_rule, ProfileScores)
+        boost = self.scorer().boost(diversity) if diversity else None
+        block = min(BLOCK, max(MOST_NUMBERS // max(self.item_factors_.shape[1], 1), 1))
+        if logarithms or boost is not None:
+            block = DENSE_BLOCK
         for start in range(0, users, block):
             stop = min(start + block, users)
             part = indptr[start : stop + 1]
@@ -609,7 +719,12 @@ class Recommender(Estimator, ABC):
             left_out = (hidden[0][start : stop + 1], hidden[1])
             own = HistoryRows(part - part[0], indices[entries], values[entries])
             dense = fold_in_rule.item_scores(own, vectors, self.item_factors_)
-            if dense is None:
+            if boost is not None:
+                if dense is None:
+                    dense = score_all(fold_in_rule, vectors, self.item_factors_, bias)
+                found_here = rank_diverse(dense, boost, logarithms, n, left_out, np.isneginf(bias))
+                best[start:stop], scores[start:stop] = found_here
+            elif dense is None:
                 best[start:stop], scores[start:stop] = top_k(vectors, V, bias, n, left_out)
             else:
                 found_here = rank_scores(dense, n, left_out, np.isneginf(bias))
@@ -635,7 +750,7 @@ class Recommender(Estimator, ABC):
         )  # the last row stands for users without a history
         own = HistoryRows(np.append(indptr, indptr[-1]), indices, values)
         fold_in_rule = self.scorer().fold_in_rule
-        if fold_in_rule.kind == "profile":
+        if isinstance(fold_in_rule, ProfileScores):
             dense = fold_in_rule.item_scores(own, vectors, self.item_factors_)
             assert dense is not None
             return np.where(item >= 0, dense[user, item], np.nan).astype(np.float32)

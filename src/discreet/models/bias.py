@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from discreet.models.base import Recommender
 from discreet.models.fold_in import FoldIn, UserMeanFoldIn
-from discreet.models.histories import to_learn_from
 from discreet.models.parameters import check_int, check_number, check_that
+from discreet.models.user_rows import to_learn_from
 from discreet.progress import ShowProgress, progress_bar
 
 
@@ -48,8 +48,15 @@ class Bias(Recommender):
             value = getattr(self, name)
             check_that(isinstance(value, bool), f"{name} is {value!r}, but must be True or False")
 
-    def fit(self, ratings: Any, *, progress: ShowProgress = None, verbose: bool = False) -> Self:
-        ratings = to_learn_from(ratings)
+    def fit(
+        self,
+        ratings: Any,
+        *,
+        items: Any = None,
+        progress: ShowProgress = None,
+        verbose: bool = False,
+    ) -> Self:
+        ratings = to_learn_from(ratings, items=items)
         self.check()
         self._begin(ratings)
         self.mean_ = float(ratings.values.mean(dtype=np.float64))

@@ -31,13 +31,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels import project_psd, solve_psd
-from discreet.models._signal_to_noise import check_signal
 from discreet.models.algorithm import (
     Algorithm,
     Learned,
     Progress,
     Range,
     check_centering,
+    check_signal,
     middle,
     most_frequent,
     share_of_items,
@@ -516,12 +516,12 @@ class NoisySolve(Algorithm):
         ridge = self._item_ridge(counts, lam, session.deviation(gram, grams))
         whole = users.sum(GlobalGram())
         shared = [("global", whole)] if self.lambda_0 > 0 else []
-        *everyone, summed, squares = session.prepare(
+        *all_users, summed, squares = session.prepare(
             [*shared, (right, users.sum(ItemSums())), (gram, grams)]
         )
         K = None
-        if everyone:
-            K = whole.unpack(everyone[0].whole(np.float32))
+        if all_users:
+            K = whole.unpack(all_users[0].whole(np.float32))
             project_psd(K)
             K = self.lambda_0 * K[0, :active, :active]
         g = np.ascontiguousarray(summed.whole(np.float32)[:, :active])

@@ -2,7 +2,7 @@
 and exported.
 
 Every model without a profile scores item j as ``offset + u · v_j + b_j``; what differs is how u and
-the offset come from a history. There are nine ways, and each is a frozen value here that holds
+the offset come from a history. There are eleven ways, and each is a frozen value here that holds
 every number it needs:
 
     ConstantFoldIn      nothing of the user matters: Popularity, DPMF without a signal
@@ -10,7 +10,9 @@ every number it needs:
     LeastSquaresFoldIn  ridge regression of centered ratings on item factors: DPALS, DPMF (ratings)
     ALSFoldIn           the same with intercepts, and perhaps reweighted (Huber): ALS, IRLS
     PosteriorMeanFoldIn a sum of known vectors, one for each item that is liked: DPMF for ranking
-    ProfileFoldIn       the same, times the user's own profile in public features
+    CommunityFoldIn     mixture weights of communities: DPMF for ranking on sparse catalogs
+    ProfileFoldIn, CommunityProfileFoldIn
+                        the same, times the user's own profile in public features
     GradientFoldIn      steps of projected gradient descent: DPLMC
     FrankWolfeFoldIn    the user's half of the released Frank–Wolfe steps: DPFrankWolfe by steps
     ProjectionFoldIn    onto the factors, divided by a density: DPSVD by density
@@ -90,7 +92,7 @@ class FoldIn(ABC):
         return self.fold(rows, V, b, kernels)
 
     def score_factors(self, V: Array) -> Array:
-        """The item factors to score with, which may have a coordinate more."""
+        """Return the item factors to score with, possibly with one more coordinate."""
         return V
 
     def item_scores(
@@ -103,18 +105,18 @@ class FoldIn(ABC):
         return None
 
     def exact_in_part(self, r: int) -> bool:
-        """Whether a history may be read with the rows of its own items alone, to the same bits."""
+        """Return whether the rows of a history's own items suffice, to the same bits."""
         return True
 
     def of_items(self, at: Array) -> Self:
-        """The same read-out with the rows of these items alone."""
+        """Return the rule with the rows of these items only."""
         cut = {entry.name: getattr(self, entry.name)[at] for entry in self._per_item()}
         return dataclasses.replace(self, **cut) if cut else self
 
     # ------------------------------------------------------------ as a document
 
     def numbers(self) -> dict[str, Any]:
-        """Everything but the arrays, ready for JSON."""
+        """Return everything but the arrays, for JSON."""
         found = {
             entry.name: getattr(self, entry.name)
             for entry in dataclasses.fields(self)
@@ -123,7 +125,7 @@ class FoldIn(ABC):
         return {"kind": self.kind} | found
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays, by name; those that are not used are left out."""
+        """Return the arrays by name, without those that are not used."""
         found = {
             entry.name: getattr(self, entry.name)
             for entry in dataclasses.fields(self)
@@ -396,7 +398,7 @@ class PosteriorMeanFoldIn(FoldIn):
         self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
     ) -> tuple[Array, Array]:
         place = self.place[rows.indices]
-        x = np.where(place >= 0, self._likes(rows.values), 0.0)
+        x = np.where(place >= 0, self.likes(rows.values), 0.0)
         length = np.sqrt(np.bincount(rows.row, x**2, minlength=rows.n))
         if not V.shape[1]:
             return np.zeros((rows.n, 0), np.float32), np.zeros(rows.n, np.float32)
@@ -410,14 +412,9 @@ class PosteriorMeanFoldIn(FoldIn):
             rows.n, np.float32
         )
 
-    def _likes(self, values: Array) -> Array:
-        """x of every entry."""
-        if self.levels:
-            place = np.clip((values - self.low) / (self.high - self.low), 0.0, 1.0)
-            return np.rint(self.levels * place) / self.levels
-        if self.like_threshold is None:
-            return np.ones(len(values))
-        return (values >= self.like_threshold).astype(np.float64)
+    def likes(self, values: Array) -> Array:
+        """Return x of every entry."""
+        return likes_of(values, self.like_threshold, self.levels, self.low, self.high)
 
     def _conviction(self, rows: HistoryRows, x: Array) -> Array:
         """κ of every user."""
@@ -428,10 +425,53 @@ class PosteriorMeanFoldIn(FoldIn):
 
 
 @dataclass(frozen=True, eq=False)
-class ProfileFoldIn(PosteriorMeanFoldIn):
+class CommunityFoldIn(FoldIn):
+    """Mixture weights θ of a history over communities, whose distributions are the factors.
+
+    See `discreet.kernels.mixtures`; the prior is uniform. A history without a liked item has the
+    shares of the communities.
+
+    Parameters
+    ----------
+    like_threshold, levels, low, high : see `PosteriorMeanFoldIn`
+    strength : float
+        α of the prior.
+    steps : int
+        Of expectation maximization.
+    shares : (r,) float64
+    """
+
+    like_threshold: float | None
+    strength: float
+    steps: int
+    shares: Array = field(metadata=_MATRIX)
+    levels: int = 0
+    low: float = 0.0
+    high: float = 0.0
+    kind: ClassVar[str] = "communities"
+
+    def fold(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
+        x = self.likes(rows.values)
+        K = V.shape[1]
+        uniform = np.full(K, 1 / K)
+        theta = kernels.mixture_weights(
+            rows.indptr, rows.indices, x, V, uniform, self.strength, self.steps
+        )
+        theta[np.bincount(rows.row, x, minlength=rows.n) == 0] = self.shares
+        return theta.astype(np.float32), np.zeros(rows.n, np.float32)
+
+    def likes(self, values: Array) -> Array:
+        """x of every entry."""
+        return likes_of(values, self.like_threshold, self.levels, self.low, self.high)
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileScores(FoldIn):
     """Scores w₀ log pop_j + w₁ log max(u · v_j/pop_j, floor) + Σ_f w_f φ_fj.
 
-    u is that of the base class, and φ_f are the log lifts of a user's own profile
+    u is that of another base class, and φ_f are the log lifts of a user's own profile
     (`discreet.kernels.profiles`). Scores of all items are computed for one user at a time: no inner
     product gives them.
 
@@ -457,24 +497,30 @@ class ProfileFoldIn(PosteriorMeanFoldIn):
     starts: Array = field(default_factory=lambda: np.zeros((0, 1), np.int32), metadata=_PROFILE)
     values: Array = field(default_factory=lambda: np.zeros(0, np.int32), metadata=_PROFILE)
     inverse: Array = field(default_factory=lambda: np.zeros(0), metadata=_PROFILE)
-    kind: ClassVar[str] = "profile"
+
+    @abstractmethod
+    def likes(self, values: Array) -> Array:
+        """x of every entry."""
 
     def item_scores(
         self, rows: HistoryRows, vectors: Array, V: Array, kernels: Any = compiled
     ) -> Array:
         scores = np.empty((rows.n, len(self.popularity)), np.float32)
-        plain = self.popularity_weight * self.popularity.astype(np.float64)
+        popularity = self.popularity.astype(np.float64)
+        weights = (self.popularity_weight, self.factor_weight, self.feature_weights)
         for i in range(rows.n):
             entries = slice(rows.indptr[i], rows.indptr[i + 1])
-            x = self._likes(rows.values[entries])
-            lifts = kernels.log_lifts(
-                rows.indices[entries], x, self.starts, self.values, self.inverse, self.tau
+            scores[i] = kernels.profile_scores(
+                rows.indices[entries],
+                self.likes(rows.values[entries]),
+                vectors[i],
+                V,
+                popularity,
+                weights,
+                self.floor,
+                (self.starts, self.values, self.inverse),
+                self.tau,
             )
-            found = plain + self.feature_weights @ lifts
-            if self.factor_weight:
-                ratio = (V @ vectors[i]).astype(np.float64) * np.exp(-self.popularity)
-                found += self.factor_weight * np.log(np.maximum(ratio, self.floor))
-            scores[i] = found
         return scores
 
     def check_profile(self, items: int) -> None:
@@ -499,6 +545,22 @@ class ProfileFoldIn(PosteriorMeanFoldIn):
         )
         if not good:
             raise DataError("the profile of the read-out does not fit its items")
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileFoldIn(ProfileScores, PosteriorMeanFoldIn):
+    """Profiles times a posterior mean."""
+
+    kind: ClassVar[str] = "profile"
+    likes = PosteriorMeanFoldIn.likes
+
+
+@dataclass(frozen=True, eq=False)
+class CommunityProfileFoldIn(ProfileScores, CommunityFoldIn):
+    """Profiles times communities."""
+
+    kind: ClassVar[str] = "communities with a profile"
+    likes = CommunityFoldIn.likes
 
 
 @dataclass(frozen=True, eq=False)
@@ -634,14 +696,19 @@ class ProjectionFoldIn(FoldIn):
 @dataclass(frozen=True, eq=False)
 class ItemSimilarity:
     """Which part of the factors items are compared by: coordinates from `first` on, of the
-    known items if given.
+    known items if given; with shares of communities, how far an item's own differ from them.
     """
 
     first: int = 0
     known: NDArray[np.bool_] | None = None
+    shares: Array | None = None
 
     def vectors(self, V: Array) -> Array:
         """Rows of zeros where nothing is known of an item."""
+        if self.shares is not None:
+            joint = V * self.shares
+            total = np.maximum(joint.sum(axis=1, keepdims=True), 1e-30)
+            return np.asarray(joint / total - self.shares, np.float32)
         if not self.first and self.known is None:
             return V
         compared = V[:, self.first :].copy()
@@ -658,7 +725,9 @@ KINDS: dict[str, type[FoldIn]] = {
         LeastSquaresFoldIn,
         ALSFoldIn,
         PosteriorMeanFoldIn,
+        CommunityFoldIn,
         ProfileFoldIn,
+        CommunityProfileFoldIn,
         GradientFoldIn,
         FrankWolfeFoldIn,
         ProjectionFoldIn,
@@ -669,7 +738,7 @@ KINDS: dict[str, type[FoldIn]] = {
 def fold_in_from_dict(
     numbers: Mapping[str, Any], arrays: Mapping[str, Array], shape: tuple[int, int]
 ) -> FoldIn:
-    """The read-out that ``numbers()`` and ``arrays()`` described, for (items, factors) of this
+    """Return the rule that ``numbers()`` and ``arrays()`` described, for (items, factors) of this
     shape.
 
     Raises
@@ -704,7 +773,9 @@ def fold_in_from_dict(
         name: None for name, entry in entries.items() if entry.metadata and name not in arrays
     }
     found = kind(**plain, **missing, **arrays)
-    if isinstance(found, ProfileFoldIn):
+    if isinstance(found, CommunityFoldIn) and not (found.strength > 0 and found.steps >= 1):
+        raise DataError("strength and steps of the read-out must be positive")
+    if isinstance(found, ProfileScores):
         found.check_profile(shape[0])
     return found
 
@@ -712,7 +783,7 @@ def fold_in_from_dict(
 def rank_scores(
     scores: Array, n: int, hidden: tuple[Array, Array], left_out: Array | None = None
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """The best `n` items of each row of scores: positions padded with −1, and scores with −inf.
+    """Return the best `n` items per row: positions padded with −1, scores with −inf.
 
     Parameters
     ----------
@@ -756,12 +827,22 @@ def _check_array(name: str, array: Array, per_item: bool, shape: tuple[int, int]
         )
 
 
+def likes_of(
+    values: Array, like_threshold: float | None, levels: int, low: float, high: float
+) -> Array:
+    """How much items of these values are liked, from 0 to 1; see `PosteriorMeanFoldIn`."""
+    if levels:
+        place = np.clip((values - low) / (high - low), 0.0, 1.0)
+        return np.rint(levels * place) / levels
+    if like_threshold is None:
+        return np.ones(len(values))
+    return (values >= like_threshold).astype(np.float64)
+
+
 def center_by_user_mean(
     rows: HistoryRows, prior_mean: float, prior_count: float
 ) -> NDArray[np.float32]:
-    """Every user's own mean, counting `prior_count` ratings of the public value `prior_mean` as
-    well.
-    """
+    """Return every user's mean, with `prior_count` more ratings of the public `prior_mean`."""
     total = np.bincount(rows.row, rows.values, minlength=rows.n) + prior_mean * prior_count
     return (total / (rows.counts + prior_count)).astype(np.float32)
 
@@ -775,7 +856,7 @@ def project(A: Array, largest: float) -> Array:
 
 
 def _dual(r: int) -> bool:
-    """Whether least squares may turn the factors of all items, whose bits then depend on how
+    """Return whether least squares may turn all items' factors, whose bits then depend on how
     many there are.
     """
     return r >= DUAL_RANK

@@ -32,7 +32,6 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.models._user_centering import own_mean_bounds, what_factors_explain
 from discreet.models.algorithm import (
     Algorithm,
     Learned,
@@ -41,8 +40,10 @@ from discreet.models.algorithm import (
     check_centering,
     middle,
     most_frequent,
+    own_mean_bounds,
     share_of_items,
     spread_out,
+    what_factors_explain,
     width,
 )
 from discreet.models.fold_in import FoldIn, FrankWolfeFoldIn

@@ -118,34 +118,3 @@ def irls_rows(
         weights = (transition / np.maximum(e, transition)).astype(Y.dtype)
         X = solve_rows(indptr, indices, target, Y, ridge, None, weights)
     return X
-
-
-def huber_regression(
-    y: NDArray[Any],
-    A: NDArray[Any],
-    *,
-    alpha: float = 1.345,
-    ridge: float = 0.0,
-    iterations: int = 20,
-) -> NDArray[np.float64]:
-    """Fit a robust regression (Algorithm 3 without noise): argmin Σ ρ_α(y − Aθ) + ridge/2 · ‖θ‖².
-
-    Parameters
-    ----------
-    y : (n,)
-    A : (n, p)
-    alpha : float
-        The default is Huber's own, for residuals of unit variance.
-    """
-    A, y = np.asarray(A, np.float64), np.asarray(y, np.float64)
-    check_that(
-        A.ndim == 2 and y.shape == A.shape[:1],
-        f"y has shape {y.shape} and A {A.shape}: they need (n,) and (n, p)",
-    )
-    n = len(y)
-    indptr = np.array([0, n])
-    indices = np.arange(n, dtype=np.int32)
-    penalty = np.array([ridge])
-    start = solve_rows(indptr, indices, y, A, penalty)
-    x: NDArray[np.float64] = irls_rows(indptr, indices, y, A, penalty, alpha, iterations, start)[0]
-    return x

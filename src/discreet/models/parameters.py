@@ -23,22 +23,15 @@ def check_that(condition: bool, message: str) -> None:
 
 def check_history_range(values: Any, history_range: tuple[float, float] | None) -> None:
     """Raise a `DataError` for ratings of a history outside the public range, if there is one."""
-    if not in_range(values, history_range):
-        assert history_range is not None
-        low, high = history_range
+    if history_range is None:
+        return
+    values = np.asarray(values, np.float32)
+    low, high = map(np.float32, history_range)
+    if not ((low <= values) & (values <= high)).all():
         raise DataError(
             f"a rating in the history is outside the range {low:g} to {high:g}. Correct it or leave"
             " it out."
         )
-
-
-def in_range(values: Any, history_range: tuple[float, float] | None) -> bool:
-    """Check whether all values, as 32-bit numbers, lie in the range; True where there is none."""
-    if history_range is None:
-        return True
-    values = np.asarray(values, np.float32)
-    low, high = map(np.float32, history_range)
-    return bool(((low <= values) & (values <= high)).all())
 
 
 def check_int(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:

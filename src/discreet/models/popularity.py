@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from discreet.models.base import Recommender
 from discreet.models.fold_in import ConstantFoldIn, FoldIn
-from discreet.models.histories import to_learn_from
+from discreet.models.user_rows import to_learn_from
 from discreet.progress import ShowProgress, progress_bar
 
 
@@ -21,8 +21,15 @@ class Popularity(Recommender):
     def __init__(self) -> None:
         pass
 
-    def fit(self, ratings: Any, *, progress: ShowProgress = None, verbose: bool = False) -> Self:
-        ratings = to_learn_from(ratings)
+    def fit(
+        self,
+        ratings: Any,
+        *,
+        items: Any = None,
+        progress: ShowProgress = None,
+        verbose: bool = False,
+    ) -> Self:
+        ratings = to_learn_from(ratings, items=items)
         self._begin(ratings)
         counts = np.bincount(ratings.indices, minlength=ratings.n_items)
         self._learned_state(

@@ -29,9 +29,9 @@ from discreet.models.algorithm import Algorithm, Learned, algorithm_from, field_
 from discreet.models.base import Recommender, logger
 from discreet.models.estimator import no_parameter
 from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
-from discreet.models.histories import to_learn_from
 from discreet.models.parameters import check_int, check_range, check_that
 from discreet.models.storage.ledger_history import LEDGER, earlier_name
+from discreet.models.user_rows import to_learn_from
 from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
 from discreet.privacy.release.budget_store import Account, charge_account
 from discreet.privacy.release.ledger import Ledger
@@ -43,6 +43,7 @@ from discreet.progress import ShowProgress, progress_bar
 
 # stated for any data, so it reveals nothing about them
 CLIPPED = " (ratings outside of it are clipped)"
+PRIOR = "the sums that the earlier trainings listed with this model released, whose cost adds up"
 COMMON_RANGE = (1.0, 5.0)  # placeholder for a range that is read from the data, before access
 
 
@@ -100,6 +101,8 @@ class PrivateRecommender(Recommender):
         What was learned, in one sentence, where the algorithm reports it.
     privacy_ : PrivacyStatement
         Of the last fit, also if it was interrupted; then it is all there is.
+    released_ : ReleasedRows or None
+        The released sums of this training and its priors, for `fit(prior=...)`.
     earlier_ledgers_ : tuple of Ledger
         Ledgers of earlier fits, whose cost adds up. They are saved with the model.
     account_head_ : Head
@@ -126,6 +129,7 @@ class PrivateRecommender(Recommender):
     counts_: NDArray[np.float64] | None = field(init=False)
     privacy_: PrivacyStatement = field(init=False)
     earlier_ledgers_: tuple[Ledger, ...] = field(default=(), init=False)
+    released_: Any = field(default=None, init=False)
 
     def __init_subclass__(cls, **options: Any) -> None:
         own = set(vars(cls).get("__annotations__", ()))
@@ -229,9 +233,9 @@ class PrivateRecommender(Recommender):
         )
         found = algorithm.statistics(seal(no_users, algorithm.bounds()))
         rows = []
-        for row, event in zip(plan.rows(), plan.events, strict=True):
+        for row in plan.rows():
             statistic = found[row["name"]]
-            norm = event.noise.norm
+            norm = plan.release(row["name"]).event(plan.scale).noise.norm
             rows.append(
                 row
                 | {
@@ -264,20 +268,29 @@ class PrivateRecommender(Recommender):
         self,
         ratings: Any,
         *,
+        items: Any = None,
         account: Account | None = None,
+        prior: Recommender | None = None,
         progress: ShowProgress = None,
         verbose: bool = False,
         trust_user_column: bool = False,
     ) -> Self:
-        """Learn from scratch and return self.
+        """Learn from the ratings, and from what `prior` released, and return self.
 
         Parameters
         ----------
         ratings : Ratings, frame, sparse matrix, BlockRatings or SparkRatings
             Frames are of pandas, polars or pyarrow.
+        items : optional
+            Public item catalog: a file, a frame, a list of ids or a mapping ``{id: title}``. For
+            block files and Spark it is given where they are made.
         account : Account, optional
             The privacy account of these users in a `discreet.BudgetStore`, which is charged before
             anything is released.
+        prior : model, optional
+            An earlier DPMF for ranking on the same population. The sums that it released are
+            combined with the new ones, which costs nothing: both trainings were charged. The
+            catalog and the rating range must be public.
         progress : function, bool or None
             By default a bar is shown on a terminal or in a notebook. True always shows the steps,
             False never; a function is called as ``progress(done, total, text)``.
@@ -287,9 +300,18 @@ class PrivateRecommender(Recommender):
             Train although the user column seems not to hold users, as in `Ratings.from_frame`.
         """
         self._check_parameters()
+        if account is None and hasattr(self, "privacy_"):
+            logger.warning(
+                "this model was trained before: if users are in both trainings, the cost of both"
+                " adds up. An account of a BudgetStore keeps the total."
+            )
         algorithm = self.make_algorithm()
         if not isinstance(ratings, RatingsSource):
-            ratings = to_learn_from(ratings, trust_user_column)
+            ratings = to_learn_from(ratings, trust_user_column, items)
+        elif items is not None:
+            raise ConfigError(
+                f"items is for ratings in memory: pass it to {type(ratings).__name__} instead"
+            )
         if hasattr(ratings, "user_problem") and not trust_user_column:
             check_user_column(ratings, self.rating_range)
         self._check_engine(ratings, algorithm)
@@ -300,19 +322,26 @@ class PrivateRecommender(Recommender):
             check_range("rating_range", rating_range)
         algorithm = algorithm.resolve(self.budget, ratings.n_items, rating_range)
         features = self._features(ratings)
+        rows = None if prior is None else self._prior_rows(prior, ratings, algorithm)
         seed = secrets.randbits(63) if self.random_state is None else self.random_state
         plan = algorithm.plan(ratings.n_items, self.budget, self.accountant)
         session = Session(plan, self.noise, seed if self.noise == "seeded" else None)
         head = getattr(self, "account_head_", None)
         with charge_account(account, session, type(self).__name__, head) as held:
             # a fit that is refused before there is a session leaves the last one as it is
+            earlier = () if prior is None or prior is self else _ledgers_of(prior)
             self._begin(ratings)
+            if earlier:
+                self.earlier_ledgers_ = (*self.earlier_ledgers_, *earlier)
             self._assume(session, ratings, algorithm, seen, features)
+            if prior is not None:
+                session.record_assumption("prior", PRIOR)
             try:
                 users = seal(ratings, algorithm.bounds(), seed=seed)
                 text = f"Training {type(self).__name__}"
                 with closing(users), progress_bar(progress, text, verbose=verbose) as report:
                     options = {"features": features, "seed": seed, "progress": report}
+                    options |= {} if rows is None else {"prior": rows}
                     learned = self._learn(algorithm, users, session, **options)
                 session.finish()
                 self._keep(algorithm, learned, session.ledger)
@@ -342,6 +371,7 @@ class PrivateRecommender(Recommender):
         self.algorithm_ = algorithm
         self.details_ = learned.details
         self.counts_ = learned.counts
+        self.released_ = learned.released
         self._state(ledger)
 
     def _state(self, ledger: Ledger) -> None:
@@ -402,6 +432,10 @@ class PrivateRecommender(Recommender):
     def _features(self, ratings: Any) -> NDArray[Any] | None:
         """Return public features of the items, for models that have any."""
         return None
+
+    def _prior_rows(self, prior: Any, ratings: Any, algorithm: Algorithm) -> Any:
+        """Return the released sums of an earlier model, over the items of these ratings."""
+        raise ConfigError("prior is for DPMF with goal='ranking'. Leave it out.")
 
     def _check_engine(self, ratings: Any, algorithm: Algorithm) -> None:
         """Refuse an engine that cannot run this training, before anything is charged."""
@@ -565,3 +599,11 @@ class PrivateRecommender(Recommender):
         from discreet.models.storage.model_card import private
 
         return private(self, self.privacy_)
+
+    def extra_arrays(self) -> dict[str, NDArray[Any]]:
+        return {} if self.released_ is None else self.released_.to_arrays()
+
+
+def _ledgers_of(model: Any) -> tuple[Ledger, ...]:
+    """Return the ledgers of a model and of those before it."""
+    return (*model.earlier_ledgers_, model.privacy_.ledger)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.models.base import Recommender, Unknown
-from discreet.models.histories import as_user_rows
 from discreet.models.parameters import check_history_range, check_int
+from discreet.models.user_rows import as_user_rows
 from discreet.progress import Progress, ShowProgress, progress_bar
 
 if TYPE_CHECKING:

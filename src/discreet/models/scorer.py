@@ -8,10 +8,8 @@ reads a memory-mapped file part by part, and the catalog is never in memory as a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -20,10 +18,21 @@ from numpy.typing import NDArray
 from discreet import kernels as compiled
 from discreet.data.ids import canonical, replace_surrogates
 from discreet.errors import ConfigError, DataError
-from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity, rank_scores
-from discreet.models.parameters import check_history_range, check_int, check_that, in_range
+from discreet.models.diversity import check_diversity, log_popularity, rank_diverse, score_all
+from discreet.models.fold_in import (
+    FoldIn,
+    HistoryRows,
+    ItemSimilarity,
+    ProfileScores,
+    rank_scores,
+)
+from discreet.models.histories import parse_history
+from discreet.models.item_lookup import ItemLookup
+from discreet.models.parameters import check_int, check_that
 
 Array = NDArray[Any]
+# entries of the histories, or scores, that `Scorer.explain` holds at a time: 16 MB in float32
+EXPLAIN_ENTRIES = 1 << 22
 
 
 class Scorer:
@@ -71,6 +80,8 @@ class Scorer:
         self.item_similarity = item_similarity or ItemSimilarity()
         self.kernels = kernels
         self.history_range = history_range
+        #: A model to keep, where the fold-in rule is its own code and refers to it weakly.
+        self.model: Any = None
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -94,35 +105,34 @@ class Scorer:
         except TypeError:
             return -1
 
-    def history(self, history: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
-        """Return sorted positions and ratings of a plain history: {id: rating}, or a list of ids.
+    @cached_property
+    def lookup(self) -> ItemLookup:
+        """Items by title."""
+        return ItemLookup(self.item_ids, self.titles)
 
-        None for anything that is not plain: other forms, unknown items, an item twice, ratings that
-        are not numbers or outside the public range.
-        """
-        ids: Iterable[Any]
-        if type(history) is dict:
-            if not all(
-                type(value) in (int, float) and math.isfinite(value) for value in history.values()
-            ):
-                return None
-            ids = history
-            values = np.fromiter(history.values(), np.float32, len(history))
-            if not in_range(values, self.history_range):
-                return None
-        elif type(history) in (list, tuple):
-            ids = history
-            values = np.full(len(history), self.default_rating, np.float32)
-        else:
-            return None
-        if not all(type(item) in (int, str) for item in ids):
-            return None
-        at = np.fromiter(map(self.position, ids), np.int32, len(values))
-        order = np.argsort(at, kind="stable")
-        at = at[order]
-        if len(at) and (at[0] < 0 or bool((at[1:] == at[:-1]).any())):
-            return None
-        return at, values[order]
+    def find_titles(self, ids: Sequence[Any], at: Array) -> Array:
+        """Return the positions `at` with those of unknown ids (−1) that are titles filled in."""
+        found = np.array(at)
+        for place in np.flatnonzero(found < 0).tolist():
+            if self.titles is not None and isinstance(ids[place], str):
+                found[place] = self.lookup.find_title(ids[place])
+                if found[place] < -1:
+                    raise self.lookup.several(ids[place])
+        return found
+
+    def unknown_items(self, strange: Sequence[Any], advice: str) -> DataError:
+        """Return the error about items that the model does not know."""
+        near = self.lookup.near(str(strange[0])) or "."
+        return DataError(
+            f"{len(strange):,} of the item ids are not in the model, such as"
+            f" {strange[0]!r}{near} {advice}"
+        )
+
+    def history(
+        self, history: Any, unknown: str = "error"
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Return sorted positions and ratings of a history; see `histories.parse_history`."""
+        return parse_history(history, self, unknown)[:2]
 
     # ------------------------------------------------------------ read-outs
 
@@ -135,12 +145,14 @@ class Scorer:
         exclude_seen: bool = True,
         exclude: Array | None = None,
         only: Array | None = None,
+        diversity: float = 0.0,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return positions and scores of the best `n` items for one history (sorted positions).
 
         Parameters
         ----------
         exclude, only : positions of items to leave out, or to choose among
+        diversity : from 0 to 1, as in `discreet.models.diversity`
         """
         vector, offset = self._vector(at, values)
         bias = self._biases
@@ -156,7 +168,15 @@ class Scorer:
         hidden = (np.array([0, len(seen)]), seen)
         own = HistoryRows(np.array([0, len(at)]), np.asarray(at, np.int32), values)
         dense = self.fold_in_rule.item_scores(own, vector, self.factors, self.kernels)
-        if dense is None:
+        if diversity:
+            boost = self.boost(diversity)
+            if dense is None:
+                dense = score_all(self.fold_in_rule, vector, self.factors, self._biases)
+            logarithms = isinstance(self.fold_in_rule, ProfileScores)
+            rows, best = rank_diverse(
+                dense, boost, logarithms, min(n, len(self)), hidden, np.isneginf(bias)
+            )
+        elif dense is None:
             rows, best = self.kernels.top_k(vector, self._panels, bias, min(n, len(self)), hidden)
         else:
             rows, best = rank_scores(dense, min(n, len(self)), hidden, np.isneginf(bias))
@@ -244,24 +264,30 @@ class Scorer:
         scores[nothing] = -np.inf
         return items, scores
 
-    def why(self, at: Array, values: Array, item: int) -> NDArray[np.float64]:
-        """Return the contribution of each item of a history: the score less that without it."""
+    def explain(
+        self, at: Array, values: Array, item: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Return the items of a history and their contributions to a score, largest first.
+
+        The contribution of an item is the score of `item` less its score without that item in the
+        history. Contributions need not add up to the score. Equal ones are sorted by position.
+        """
+        at = np.asarray(at, np.int32)
         k = len(at)
-        kept = ~np.eye(k, dtype=bool)
-        rows = HistoryRows(
-            np.concatenate([[0, k], k + np.cumsum(np.full(k, k - 1))]),
-            np.concatenate([at, np.broadcast_to(at, (k, k))[kept]]).astype(np.int32),
-            np.concatenate([values, np.broadcast_to(values, (k, k))[kept]]).astype(np.float32),
-        )
-        vectors, offsets = self.fold_in_rule.score_vectors(
-            rows, self.factors, self.biases, self.kernels
-        )
-        dense = self.fold_in_rule.item_scores(rows, vectors, self.factors, self.kernels)
-        if dense is not None:
-            return np.asarray(dense[0, item] - dense[1:, item], np.float64)
-        v = self.fold_in_rule.score_factors(self.factors)[item].astype(np.float64)
-        scores = vectors.astype(np.float64) @ v + offsets
-        return np.asarray(scores[0] - scores[1:], np.float64)
+        whole = self._item_scores(HistoryRows(np.array([0, k]), at, values), item)
+        contributions = np.empty(k)
+        step = max(1, EXPLAIN_ENTRIES // max(k, len(self)))
+        for begin in range(0, k, step):
+            part = np.arange(begin, min(begin + step, k))
+            kept = part[:, None] != np.arange(k)
+            rows = HistoryRows(
+                np.arange(len(part) + 1) * (k - 1),
+                np.broadcast_to(at, kept.shape)[kept],
+                np.broadcast_to(values, kept.shape)[kept],
+            )
+            contributions[part] = whole - self._item_scores(rows, item)
+        order = np.argsort(-contributions, kind="stable")
+        return at[order], contributions[order]
 
     def vector(self, at: Array, values: Array) -> tuple[Array, float]:
         """Compute a user's vector, for ``fold_in_rule.score_factors``, and the offset."""
@@ -279,6 +305,17 @@ class Scorer:
 
     # ------------------------------------------------------------ the parts
 
+    def _item_scores(self, rows: HistoryRows, item: int) -> NDArray[np.float64]:
+        """Compute the score of one item for several histories, less its bias unless `dense`."""
+        vectors, offsets = self.fold_in_rule.score_vectors(
+            rows, self.factors, self.biases, self.kernels
+        )
+        dense = self.fold_in_rule.item_scores(rows, vectors, self.factors, self.kernels)
+        if dense is not None:
+            return np.asarray(dense[:, item], np.float64)
+        v = self.fold_in_rule.score_factors(self.factors)[item].astype(np.float64)
+        return np.asarray(vectors.astype(np.float64) @ v + offsets, np.float64)
+
     def _vector(self, at: Array, values: Array) -> tuple[Array, Array]:
         """Compute the vector (1, r) and the offset (1,) of one user."""
         V, b, fold_in_rule = self.factors, self.biases, self.fold_in_rule
@@ -289,6 +326,21 @@ class Scorer:
             b = b[at]
             rows = rows._replace(indices=np.arange(len(at), dtype=np.int32))
         return fold_in_rule.score_vectors(rows, V, b, self.kernels)
+
+    def boost(self, diversity: float) -> Array:
+        """Return what diversity adds to the logarithm of each item's score."""
+        diversity = check_diversity(diversity)
+        if self.rating_range is not None or self._log_popularity is None:
+            raise ConfigError(
+                "diversity needs a model that ranks items and learned their popularity. Use DPMF"
+                " with goal='ranking', or leave diversity out."
+            )
+        found: Array = -diversity * self._log_popularity
+        return found
+
+    @cached_property
+    def _log_popularity(self) -> Array | None:
+        return log_popularity(self.fold_in_rule, self.factors, self._biases)
 
     @cached_property
     def _biases(self) -> NDArray[np.float32]:
@@ -306,32 +358,3 @@ class Scorer:
         V = self.item_similarity.vectors(self.factors)
         lengths = np.linalg.norm(V, axis=1, keepdims=True)
         return self.kernels.Panels(V / np.maximum(lengths, 1e-30)), lengths[:, 0]
-
-
-def as_history(scorer: Scorer, history: Mapping[Any, Any] | Sequence[Any]) -> tuple[Array, Array]:
-    """Convert a history to positions and ratings, or raise a `DataError`."""
-    found = scorer.history(history)
-    if found is not None:
-        return found
-    if isinstance(history, (str, bytes)) or not hasattr(history, "__iter__"):
-        raise DataError("a history is a list of item ids or a mapping item id -> rating")
-    if isinstance(history, Mapping):
-        for value in history.values():
-            if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
-                raise DataError(
-                    f"a history maps item ids to finite ratings, and {value!r} is not one"
-                )
-        check_history_range(list(history.values()), scorer.history_range)
-    strange = [item for item in history if scorer.position(item) < 0]
-    if strange:
-        raise DataError(
-            f"{len(strange):,} of the item ids are not in the model, such as {strange[0]!r}"
-        )
-    latest = (
-        dict(history)
-        if isinstance(history, Mapping)
-        else dict.fromkeys(history, scorer.default_rating)
-    )
-    by_place = {scorer.position(item): float(value) for item, value in latest.items()}
-    order = sorted(by_place)
-    return np.array(order, np.int32), np.array([by_place[at] for at in order], np.float32)

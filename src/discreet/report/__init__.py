@@ -40,6 +40,7 @@ def write_report(
     test: Ratings | None = None,
     histories: Sequence[Mapping[Any, float]] = (),
     n: int = 10,
+    title: str | None = None,
     progress: Progress | None = None,
 ) -> Quality | None:
     """Write a report about a fitted model to the file `path`, atomically.
@@ -56,6 +57,7 @@ def write_report(
     histories : mappings item id -> rating
         Histories to show recommendations for, instead of invented ones.
     n : number of recommendations
+    title : of the page; by default the model's class and ε
     progress : callable(done, total, text), optional
 
     Returns
@@ -83,7 +85,7 @@ def write_report(
         ]
     else:
         shown = item_map.samples(model, n)
-    text = page.render(model, measured, shown)
+    text = page.render(model, measured, shown, title)
     with atomic_write(file) as part:
         part.write_bytes(text.encode("utf-8"))
     return measured

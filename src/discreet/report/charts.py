@@ -59,7 +59,7 @@ def epsilon_curve(points: Sequence[tuple[float, float]], delta: float, epsilon: 
         x = place(10.0**exponent, 0)[0]
         parts.append(_text(x, frame.bottom + 16, power(10.0**exponent), "middle"))
     parts.append(_text(frame.left - 6, frame.top - 6, "ε", "end", "strong"))
-    parts.append(frame.caption("δ: the promise may fail with this probability", 34))
+    parts.append(frame.caption("δ: additional probability up to which the bound holds", 34))
     parts.append(_path([place(d, e) for d, e in points], "line c0"))
     x, y = place(min(max(delta, points[-1][0]), points[0][0]), epsilon)
     parts.append(_dot(x, y, "5", "dot c0"))
@@ -67,7 +67,7 @@ def epsilon_curve(points: Sequence[tuple[float, float]], delta: float, epsilon: 
     x += 0 if end == "end" else 6
     parts.append(_text(x, y + 18, f"ε = {epsilon:.4g}", end, "strong"))
     label = (
-        f"Curve: the smaller the δ, the larger the ε; promised is ε = {epsilon:.4g} at δ ="
+        f"Curve: the smaller the δ, the larger the ε; the guarantee is ε = {epsilon:.4g} at δ ="
         f" {power(delta)}"
     )
     return _figure(label, frame.bottom + 42, parts)
@@ -150,7 +150,7 @@ def bars(
 
 
 def lines(groups: Sequence[str], series: Sequence[Series], label: str) -> Markup:
-    """Draw lines over groups with error bars; the axis is cut to where the values are."""
+    """Draw lines over groups with error bars, on an axis from 0."""
     ends = [
         (v - e, v + e)
         for s in series
@@ -159,10 +159,9 @@ def lines(groups: Sequence[str], series: Sequence[Series], label: str) -> Markup
     ]
     if not ends:
         return Markup()
-    low = min(a for a, _ in ends)
+    low = min(0.0, *(a for a, _ in ends))
     high = max(b for _, b in ends)
-    space = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
-    frame = _Frame(42, WIDTH - 14, 12, 190, low - space, high + space)
+    frame = _Frame(42, WIDTH - 14, 12, 190, low, low + 1.08 * ((high - low) or 1.0))
     parts = [*frame.grid(".3g", 5), *frame.names(groups)]
     step = (frame.right - frame.left) / len(groups)
     for number, one in enumerate(series):

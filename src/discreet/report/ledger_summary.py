@@ -187,7 +187,7 @@ def spending_steps(statement: PrivacyStatement) -> list[tuple[str, float]]:
     events = [entry.event for entry in entries]
     return [
         (
-            entries[end - 1].name,
+            entries[end - 1].title,
             float(accounting.epsilon(events[:end], delta, statement.accountant)),
         )
         for end in ends.tolist()

@@ -10,11 +10,13 @@ import hashlib
 import math
 from typing import Any
 
+from discreet.evaluation.comparison import NO_NOISE, model_name
+from discreet.evaluation.metrics import parse
 from discreet.privacy.accounting.budget import WEAK_EPSILON
 from discreet.privacy.accounting.pricing import CONVERSIONS
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.report import charts, item_map, ledger_summary
-from discreet.report.evaluation_section import QUIET, Quality, trace_of
+from discreet.report.evaluation_section import Quality, trace_of
 from discreet.report.html import markup, power, render_template, script_data
 from discreet.report.item_map import Sample
 from discreet.version import __version__
@@ -39,7 +41,9 @@ _DELTAS = (1e-3, 1e-5, 1e-6, 1e-7, 1e-9)
 _MOST_ROWS = 30  # releases up to which the costs are shown as a table as well: one screen
 
 
-def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
+def render(
+    model: Any, quality: Quality | None, shown: list[Sample], title: str | None = None
+) -> str:
     """Render the whole file as text."""
     statement: PrivacyStatement | None = getattr(model, "privacy_", None)
     looks = quality is not None
@@ -76,6 +80,8 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
         "script.js",
         model=model,
         name=type(model).__name__,
+        full_name=model_name(model),
+        title=title,
         statement=statement,
         finite=statement is not None and statement.finite,
         badge=badge,
@@ -154,7 +160,7 @@ def _summarize_ledger(model: Any, statement: PrivacyStatement) -> dict[str, Any]
         rate = "" if entry.rate == 1 else f", batches of {entry.rate:.3g}"
         rows.append(
             [
-                entry.name,
+                entry.title,
                 f"{kind.count:,}",
                 " × ".join(f"{n:,}" for n in entry.shape),
                 ("none" if entry.unsafe else entry.mechanism + tails) + rate,
@@ -176,12 +182,12 @@ def _measure_noise(model: Any, quality: Quality | None) -> dict[str, Any]:
     counts = quality.counts if quality is not None else ledger_summary.read_released_counts(model)
     length = (model.item_factors_ != 0).any(axis=1)
     values: dict[str, Any] = {
-        "rows": [[k.entry.name, f"{k.deviation:.4g}", f"{math.ceil(k.hearing):,}"] for k in found],
+        "rows": [[k.entry.title, f"{k.deviation:.4g}", f"{math.ceil(k.hearing):,}"] for k in found],
         "joint": ledger_summary.has_joint_bound(model),
         "spread": ledger_summary.spread(model),
         "counted": counts is not None,
         "cost": None if quality is None else _tabulate_cost(quality),
-        "quiet": f"{QUIET:,.0f}",
+        "quiet": f"{NO_NOISE:,.0f}",
         "without": "" if length.all() else f"{int((~length).sum()):,} of {len(length):,}",
     }
     if counts is None or loudest is None:
@@ -191,7 +197,7 @@ def _measure_noise(model: Any, quality: Quality | None) -> dict[str, Any]:
     )
     return values | {
         "people": f"{math.ceil(loudest.hearing):,}",
-        "loudest": loudest.entry.name,
+        "loudest": loudest.entry.title,
         "groups": [
             [
                 name,
@@ -216,13 +222,14 @@ def _measure_noise(model: Any, quality: Quality | None) -> dict[str, Any]:
 
 
 def _tabulate_cost(quality: Quality) -> list[list[str]]:
-    """Compare the model with itself with next to no noise, by popularity of the items."""
-    rows = {row.name: row for row in quality.found.rows}
+    """Compare the model with itself without privacy, by popularity of the items."""
     metric = quality.found.metrics[0]
-    if quality.quiet not in rows or not rows[quality.mine].quintiles:
+    mine = quality.found.rows[0]
+    free = next((r for r in quality.found.rows if r.name.endswith("without privacy")), None)
+    if free is None:
         return []
-    pairs = zip(QUINTILES, rows[quality.mine].quintiles, rows[quality.quiet].quintiles, strict=True)
-    scores = [(name, noisy[metric].mean, quiet[metric].mean) for name, noisy, quiet in pairs]
+    pairs = zip(QUINTILES, mine.quintiles, free.quintiles, strict=True)
+    scores = [(name, noisy[metric].mean, exact[metric].mean) for name, noisy, exact in pairs]
     return [
         [name, _number(a, ".4f"), _number(b, ".4f"), _number(a - b, "+.4f")]
         for name, a, b in scores
@@ -231,32 +238,46 @@ def _tabulate_cost(quality: Quality) -> list[list[str]]:
 
 def _tabulate_scores(quality: Quality) -> dict[str, Any]:
     found = quality.found
-    metric = found.metrics[0]
+    accuracy = [m for m in found.metrics if parse(m).kind in ("rating", "ranking")]
+    bias = [m for m in found.metrics if m not in accuracy]
+    # recall, not rmse, differs between popular and rare items
+    metric = next(m for m in accuracy if parse(m).kind == "ranking")
 
-    def compare(metric: str) -> str:
-        return "lower is better" if metric in ("rmse", "mae") else "higher is better"
+    def caption(metric: str) -> str:
+        return f"{metric}, {'lower' if parse(metric).kind == 'rating' else 'higher'} is better"
 
     def draw(metric: str) -> list[tuple[str, float, float, int]]:
         return [
-            (row.name, score.mean, score.stderr, 0 if row.name == quality.mine else 5)
-            for row in found.rows
+            (row.name, score.mean, score.stderr, 5 if at else 0)
+            for at, row in enumerate(found.rows)
             if (score := row.scores.get(metric)) is not None
         ]
 
-    def write(score: Any) -> str:
+    def write(score: Any, form: str = ".4f", error: bool = True) -> str:
         if score is None or math.isnan(score.mean):
             return "–"
-        error = "" if math.isnan(score.stderr) else f" ± {score.stderr:.4f}"
-        return f"{score.mean:.4f}{error}"
+        more = "" if math.isnan(score.stderr) or not error else f" ± {score.stderr:.4f}"
+        return f"{_number(score.mean, form)}{more}"
 
-    sliced = [row for row in found.rows if row.quintiles and metric in row.scores]
-    return {
-        "bars": [(f"{metric}, {compare(metric)}", draw(metric)) for metric in found.metrics],
-        "rows": [
-            [row.name, *(write(row.scores.get(name)) for name in found.metrics)]
+    def tabulate(metrics: list[str], error: bool = True) -> list[list[str]]:
+        return [
+            [row.name, *(write(row.scores.get(m), error=error) for m in metrics)]
             for row in found.rows
+        ]
+
+    return {
+        "accuracy": accuracy,
+        "bias": bias,
+        "metric": metric,
+        "mine": found.rows[0].name,
+        "bars": [(caption(metric), draw(metric)) for metric in accuracy],
+        "rows": tabulate(accuracy),
+        "differences": [
+            [row.name, *(write(row.differences.get(m), "+.4f") for m in accuracy)]
+            for row in found.rows[1:]
         ],
-        "caption": f"{metric} from popular to rare items ({compare(metric)})",
+        "bias_rows": tabulate(bias, error=False),
+        "caption": f"{caption(metric)}; from popular to rare items",
         "series": [
             charts.Series(
                 row.name,
@@ -264,10 +285,13 @@ def _tabulate_scores(quality: Quality) -> dict[str, Any]:
                 [group[metric].stderr for group in row.quintiles],
                 at % 6,
             )
-            for at, row in enumerate(sliced)
+            for at, row in enumerate(found.rows)
+            if metric in row.scores
         ],
         "slices": [
-            [row.name, *(write(group.get(metric)) for group in row.quintiles)] for row in sliced
+            [row.name, *(write(group.get(metric), error=False) for group in row.quintiles)]
+            for row in found.rows
+            if metric in row.scores
         ],
     }
 

@@ -20,7 +20,7 @@
 
   function draw() {
     width = canvas.parentElement.clientWidth;
-    height = Math.round(Math.max(320, Math.min(width * items.height, 720)));
+    height = Math.round(Math.max(320, Math.min(width * 0.62, 720)));
     const ratio = Math.max(1, window.devicePixelRatio || 1);
     canvas.style.height = height + "px";
     canvas.width = Math.round(width * ratio);

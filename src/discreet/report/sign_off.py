@@ -22,6 +22,7 @@ from discreet.errors import ConfigError, DataError
 from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.pricing import Event
 from discreet.privacy.release.ledger import Entry
+from discreet.privacy.release.plan import title_of
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.report.html import markup, power, render_template
 from discreet.report.page import describe_strength
@@ -42,11 +43,11 @@ class Signing:
 
     Parameters
     ----------
-    people : str
+    population : str
         The users whom the guarantee covers.
     purpose : str
         Purpose of the model.
-    said_by : str
+    confirmed_by : str
         Who confirms what is assumed public.
     account : Account, optional
         The account that was charged for the training.
@@ -56,9 +57,9 @@ class Signing:
         Result of the checks in ``discreet.testing``.
     """
 
-    people: str = "all users whose ratings were used"
+    population: str = "all users whose ratings were used"
     purpose: str = ""
-    said_by: str = ""
+    confirmed_by: str = ""
     account: Account | None = None
     audit: Mapping[str, Any] | None = None
     conformance: Report | None = None
@@ -149,7 +150,7 @@ def _list_public(statement: PrivacyStatement, signing: Signing) -> list[list[Any
     """List the assumptions, and who confirms them."""
     inferred = _mark("not confirmed: read from the data", "bad")
     rows: list[list[Any]] = [
-        [a.text, inferred if a.inferred else signing.said_by or "not confirmed: no name given"]
+        [a.text, inferred if a.inferred else signing.confirmed_by or "not confirmed: no name given"]
         for a in statement.assumptions
         if a.name not in ("delta", "filter")
     ]
@@ -190,7 +191,7 @@ def families(statement: PrivacyStatement) -> list[Family]:
 def _list_releases(statement: PrivacyStatement) -> list[list[Any]]:
     rows: list[list[Any]] = [
         [
-            family.name,
+            title_of(family.name, family.entries[0].shape),
             f"{len(family.entries)}",
             _several(sorted({entry.sensitivity for entry in family.entries})),
             _several(sorted({entry.deviation for entry in family.entries})),

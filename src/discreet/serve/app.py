@@ -1,8 +1,8 @@
 """``discreet serve``: recommendations over HTTP, from histories that are not stored.
 
-Histories come in bodies alone, so that they are in no address, log or metric. A history becomes a
-vector, the vector a list, and nothing is kept of either. `create_app` makes the application,
-`server` runs it.
+Histories are accepted in request bodies only, so that they appear in no URL, log or metric. A
+history becomes a vector, the vector a list, and neither is kept. `create_app` makes the
+application, `server` runs it.
 
 A new route goes into `add_recommendation_routes` if it reads a history, else into
 `add_information_routes`. A body has a model in `schemas` and an entry in `BODIES`. Limits, token
@@ -17,16 +17,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
 import functools
-import html
 import json
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import numpy as np
-from fastapi import FastAPI, Path, Query, Request, Response
+from fastapi import Depends, FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
@@ -36,39 +35,44 @@ from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
-from discreet.data.safe_io import content_policy
-from discreet.errors import ConfigError, DiscreetError
+from discreet.errors import ConfigError, DataError, DiscreetError
 from discreet.kernels import thread_count
-from discreet.models.parameters import in_range
+from discreet.models.histories import History, parse_history
 from discreet.serve.batching import Batcher
+from discreet.serve.docs_page import docs_page
 from discreet.serve.metrics import Metrics, SharedCounters
 from discreet.serve.middleware import FAILED, Middleware, TooLarge
 from discreet.serve.model_registry import ModelRegistry, ServedModel
 from discreet.serve.schemas import (
     LARGEST_BATCH_ITEMS,
     LARGEST_N,
+    LONGEST_EXPLAINED,
     LONGEST_NAME,
     BatchRequest,
     BatchResponse,
     ErrorResponse,
+    ExplainRequest,
+    ExplainResponse,
+    HistoryRequest,
     RatedItem,
     RecommendRequest,
     RecommendResponse,
 )
 from discreet.version import __version__
 
-# numbers in the factors up to which a question is answered without another thread
+# numbers in the factors up to which a request is answered on the event loop: a thread costs more
 AT_ONCE = 4_000_000
 LONG_BODY = 1 << 14  # bytes; a body of this size takes about a millisecond to read
 LONG_LIST = 100  # items; a list of this length takes about half a millisecond to write
 SLICE_QUESTIONS = 16  # at 20,000 items and rank 64, seven milliseconds
+LONGEST_SHOWN = 60  # characters of a wrong name in an error message
 SLICE_ITEMS = 1_000  # about 100 kB of answers
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse}
     for status in (400, 401, 403, 404, 405, 413, 415, 421, 422, 503)
 }
 # read by `_parse_body` and not by FastAPI, so the OpenAPI schema gets them from here
-BODIES: tuple[type[BaseModel], ...] = (RecommendRequest, BatchRequest)
+BODIES: tuple[type[BaseModel], ...] = (RecommendRequest, BatchRequest, ExplainRequest)
 
 
 @dataclass(frozen=True)
@@ -81,19 +85,26 @@ class Settings:
         Needed in every request but /health, if given.
     origins : tuple of str
         Web sites whose pages may ask (CORS).
-    largest_body : int
+    max_body : int
         Bytes.
-    most_at_once : int
+    max_concurrent : int
         Requests under way; more are answered with 503.
     hosts : tuple of str
         Names that requests may go to, in addition to those of this machine (see `Middleware`).
+    heading, noun : str, optional
+        Of the web page (see `web_page`).
+    account : (store, name), optional
+        Budget account whose balance /v1/privacy shows.
     """
 
     token: str | None = None
     origins: tuple[str, ...] = ()
-    largest_body: int = 1 << 20
-    most_at_once: int = 512
+    max_body: int = 1 << 20
+    max_concurrent: int = 512
     hosts: tuple[str, ...] = ()
+    heading: str | None = None
+    noun: str | None = None
+    account: tuple[str, str] | None = None
 
 
 class Refused(Exception):
@@ -141,17 +152,18 @@ def create_app(
         title="discreet",
         version=__version__,
         summary=(
-            "Recommendations from models trained with differential privacy. Histories are read and"
-            " forgotten."
+            "Recommendations from models trained with differential privacy. Histories are not"
+            " stored."
         ),
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's own pages load scripts from elsewhere
+        docs_url=None,  # FastAPI's own pages load scripts from other hosts
         redoc_url=None,
         responses=_REFUSALS,
+        dependencies=[Depends(_check_query)],
     )
     _add_errors(app)
     add_recommendation_routes(app, shelf, workers, long_work)
-    add_information_routes(app, shelf, counters)
+    add_information_routes(app, shelf, counters, settings)
     app.openapi = lambda: _schema(app)  # type: ignore[method-assign]
     inner: Any = app
     if settings.origins:
@@ -165,8 +177,8 @@ def create_app(
         inner,
         counters,
         {route.path_format for route in app.routes if isinstance(route, Route)},
-        largest_body=settings.largest_body,
-        most_at_once=settings.most_at_once,
+        max_body=settings.max_body,
+        max_concurrent=settings.max_concurrent,
         token=settings.token,
         origins=settings.origins,
         hosts=settings.hosts,
@@ -183,9 +195,7 @@ def add_recommendation_routes(
     together = Batcher(workers)
 
     async def run(work: Callable[[], Any], *, long: bool = False, large: bool = False) -> Any:
-        """Run short work here, long work in its own thread, and work on a large catalog in one
-        of several.
-        """
+        """Run short work here, long work in its own thread, and large catalogs in the pool."""
         if not long and not large:
             return work()
         return await asyncio.get_running_loop().run_in_executor(
@@ -230,7 +240,7 @@ def add_recommendation_routes(
         slices = await run(functools.partial(_read_batch, shelf, body), long=True)
         first = await run(
             functools.partial(_answer_slice, slices[0]), long=True
-        )  # before the status is sent, as it may fail
+        )  # before the status is sent: after that an error could not be reported
 
         async def stream() -> AsyncIterator[bytes]:
             yield b'{"answers":[' + first
@@ -238,11 +248,22 @@ def add_recommendation_routes(
                 yield b"," + await run(functools.partial(_answer_slice, part), long=True)
             yield b"]}"
 
-        if request.scope.get("http_version") == "1.0":  # which has no way to send parts
+        if request.scope.get("http_version") == "1.0":  # it has no chunked transfer encoding
             return Response(
                 b"".join([part async for part in stream()]), media_type="application/json"
             )
         return StreamingResponse(stream(), media_type="application/json")
+
+    @app.post(
+        "/v1/explain",
+        response_model=ExplainResponse,
+        openapi_extra=_body(ExplainRequest),
+        tags=["recommend"],
+    )
+    async def explain(request: Request) -> Response:
+        """Explain a score: how much each item of the history raised or lowered it."""
+        body = await request.body()
+        return _json(await run(functools.partial(_explain, shelf, body), long=True))
 
     @app.get("/v1/similar/{item:path}", response_model=RecommendResponse, tags=["items"])
     async def similar(
@@ -254,7 +275,7 @@ def add_recommendation_routes(
         served = _find_model(shelf, model)
         at = served.position(item)
         if at < 0:
-            raise Refused(404, "unknown item", _unknown([item], at))
+            raise Refused(404, "unknown item", _unknown(served, [item], skip=False))
         try:
             work = functools.partial(served.scorer.similar, at, n)
             best, scores = await run(work, long=n > LONG_LIST, large=_is_large(served))
@@ -270,16 +291,16 @@ def add_recommendation_routes(
 
 
 def _read_question(shelf: ModelRegistry, body: bytes) -> tuple[ServedModel, tuple[Any, ...]]:
-    """Parse a question: the model that is asked, and the question in positions."""
+    """Parse a request into its model and the positions of its items."""
     question = _parse_body(body, RecommendRequest)
     served = _find_model(shelf, question.model)
-    return served, understood(served, question)
+    return served, parse_request(served, question)
 
 
 def _read_batch(
     shelf: ModelRegistry, body: bytes
 ) -> list[list[tuple[ServedModel, tuple[Any, ...]]]]:
-    """Parse a batch into slices of a bounded number of questions and items."""
+    """Parse a batch into slices with a bounded number of requests and items."""
     questions = _parse_body(body, BatchRequest).requests
     if sum(question.n for question in questions) > LARGEST_BATCH_ITEMS:
         sentence = (
@@ -292,7 +313,7 @@ def _read_batch(
     for at, question in enumerate(questions):
         try:
             served = _find_model(shelf, question.model)
-            asked = understood(served, question)
+            asked = parse_request(served, question)
         except Refused as refusal:
             text = f"request {at} (counting from 0): {refusal.message}"
             raise Refused(refusal.status, refusal.code, text) from None
@@ -305,55 +326,76 @@ def _read_batch(
 
 
 def _answer_slice(asked: list[tuple[ServedModel, tuple[Any, ...]]]) -> bytes:
-    """Answer some questions of a batch, as JSON objects with commas between them."""
+    """Answer some requests of a batch, as JSON objects separated by commas."""
     return b",".join(_dump(answer(served, *own)) for served, own in asked)
 
 
-def understood(served: ServedModel, question: RecommendRequest) -> tuple[Any, ...]:
-    """The question in positions: history, ratings, n, what to leave out, what to choose among,
-    how many unknown.
-    """
-    given = question.history
-    pairs: list[tuple[int | str, float | None]] = []
-    if isinstance(given, dict):
-        pairs = list(given.items())
-    else:
-        pairs = [
-            (entry.item, entry.rating) if isinstance(entry, RatedItem) else (entry, None)
-            for entry in given
-        ]
-    places = {item: served.position(item) for item, _ in pairs}
+def parse_request(served: ServedModel, question: RecommendRequest) -> tuple[Any, ...]:
+    """Return the request in positions: history, ratings, n, options, number of unknown items."""
+    at, values, strange = _parse_items(served, question)
     others = {item: served.position(item) for item in (*question.exclude, *(question.only or ()))}
-    strange = [item for item, at in (places | others).items() if at < 0]
-    if strange and question.unknown == "error":
-        raise Refused(422, "unknown item", _unknown(strange, (places | others)[strange[0]]))
-    liked = served.scorer.default_rating
-    ratings = {
-        places[item]: liked if rating is None else rating
-        for item, rating in pairs
-        if places[item] >= 0
-    }
-    order = sorted(ratings)
-    values = np.array([ratings[at] for at in order], np.float32)
-    if not in_range(values, served.scorer.history_range):
-        low, high = served.scorer.history_range or (0.0, 0.0)
-        raise Refused(
-            422, "invalid", f"a rating in the history is outside the range {low:g} to {high:g}"
-        )
-    exclude = [at for item in question.exclude if (at := others[item]) >= 0]
-    only = (
-        None
-        if question.only is None
-        else [at for item in question.only if (at := others[item]) >= 0]
+    strange = list(dict.fromkeys([*strange, *(i for i, place in others.items() if place < 0)]))
+    _check_known(served, question, strange)
+    exclude, only = (
+        None if items is None else [others[item] for item in items if others[item] >= 0]
+        for items in (question.exclude, question.only)
     )
-    options = {"exclude_seen": question.exclude_seen, "exclude": exclude or None, "only": only}
-    return np.array(order, np.int32), values, question.n, options, len(strange)
+    options = {
+        "exclude_seen": question.exclude_seen,
+        "exclude": exclude or None,
+        "only": only,
+        "diversity": question.diversity,
+    }
+    if question.diversity:
+        try:
+            served.scorer.boost(question.diversity)
+        except ConfigError as error:
+            raise Refused(422, "invalid", str(error)) from None
+    return at, values, question.n, options, len(strange)
+
+
+def _parse_items(served: ServedModel, question: HistoryRequest) -> History:
+    given: Any = question.history
+    if not isinstance(given, dict):
+        liked = served.scorer.default_rating
+        pairs = [(e.item, e.rating) if isinstance(e, RatedItem) else (e, None) for e in given]
+        given = {item: liked if rating is None else rating for item, rating in pairs}
+    try:
+        return parse_history(given, served.scorer, "skip", served.position)
+    except DataError as error:
+        raise Refused(422, "invalid", str(error)) from None
+
+
+def _check_known(served: ServedModel, question: HistoryRequest, strange: list[Any]) -> None:
+    if strange and question.unknown == "error":
+        raise Refused(422, "unknown item", _unknown(served, strange))
+
+
+def _explain(shelf: ModelRegistry, body: bytes) -> dict[str, Any]:
+    """Answer a request of /v1/explain."""
+    question = _parse_body(body, ExplainRequest)
+    served = _find_model(shelf, question.model)
+    at, values, strange = _parse_items(served, question)
+    _check_known(served, question, strange)
+    if len(at) > LONGEST_EXPLAINED:
+        sentence = f"histories of up to {LONGEST_EXPLAINED:,} items can be explained: shorten it"
+        raise Refused(422, "too many items", sentence)
+    place = served.position(question.item)
+    if place < 0:
+        raise Refused(422, "unknown item", _unknown(served, [question.item], skip=False))
+    items, contributions = served.scorer.explain(at, values, place)
+    listed = [
+        _describe_item(served, at) | {"contribution": much}
+        for at, much in zip(items.tolist(), contributions.tolist(), strict=True)
+    ]
+    about = {"model": served.name, **_describe_item(served, place)}
+    return about | {"contributions": listed, "ignored": len(strange)}
 
 
 def answer(
     served: ServedModel, at: Any, values: Any, n: int, options: dict[str, Any], ignored: int
 ) -> dict[str, Any]:
-    """The answer to one question."""
+    """Return the response to one request."""
     best, scores = served.scorer.best(at, values, n, **options)
     return {
         "model": served.name,
@@ -363,40 +405,42 @@ def answer(
 
 
 def _without_wishes(served: ServedModel, asked: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """A question that can be answered together with others: of a large catalog, and about all
-    of its items.
-    """
+    """Return a request that can be batched: for a large catalog and all of its items; or None."""
     at, values, n, options, _ = asked
-    if not _is_large(served) or options["exclude"] is not None or options["only"] is not None:
+    wishes = options["exclude"] is not None or options["only"] is not None or options["diversity"]
+    if wishes or not _is_large(served):
         return None
     return at, values, n, options["exclude_seen"]
 
 
 def _is_large(served: ServedModel) -> bool:
-    """Check whether a question about this catalog takes longer than the event loop should wait."""
+    """Return whether ranking this catalog would block the event loop for too long."""
     return bool(served.scorer.factors.size > AT_ONCE)
 
 
 def _list_items(served: ServedModel, best: Any, scores: Any) -> list[dict[str, Any]]:
-    scorer = served.scorer
     return [
-        {"item_id": _plain(scorer.name(at)), "title": scorer.title(at), "score": score}
+        _describe_item(served, at) | {"score": score}
         for at, score in zip(best.tolist(), scores.tolist(), strict=True)
     ]
 
 
-def _plain(item: Any) -> Any:
-    return item if isinstance(item, int | str) else str(item)
+def _describe_item(served: ServedModel, at: int) -> dict[str, Any]:
+    item = served.scorer.name(at)
+    named = item if isinstance(item, int | str) else str(item)
+    return {"item_id": named, "title": served.scorer.title(at)}
 
 
-def _unknown(items: list[Any], place: int) -> str:
-    if place == -2:
-        return f"several items are called {items[0]!r}: name it by its id"
+def _unknown(served: ServedModel, items: list[Any], skip: bool = True) -> str:
+    """Return the message about unknown items, with names that resemble the first."""
+    first = items[0]
+    if served.position(first) == -2:
+        return f"several items are called {first!r}: name it by its id"
     others = f" and {len(items) - 1:,} more" if len(items) > 1 else ""
-    return (
-        f'the model does not know the item {items[0]!r}{others}: see /v1/items, or say "unknown":'
-        ' "skip"'
-    )
+    near = served.near(str(first))
+    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "see /v1/items"
+    skipping = ' To leave out unknown items, send "unknown": "skip".' if skip else ""
+    return f"the model does not know the item {first!r}{others}: {hint}{skipping}"
 
 
 def _find_model(shelf: ModelRegistry, name: str | None) -> ServedModel:
@@ -410,31 +454,74 @@ def _find_model(shelf: ModelRegistry, name: str | None) -> ServedModel:
     return found
 
 
+async def _check_query(request: Request) -> None:
+    """Refuse query parameters that the route does not have, and those given twice."""
+    known = [entry.alias for entry in request.scope["route"].dependant.query_params]
+    given = [name for name, _ in request.query_params.multi_items()]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"use {' or '.join(known)}"
+            hint = hint if known else "this path has none"
+            raise Refused(
+                422, "invalid", f"unknown query parameter {name[:LONGEST_SHOWN]!r}: {hint}"
+            )
+        if given.count(name) > 1:
+            raise Refused(
+                422, "invalid", f"{name} was given {given.count(name)} times: give it once"
+            )
+
+
 def _parse_body(body: bytes, kind: type[Any]) -> Any:
-    """The body as what it should be. Read here and not by FastAPI, whose parser fails on deeply
-    nested bodies.
-    """
+    """Parse the body. FastAPI's own parser fails on deeply nested bodies."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
         raise Refused(
-            422, "invalid", _sentence(error.errors(include_input=False, include_url=False))
+            422, "invalid", _sentence(error.errors(include_input=False, include_url=False), kind)
         ) from None
 
 
-def _sentence(errors: Any) -> str:
-    """The first problem in words, without what was sent."""
+def _sentence(errors: Any, kind: type[BaseModel] | None = None) -> str:
+    """Return the most helpful of the problems as a sentence, without what was sent."""
     first = errors[0]
-    where = ".".join(
-        str(part) for part in first["loc"] if isinstance(part, int) or str(part).isidentifier()
-    )
-    return f"{where}: {first['msg']}" if where else str(first["msg"])
+    if first["type"] == "dict_type" and "history" in first["loc"]:
+        # of a history that is no object, each other form that it may have is a problem as well
+        forms = [error for error in errors if "history" in error["loc"]]
+        first = max(forms, key=lambda error: len(error["loc"]))
+        if first["type"] in ("dict_type", "int_type", "int_from_float"):
+            return (
+                "history should be a list of items, each an id, a title or"
+                ' {"item": …, "rating": …}, or an object of ratings by item'
+            )
+    # a misspelled field is missing as well, which is the lesser problem
+    first = next((error for error in errors if error["type"] == "extra_forbidden"), first)
+    parts = [part for part in first["loc"] if isinstance(part, int) or str(part).isidentifier()]
+    parts = [part for part in parts if part not in ("query", "path", "RatedItem")]
+    name = str(parts[-1]) if parts else ""
+    if first["type"] == "extra_forbidden" and kind is not None:
+        inner = RatedItem if "history" in parts[:-1] else RecommendRequest
+        known = list((inner if len(parts) > 1 else kind).model_fields)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"use {', '.join(known)}"
+        return f"unknown field {name[:LONGEST_SHOWN]!r}: {hint}"
+    message = str(first["msg"])
+    for pydantic, ours in (
+        ("Input should", "should"),
+        ("valid array", "list"),
+        ("Field required", "is missing"),
+        ("Invalid JSON", "is not JSON"),
+    ):
+        message = message.replace(pydantic, ours)
+    return f"{'.'.join(map(str, parts)) or 'the body'} {message}"
 
 
 # ------------------------------------------------------------------ information
 
 
-def add_information_routes(app: FastAPI, shelf: ModelRegistry, counters: Metrics) -> None:
+def add_information_routes(
+    app: FastAPI, shelf: ModelRegistry, counters: Metrics, settings: Settings
+) -> None:
     """Add the routes that describe items, models and the service."""
 
     @app.get("/v1/items", tags=["items"])
@@ -445,28 +532,25 @@ def add_information_routes(app: FastAPI, shelf: ModelRegistry, counters: Metrics
     ) -> Response:
         """Search items whose title or id contains all words of the query."""
         served = _find_model(shelf, model)
-        scorer = served.scorer
-        found = [
-            {"item_id": _plain(scorer.name(at)), "title": scorer.title(at)}
-            for at in served.search(query, n)
-        ]
+        found = [_describe_item(served, at) for at in served.search(query, n)]
         return _json({"model": served.name, "items": found})
 
     @app.get("/v1/privacy", tags=["privacy"])
     async def privacy(
         model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
     ) -> Response:
-        """What is promised to the people whose ratings the model learned from, and the ledger
-        behind it.
-        """
+        """Return the privacy statement, the ledger, and the balance of the budget account."""
         served = _find_model(shelf, model)
-        about = {"model": served.name, "class": served.opened.name}
-        promise = {"statement": served.opened.statement, "ledger": served.opened.ledger}
-        return _json(
-            about
-            | promise
-            | {"requests": "histories are read from request bodies and are not stored"}
-        )
+        found = {
+            "model": served.name,
+            "class": served.opened.name,
+            "statement": served.opened.statement,
+            "ledger": served.opened.ledger,
+            "requests": "histories are read from request bodies and are not stored",
+        }
+        if settings.account is not None:
+            found["account"] = await asyncio.to_thread(_read_balance, *settings.account, served)
+        return _json(found)
 
     @app.get("/health", tags=["service"])
     async def health() -> Response:
@@ -487,7 +571,8 @@ def add_information_routes(app: FastAPI, shelf: ModelRegistry, counters: Metrics
     async def page(model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None) -> Response:
         """Return the web page that recommends in the browser, with network access blocked."""
         try:
-            whole = await asyncio.to_thread(lambda: _find_model(shelf, model).page)
+            served = _find_model(shelf, model)
+            whole = await asyncio.to_thread(served.page, settings.heading, settings.noun)
         except ConfigError as error:
             raise Refused(404, "no page", str(error)) from None
         headers = {
@@ -498,37 +583,24 @@ def add_information_routes(app: FastAPI, shelf: ModelRegistry, counters: Metrics
         return Response(whole, media_type="text/html; charset=utf-8", headers=headers)
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        policy = {"content-security-policy": content_policy(_DOCS_STYLE)}
-        return Response(_docs(app.openapi()), media_type="text/html; charset=utf-8", headers=policy)
+    async def docs(request: Request) -> Response:
+        title = None if settings.token else _find_model(shelf, None).scorer.title(0)
+        page, policy = docs_page(
+            app.openapi(), str(request.base_url), title, settings.token is not None
+        )
+        headers = {"content-security-policy": policy, "x-content-type-options": "nosniff"}
+        return Response(page, media_type="text/html; charset=utf-8", headers=headers)
 
 
-_DOCS_STYLE = (
-    "body{font:16px/1.5 system-ui;max-width:46rem;margin:2rem auto;padding:0 1rem}"
-    "dd{margin:0 0 1rem}pre{white-space:pre-wrap}"
-)
+def _read_balance(store: str, name: str, served: ServedModel) -> dict[str, Any]:
+    """Return the balance of an account, and whether it was charged for a model."""
+    from discreet.privacy.release.budget_store import BudgetStore
+    from discreet.privacy.release.ledger import Ledger
 
-
-def _docs(schema: dict[str, Any]) -> str:
-    """The routes in plain HTML, which loads nothing from anywhere."""
-    rows = []
-    for path, methods in schema["paths"].items():
-        for method, about in methods.items():
-            what = html.escape(str(about.get("description", about.get("summary", ""))))
-            rows.append(
-                f"<dt><code>{method.upper()} {html.escape(path)}</code></dt><dd>{what}</dd>"
-            )
-    example = html.escape(
-        "curl -s localhost:8000/v1/recommend -H 'content-type: application/json' -d '{\"history\":"
-        ' [], "n": 3}\''
-    )
-    return (
-        "<!doctype html><html lang=en><meta"
-        f" charset=utf-8><title>discreet</title><style>{_DOCS_STYLE}</style>"
-        f"<h1>discreet {html.escape(__version__)}</h1><p>The schema is at <a"
-        " href=/openapi.json>/openapi.json</a>.</p>"
-        f"<pre>{example}</pre><dl>{''.join(rows)}</dl></html>"
-    )
+    account = BudgetStore(store)[name]
+    ledger = served.opened.ledger
+    charged = ledger is not None and account.has_ledger(Ledger.from_dict(ledger))
+    return account.balance.to_dict() | {"charged_for_this_model": charged}
 
 
 # ------------------------------------------------------------------ errors and the schema
@@ -545,8 +617,9 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
+        near = difflib.get_close_matches(request.url.path, list(app.openapi()["paths"]), n=1)
         text = {
-            404: "unknown path: see /docs",
+            404: f"unknown path: {f'did you mean {near[0]}?' if near else 'see /docs'}",
             405: "this path does not support the method: see /docs",
         }
         message = text.get(error.status_code, str(error.detail))
@@ -583,7 +656,7 @@ def _body(kind: type[BaseModel]) -> dict[str, Any]:
 
 
 def _schema(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's schema, with the bodies that are parsed here."""
+    """Return FastAPI's schema, with the bodies that are parsed here."""
     if app.openapi_schema is None:
         made = get_openapi(
             title=app.title, version=app.version, summary=app.summary, routes=app.routes

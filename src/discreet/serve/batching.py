@@ -13,11 +13,11 @@ from typing import Any
 
 from discreet.serve.model_registry import ServedModel
 
-MOST = 64  # questions of one pass
+MOST = 64  # requests of one pass; more save nothing, as the factors are read once for all
 
 
 class Batcher:
-    """Collects the questions that arrive while others are being answered."""
+    """Collector of requests that arrive while others are being answered."""
 
     def __init__(self, workers: Executor) -> None:
         self._workers = workers
@@ -25,13 +25,11 @@ class Batcher:
         self._answering: asyncio.Task[None] | None = None
 
     async def best(self, served: ServedModel, question: tuple[Any, ...]) -> Any:
-        """Positions and scores for one question: history, ratings, n, and whether to leave out
-        what is seen.
-        """
+        """Return positions and scores for a history, its ratings, n and whether to skip it."""
         mine: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((served, question, mine))
         if self._answering is None or self._answering.done():
-            # not of one request: the client of the first one may have disconnected
+            # a task of its own, not of a request: the client of the first one may disconnect
             self._answering = asyncio.create_task(self._answer_all())
         return await mine
 

@@ -1,8 +1,7 @@
-"""What the service counts of itself, in the text format of Prometheus: never an item, a history or
-an address.
+"""Metrics of the service in the text format of Prometheus, without items, histories or addresses.
 
-Where several workers answer, each writes its counts into a folder that they share, and whichever is
-asked for ``/metrics`` adds them up: those of others are at most a second old.
+With several workers, each writes its counts to a shared folder, and the one that gets the request
+for ``/metrics`` adds them up. The counts of the others are at most a second old.
 """
 
 from __future__ import annotations
@@ -15,24 +14,24 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-#: Upper ends of the classes of the histogram, in seconds.
+#: Upper bounds of the histogram's buckets, in seconds.
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
 class Metrics:
-    """Requests by route and status, how long they took, and how many are under way."""
+    """Requests by route and status, their durations, and the number of open ones."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
         self.classes: Counter[tuple[str, int]] = Counter()
         self.seconds: Counter[str] = Counter()  # type: ignore[assignment]
         self.under_way = 0
-        self.reloads = 0  # of other processes; those of this one are counted by its shelf
+        self.reloads = 0  # of other processes; the model registry counts those of this one
         self.failed_reloads = 0
         self.workers = 1
 
     def add(self, route: str, status: int, seconds: float) -> None:
-        """Count one answered request."""
+        """Record one answered request."""
         self.requests[route, status] += 1
         self.classes[
             route, next((at for at, end in enumerate(SECONDS) if seconds <= end), len(SECONDS))
@@ -40,7 +39,7 @@ class Metrics:
         self.seconds[route] += seconds  # type: ignore[assignment]
 
     def merge(self, other: Metrics) -> None:
-        """Add what other counters hold."""
+        """Add the counts of another process."""
         self.requests.update(other.requests)
         self.classes.update(other.classes)
         self.seconds.update(other.seconds)
@@ -49,7 +48,7 @@ class Metrics:
         self.failed_reloads += other.failed_reloads
 
     def total(self, shelf: Any) -> Metrics:
-        """Add up what was counted, with the reloads of a shelf."""
+        """Return the totals, with the reloads of a model registry."""
         made = Metrics()
         made.merge(self)
         made.workers = self.workers
@@ -58,7 +57,7 @@ class Metrics:
         return made
 
     def text(self, shelf: Any) -> str:
-        """Everything, as Prometheus reads it."""
+        """Return all metrics in the format of Prometheus."""
         return self.total(shelf)._text(shelf)
 
     def _text(self, shelf: Any) -> str:
@@ -69,7 +68,7 @@ class Metrics:
         for (route, status), count in sorted(self.requests.items()):
             lines.append(f'discreet_requests_total{{route="{route}",status="{status}"}} {count}')
         lines += [
-            "# HELP discreet_request_seconds How long answers took.",
+            "# HELP discreet_request_seconds Duration of requests.",
             "# TYPE discreet_request_seconds histogram",
         ]
         for route in sorted(self.seconds):
@@ -91,7 +90,7 @@ class Metrics:
             "# TYPE discreet_reloads_total counter",
             f'discreet_reloads_total{{result="ok"}} {self.reloads}',
             f'discreet_reloads_total{{result="failed"}} {self.failed_reloads}',
-            "# HELP discreet_workers Processes that answer; the numbers here are their sums.",
+            "# HELP discreet_workers Worker processes; all numbers are their sums.",
             "# TYPE discreet_workers gauge",
             f"discreet_workers {self.workers}",
             "# HELP discreet_items Items of each model.",
@@ -103,16 +102,17 @@ class Metrics:
 
 
 class SharedCounters(Metrics):
-    """Counters of one of several workers, which add up to those of all.
+    """Metrics of one of several workers, which add up to those of all.
 
-    A worker that takes the place of one that died goes on from what that one had counted.
+    A restarted worker continues from the saved counts, because counters of Prometheus must not
+    decrease.
 
     Parameters
     ----------
     folder : Path
         One file for each worker.
     number, workers : int
-        Which one of how many this is.
+        Index of this worker, and their number.
     """
 
     SAVE_EVERY = 1.0  # seconds
@@ -126,7 +126,7 @@ class SharedCounters(Metrics):
         self.under_way = 0
 
     def total(self, shelf: Any) -> Metrics:
-        """Add up what all workers have counted."""
+        """Return the totals of all workers."""
         made = super().total(shelf)
         for number in range(self.workers):
             if number != self.number:
@@ -153,7 +153,7 @@ class SharedCounters(Metrics):
             "reloads": [own.reloads, own.failed_reloads],
         }
         unfinished = self.folder / f"{self.number}.new"
-        with contextlib.suppress(OSError):  # counts are not worth an end
+        with contextlib.suppress(OSError):  # the service goes on without metrics
             unfinished.write_text(json.dumps(value))
             os.replace(unfinished, self._path(self.number))
 
@@ -164,7 +164,7 @@ class SharedCounters(Metrics):
         made = Metrics()
         try:
             value = json.loads(self._path(number).read_text())
-        except (OSError, ValueError):  # it has counted nothing yet
+        except (OSError, ValueError):  # it has saved no counts yet
             return made
         made.requests.update({(route, status): count for route, status, count in value["requests"]})
         made.classes.update({(route, at): count for route, at, count in value["classes"]})

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from discreet.serve.metrics import Metrics
+from discreet.version import __version__
 
 logger = logging.getLogger("discreet")
 
@@ -28,7 +29,9 @@ Send = Callable[[Message], Awaitable[None]]
 
 FAILED = "internal server error"
 BUSY = "too many concurrent requests: try again in a second"
-OPEN = ("/health",)  # without a token
+OPEN = ("/health",)  # answered however many requests are under way
+WITHOUT_TOKEN = ("/health", "/docs")
+VERSION = (b"discreet-version", __version__.encode())
 LARGE_ANSWERS = ("/v1/recommend/batch", "/")  # a client that does not read can keep these under way
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 # Bodies of all requests that are received or answered, in bytes: 64 of the largest. A parsed body
@@ -41,11 +44,11 @@ WRITE_PART = 1 << 16
 
 
 class TooLarge(Exception):
-    """A body goes beyond the limit."""
+    """Raised if a body exceeds the limit."""
 
 
 class Busy(Exception):
-    """Too much is held or under way."""
+    """Raised if too many bytes or requests are open."""
 
 
 class Middleware:
@@ -58,15 +61,15 @@ class Middleware:
     routes : set of str
         The paths that are counted under their own name, ``/v1/similar/{item}`` for all items;
         anything else is "other", so that nothing sent becomes a label.
-    largest_body : int
+    max_body : int
         Bytes.
-    most_at_once : int
-        Requests under way; more are answered with 503 at once, except for ``/health``. Half of them
-        may be for large answers, so that clients that do not read leave the other half to short
-        questions.
+    max_concurrent : int
+        Open requests; more are answered with 503 at once, except for ``/health``. Half of them may
+        be for large responses, so that clients that do not read leave the other half to short
+        requests.
     token : str, optional
     origins : tuple of str
-        Web sites whose pages may ask; pages of other sites are refused.
+        Web sites whose pages may send requests; those of other sites are refused.
     hosts : tuple of str
         Names that requests may go to, in addition to those of this machine; "*" stands for any.
         Without them any name is accepted, except by a connection to a loopback address where there
@@ -79,8 +82,8 @@ class Middleware:
         counters: Metrics,
         routes: set[str],
         *,
-        largest_body: int,
-        most_at_once: int,
+        max_body: int,
+        max_concurrent: int,
         token: str | None,
         origins: tuple[str, ...] = (),
         hosts: tuple[str, ...] = (),
@@ -89,8 +92,8 @@ class Middleware:
         self.counters = counters
         self.routes = routes
         self._beginnings = {route.partition("{")[0]: route for route in routes if "{" in route}
-        self.largest_body = largest_body
-        self.most_at_once = most_at_once
+        self.max_body = max_body
+        self.max_concurrent = max_concurrent
         self.token = token
         self.origins = frozenset(origins)
         self.hosts = frozenset(host_name(host) for host in hosts)
@@ -109,8 +112,8 @@ class Middleware:
             if message["type"] == "http.response.start":
                 seen["status"] = message["status"]
                 seen["started"] = True
-                if self.draining:
-                    message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
+                closing = [(b"connection", b"close")] if self.draining else []
+                message["headers"] = [*message.get("headers", []), VERSION, *closing]
             await _send_in_parts(send, message)
 
         try:
@@ -146,7 +149,11 @@ class Middleware:
                 "requests from this origin are not allowed: start the service with --cors ORIGIN",
             )
             return
-        if self.token is not None and scope["path"] not in OPEN and scope["method"] != "OPTIONS":
+        if (
+            self.token is not None
+            and scope["path"] not in WITHOUT_TOKEN
+            and scope["method"] != "OPTIONS"
+        ):
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
                 await refuse(
@@ -158,7 +165,7 @@ class Middleware:
             await refuse(send, 415, "not JSON", sentence, close=True)
             return
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self.largest_body:
+        if not length.isdigit() or int(length) > self.max_body:
             raise self._too_large()
         parts: list[bytes] = []
         try:
@@ -179,12 +186,10 @@ class Middleware:
             self._held -= sum(map(len, parts))
 
     def _is_full(self, large: bool) -> bool:
-        """Check whether as many requests are under way as may be; large answers may take up
-        half of them.
-        """
-        if self.counters.under_way >= self.most_at_once:
+        """Return whether the limit of open requests is reached; large responses get half of it."""
+        if self.counters.under_way >= self.max_concurrent:
             return True
-        return large and self._large >= max(1, self.most_at_once // 2)
+        return large and self._large >= max(1, self.max_concurrent // 2)
 
     def _accept_host(self, scope: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> bool:
         """Check that the request goes to a name of this service."""
@@ -196,7 +201,7 @@ class Middleware:
         return name in LOCAL_NAMES or name in self.hosts or "*" in self.hosts
 
     def _accept_origin(self, headers: dict[bytes, bytes]) -> bool:
-        """Check that a page that asks is one of this service or of a site that may ask."""
+        """Check that a request from a web page comes from this service or an allowed site."""
         if b"origin" not in headers or "*" in self.origins:
             return True
         origin = headers[b"origin"].decode("latin-1")
@@ -207,7 +212,7 @@ class Middleware:
     async def _receive_body(self, receive: Receive, parts: list[bytes]) -> bool:
         """Receive the whole body into `parts`; False if the client has gone.
 
-        A request counts as under way when its body is there, and not while it trickles in.
+        A request counts as open once its body has arrived: a slow sender takes no slot.
         """
         size = 0
         while True:
@@ -217,7 +222,7 @@ class Middleware:
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             self._held += len(parts[-1])
-            if size > self.largest_body:
+            if size > self.max_body:
                 raise self._too_large()
             if size > SMALL_BODY and self._held > MOST_HELD:
                 raise Busy
@@ -225,7 +230,7 @@ class Middleware:
                 return True
 
     def _too_large(self) -> TooLarge:
-        return TooLarge(f"the body is larger than {self.largest_body:,} bytes")
+        return TooLarge(f"the body is larger than {self.max_body:,} bytes")
 
     def _route(self, scope: MutableMapping[str, Any]) -> str:
         path = scope["path"]
@@ -238,9 +243,7 @@ class Middleware:
 
 
 def host_name(host: str) -> str:
-    """Extract the name from a host: without its port, in lower case. IPv6 addresses keep their
-    brackets.
-    """
+    """Return the name of a host in lower case, without its port; IPv6 keeps its brackets."""
     name = host.strip().lower()
     if name.startswith("["):
         address, bracket, _ = name.partition("]")
@@ -264,17 +267,13 @@ def _has_body(scope: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> b
 
 
 def _is_json(headers: dict[bytes, bytes]) -> bool:
-    """Check the media type: a page of another site can send a form or plain text without asking
-    first, but not JSON.
-    """
+    """Check the media type: without a preflight other sites can send forms, but not JSON."""
     media_type = headers.get(b"content-type", b"").partition(b";")[0]
     return media_type.strip().lower() == b"application/json"
 
 
 async def _send_in_parts(send: Send, message: Message) -> None:
-    """Send a message, and a large body part by part: each waits until the connection has taken
-    the one before.
-    """
+    """Send a message, with a large body in parts, each after the connection took the last one."""
     body = message.get("body", b"")
     if len(body) <= WRITE_PART:
         await send(message)
@@ -286,7 +285,7 @@ async def _send_in_parts(send: Send, message: Message) -> None:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """Hands over a body that was read already, and after it whatever comes."""
+    """ASGI receiver that replays a body that was read, then passes on later messages."""
     given = False
 
     async def replay() -> Message:
@@ -302,7 +301,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 async def refuse(
     send: Send, status: int, code: str, message: str, *, retry: bool = False, close: bool = False
 ) -> None:
-    """Answer with an error in the form that all errors have."""
+    """Respond with an error, in the format of all errors."""
     body = json.dumps({"error": {"code": code, "message": message}}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     headers += [(b"retry-after", b"1")] if retry else []

@@ -1,12 +1,11 @@
 """``discreet export --mlflow``: a saved model as a folder that MLflow loads as a pyfunc model.
 
 The folder is what MLflow's ``python_function`` flavor reads: a file ``MLmodel``, the model's own
-folder under ``artifacts``, and the list of what to install. Nothing is pickled: MLflow calls
-`_load_pyfunc` of this module, which opens the folder as any other reader does. Neither needs
-MLflow.
+folder under ``artifacts``, and the requirements. Nothing is pickled: MLflow calls `_load_pyfunc` of
+this module, which opens the folder like any other reader. Writing and loading do not need MLflow.
 
-What the loaded model predicts: for a frame with a column ``history`` (lists of item ids, or
-mappings id → rating) and perhaps ``n``, one list of recommendations per row.
+The loaded model predicts one list of recommendations per row of a frame with a column ``history``
+(lists of item ids, or mappings id → rating) and optionally ``n``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import numpy as np
 
 from discreet.data.atomic_files import temporary_sibling
 from discreet.errors import DataError
-from discreet.models.scorer import as_history
 from discreet.models.storage.ledger_history import LEDGER
 from discreet.models.storage.load_scorer import OpenedModel, open_model
 from discreet.serve.vectors import check_new
@@ -35,7 +33,7 @@ HOW_MANY = 10
 
 
 def tags(opened: OpenedModel) -> dict[str, str]:
-    """What a registry should show of a model: ε, δ, the status, and the hash of the ledger."""
+    """Return what a registry should show: ε, δ, the status, and the hash of the ledger."""
     statement = opened.statement
     ledger = opened.contents.files.get(LEDGER)
     return {
@@ -49,7 +47,7 @@ def tags(opened: OpenedModel) -> dict[str, str]:
 
 
 def write_mlflow(opened: OpenedModel, folder: Path) -> dict[str, Any]:
-    """Write the folder, whole or not at all; it must not be there yet."""
+    """Write the folder, completely or not at all; it must not exist."""
     check_new(folder)
     with temporary_sibling(folder) as part:
         shutil.copytree(opened.contents.folder, part / ARTIFACTS)
@@ -63,7 +61,7 @@ def write_mlflow(opened: OpenedModel, folder: Path) -> dict[str, Any]:
 
 
 def _mlmodel(opened: OpenedModel) -> str:
-    """The file MLmodel. It is YAML, of which JSON is a part, so no YAML library is needed."""
+    """Return the file MLmodel as JSON, which is a subset of YAML, so no YAML library is needed."""
     created = time.strftime("%Y-%m-%d %H:%M:%S.000000", time.gmtime())
     return (
         json.dumps(
@@ -87,7 +85,7 @@ def _mlmodel(opened: OpenedModel) -> str:
 
 
 class HistoryModel:
-    """Lists of recommendations for histories, in the form that MLflow asks for them."""
+    """Model with the interface of MLflow's pyfunc, which recommends items for histories."""
 
     def __init__(self, opened: OpenedModel) -> None:
         self._opened = opened
@@ -95,15 +93,15 @@ class HistoryModel:
     def predict(
         self, frame: Any, params: dict[str, Any] | None = None
     ) -> list[list[dict[str, Any]]]:
-        """One list per row of a frame with a column ``history`` and perhaps ``n``.
+        """Return one list per row of a frame with a column ``history`` and optionally ``n``.
 
-        A history is a list of item ids, or a mapping item id → rating; JSON has text for keys, and
-        "7" is the item 7.
+        A history is a list of item ids, or a mapping item id → rating. Keys of JSON are text, so
+        "7" is item 7.
         """
         if not hasattr(frame, "columns") or "history" not in list(frame.columns):
             raise DataError(
-                "a frame with a column 'history' is needed: lists of item ids, or mappings id ->"
-                " rating"
+                "The input has no column 'history'. Pass a frame with lists of item ids or mappings"
+                " id -> rating in it."
             )
         many = (params or {}).get("n", HOW_MANY)
         counts = frame["n"].tolist() if "n" in list(frame.columns) else [many] * len(frame)
@@ -115,7 +113,7 @@ class HistoryModel:
     def _one(self, history: Any, n: int) -> list[dict[str, Any]]:
         scorer = self._opened.scorer
         plain = history.tolist() if isinstance(history, np.ndarray) else history
-        best, scores = scorer.best(*as_history(scorer, plain), n)
+        best, scores = scorer.best(*scorer.history(plain), n)
         return [
             {"item_id": scorer.name(at), "title": scorer.title(at), "score": float(score)}
             for at, score in zip(best.tolist(), scores.tolist(), strict=True)
@@ -123,5 +121,5 @@ class HistoryModel:
 
 
 def _load_pyfunc(path: str) -> HistoryModel:
-    """The entry point that MLflow looks for."""
+    """Open the model; MLflow calls this function."""
     return HistoryModel(open_model(path))

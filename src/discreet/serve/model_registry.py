@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+import difflib
 import logging
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,35 +24,34 @@ from discreet.serve.web_page import web_page
 
 logger = logging.getLogger("discreet")
 
-LOOK_EVERY = 1.0  # seconds between two checks of the folders
+POLL_SECONDS = 1.0  # seconds between two checks of the folders
 MOST_HITS = 5_000  # matches examined per search, which bounds its time
+MOST_COMPARED = 200  # names compared per word of an unknown item: a few milliseconds in all
+LONGEST_COMPARED = 100  # characters
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model as the service holds it, with what is found by title."""
+    """Served model with its search index."""
 
     name: str
     opened: OpenedModel
     stamp: tuple[int, ...]
+    pages: dict[Any, bytes] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def scorer(self) -> Any:
         return self.opened.scorer
 
     def position(self, item: int | str) -> int:
-        """Where an item is, by id or else by title; −1 if it is unknown, and −2 if several are
-        called so.
-        """
+        """Return the position of an item by id or title; −1 if unknown, −2 if several have it."""
         at: int = self.scorer.position(item)
         if at >= 0 or not isinstance(item, str):
             return at
         return self._items.find_title(item)
 
     def search(self, query: str, n: int) -> list[int]:
-        """Positions of items whose title or id has all the words, those that begin with the
-        first one first.
-        """
+        """Return items whose title or id has all words; those that begin with the first lead."""
         words = fold_text(query).split()
         if not words:
             return list(range(min(n, len(self.scorer))))
@@ -77,22 +77,41 @@ class ServedModel:
         assert self._text
         assert self.opened.statement
 
-    @cached_property
-    def page(self) -> bytes:
-        """The page for browsers, one copy for all of them; a `ConfigError` where there can be
-        none.
+    def near(self, text: str) -> list[str]:
+        """Return up to three titles or ids that resemble a text.
+
+        Only items that share the beginning of a word with it are compared: comparing a text with
+        the titles of a large catalog would take seconds.
         """
-        return web_page(self.scorer, self.opened.statement).encode()
+        wanted = fold_text(text[:LONGEST_COMPARED])
+        words = sorted({word[:4] for word in wanted.split()}, key=len, reverse=True)
+        names: dict[str, int] = {}
+        for word in words[:3]:
+            for at in self.search(word, MOST_COMPARED):
+                names[fold_text(str(self.scorer.name(at)))] = at
+                names[fold_text(self._short_title(at))] = at
+        found = [names[name] for name in difflib.get_close_matches(wanted, names)]
+        return [self._short_title(at) for at in dict.fromkeys(found)]
+
+    def _short_title(self, at: int) -> str:
+        """Return the title without what follows " · ", or the id."""
+        return (self.scorer.title(at) or str(self.scorer.name(at))).split(" · ")[0]
+
+    def page(self, heading: str | None = None, noun: str | None = None) -> bytes:
+        """Return the page for browsers, made once; a `ConfigError` where there can be none."""
+        made = self.pages.get((heading, noun))
+        if made is None:
+            made = web_page(self.scorer, self.opened.statement, heading, noun).encode()
+            self.pages[heading, noun] = made
+        return made
 
     @cached_property
     def _items(self) -> ItemLookup:
-        return ItemLookup(self.opened)
+        return ItemLookup.of_model(self.opened)
 
     @cached_property
     def _text(self) -> tuple[str, list[int]]:
-        """All titles and ids in one text, and where each begins: searching one text is a
-        hundred times faster.
-        """
+        """All titles and ids in one text, which is faster to search, and the start of each."""
         ids = self.scorer.item_ids.tolist()
         titles = self.scorer.titles
         named = (
@@ -141,7 +160,7 @@ class ModelRegistry:
     async def watch(self) -> None:
         """Poll the folders and load replaced models, without end."""
         while True:
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
             for name, folder in self._folders.items():
                 stamp = _stamp(folder)
                 if stamp is not None and stamp not in (
@@ -156,7 +175,7 @@ class ModelRegistry:
             self.reloads += 1
             logger.info("model %r was replaced, and is served now", name)
         except (DiscreetError, OSError) as error:
-            self._broken[name] = stamp  # look again when it changes
+            self._broken[name] = stamp  # try again when it changes
             self.failed_reloads += 1
             logger.warning(
                 "model %r was replaced by a folder that cannot be read (%s): the old one stays",
@@ -166,7 +185,7 @@ class ModelRegistry:
 
 
 def parse_folders(given: list[str]) -> dict[str, Path]:
-    """``name=folder`` or plain folders, which are called as they are on disk."""
+    """Parse ``name=folder`` or plain folders, which are named as on disk."""
     found: dict[str, Path] = {}
     for text in given:
         name, equals, folder = text.partition("=")
@@ -191,7 +210,7 @@ def _open(name: str, folder: Path) -> ServedModel:
 
 
 def _stamp(folder: Path) -> tuple[int, ...] | None:
-    """Tells two states of a folder apart; None while there is no model."""
+    """Return a stamp that changes with the folder; None while there is no model."""
     try:
         found = os.stat(folder / MODEL)
     except OSError:

@@ -22,6 +22,7 @@ import numpy as np
 from discreet.errors import ConfigError
 from discreet.models.fold_in import (
     ALSFoldIn,
+    CommunityFoldIn,
     ConstantFoldIn,
     FoldIn,
     LeastSquaresFoldIn,
@@ -38,7 +39,7 @@ IR_VERSION = 8  # of opset 17
 
 
 class Graph:
-    """Nodes and constants of a graph, made one after the other; values are names."""
+    """Builder of a graph: nodes and constants in order; values are names."""
 
     def __init__(self, prefix: str = "") -> None:
         try:
@@ -76,7 +77,7 @@ class Graph:
 
 
 def write_onnx(opened: OpenedModel, file: Path) -> dict[str, Any]:
-    """Write the graph of a saved model, whole or not at all, and say what it holds."""
+    """Write the graph of a saved model, completely or not at all, and describe it."""
     from discreet.data.atomic_files import atomic_write
 
     content = _make_model(opened).SerializeToString()
@@ -135,6 +136,7 @@ def _fold(g: Graph, scorer: Scorer) -> tuple[str, str]:
         ConstantFoldIn: lambda g, rule, scorer: (_zeros(g, scorer), g.constant(0.0)),
         UserMeanFoldIn: _fold_user_mean,
         PosteriorMeanFoldIn: _fold_posterior_mean,
+        CommunityFoldIn: _fold_communities,
         LeastSquaresFoldIn: _fold_least_squares,
         ALSFoldIn: _fold_als,
     }
@@ -161,14 +163,7 @@ def _fold_user_mean(g: Graph, rule: UserMeanFoldIn, scorer: Scorer) -> tuple[str
 def _fold_posterior_mean(g: Graph, rule: PosteriorMeanFoldIn, scorer: Scorer) -> tuple[str, str]:
     place = g("Gather", g.constant(rule.place, np.int64), "items")
     known = g.double(g("GreaterOrEqual", place, g.constant(0, np.int64)))
-    y = g.double("ratings")
-    if rule.levels:
-        share = g("Div", g("Sub", y, rule.low), rule.high - rule.low)
-        likes = g("Div", g("Round", g("Mul", rule.levels, _cut(g, share))), rule.levels)
-    elif rule.like_threshold is None:
-        likes = g("Add", g("Mul", y, 0.0), 1.0)
-    else:
-        likes = g.double(g("GreaterOrEqual", y, rule.like_threshold))
+    likes = _likes(g, rule)
     x = g("Mul", likes, known)
     length = g("Sqrt", g.total(g("Mul", x, x)))
     gain = g("Gather", g.constant(rule.gain), g("Max", place, g.constant(0, np.int64)))
@@ -183,6 +178,36 @@ def _fold_posterior_mean(g: Graph, rule: PosteriorMeanFoldIn, scorer: Scorer) ->
         kappa = g("Min", g("Mul", best, scale), 1.0)
         vector = g("Add", prior, g("Mul", kappa, g("Sub", vector, prior)))
     return g("Where", some, vector, prior), g.constant(0.0)
+
+
+def _likes(g: Graph, rule: PosteriorMeanFoldIn | CommunityFoldIn) -> str:
+    """How much each item of the history is liked, from 0 to 1."""
+    y = g.double("ratings")
+    if rule.levels:
+        share = g("Div", g("Sub", y, rule.low), rule.high - rule.low)
+        return g("Div", g("Round", g("Mul", rule.levels, _cut(g, share))), rule.levels)
+    if rule.like_threshold is None:
+        return g("Add", g("Mul", y, 0.0), 1.0)
+    return g.double(g("GreaterOrEqual", y, rule.like_threshold))
+
+
+def _fold_communities(g: Graph, rule: CommunityFoldIn, scorer: Scorer) -> tuple[str, str]:
+    """Emit the steps of expectation maximization one after the other: there are few."""
+    x = _likes(g, rule)
+    column = g("Reshape", x, g.constant([-1, 1], np.int64))
+    P = g.double(g("Gather", g.constant(scorer.factors, np.float32), "items"))
+    K = scorer.factors.shape[1]
+    start = g.constant(np.full(K, 1 / K))
+    first = g.constant([0], np.int64)
+    theta = start
+    for _ in range(rule.steps):
+        part = g("Mul", P, theta)
+        total = g("ReduceSum", part, g.constant([1], np.int64), keepdims=1)
+        own = g("ReduceSum", g("Mul", g("Div", part, total), column), first, keepdims=0)
+        new = g("Add", g("Mul", start, rule.strength), own)
+        theta = g("Div", new, g.total(new))
+    liked = g("Greater", g.total(x), 0.0)
+    return g("Where", liked, theta, g.constant(rule.shares)), g.constant(0.0)
 
 
 def _fold_least_squares(g: Graph, rule: LeastSquaresFoldIn, scorer: Scorer) -> tuple[str, str]:
@@ -244,8 +269,10 @@ def _fold_als(g: Graph, rule: ALSFoldIn, scorer: Scorer) -> tuple[str, str]:
 def _solve(
     g: Graph, scorer: Scorer, target: str, ridge: str, intercept: float, shared: Any
 ) -> tuple[str, str]:
-    """Emit ridge regression of `target` on the factors of the history's items, with one more
-    coordinate of the value `intercept` if it is not 0: (vector, intercept times its coefficient).
+    """Emit ridge regression of `target` on the factors of the history's items.
+
+    With an `intercept` there is one more coordinate of that value. Returns the vector, and the
+    intercept times its coefficient.
     """
     V = np.asarray(scorer.factors, np.float64)
     r = V.shape[1]

@@ -1,6 +1,4 @@
-"""What may be asked, as pydantic models: they check bodies and describe them in the OpenAPI
-schema.
-"""
+"""Requests and responses as pydantic models, which check bodies and describe the API."""
 
 from __future__ import annotations
 
@@ -8,12 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-LARGEST_N = 1_000
-LONGEST_HISTORY = 10_000
-LARGEST_BATCH = 1_000
+LARGEST_N = 1_000  # items of one list; about 100 kB of JSON
+LONGEST_HISTORY = 10_000  # longer than the longest history of MovieLens 20M
+LARGEST_BATCH = 1_000  # requests
 # of all lists of a batch: about a megabyte of answers, or 1,000 lists of the usual ten
 LARGEST_BATCH_ITEMS = 10_000
-LONGEST_NAME = 1_000
+LONGEST_NAME = 1_000  # characters of an id or title
+# of a history to explain: every item of it costs one further score, so the time is quadratic
+LONGEST_EXPLAINED = 1_000
 
 Item = (
     Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
@@ -30,15 +30,10 @@ class RatedItem(BaseModel):
     rating: Rating | None = None
 
 
-class RecommendRequest(BaseModel):
-    """A history and the options of its recommendations. Items are named by id or by title."""
+class HistoryRequest(BaseModel):
+    """A history, and the model to use. Items are named by id or by title."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "examples": [{"history": {"The Binary Colony": 5}, "n": 3}, {"history": [], "n": 3}]
-        },
-    )
+    model_config = ConfigDict(extra="forbid")
 
     history: (
         Annotated[
@@ -49,6 +44,23 @@ class RecommendRequest(BaseModel):
     ) = Field(
         description="Ratings by item; or a list of items that are liked, or of items with ratings."
     )
+    unknown: Literal["error", "skip"] = Field(
+        "error", description="What to do with items unknown to the model."
+    )
+    model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = Field(
+        None, description="Name of the model. Default: the first one."
+    )
+
+
+class RecommendRequest(HistoryRequest):
+    """A history and the options of its recommendations. Items are named by id or by title."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"history": {"The Binary Colony": 5}, "n": 3}, {"history": [], "n": 3}]
+        },
+    )
+
     n: Annotated[int, Field(strict=True, ge=1, le=LARGEST_N)] = Field(
         10, description="How many items."
     )
@@ -61,12 +73,23 @@ class RecommendRequest(BaseModel):
     exclude_seen: Annotated[bool, Field(strict=True)] = Field(
         True, description="Leave out the items of the history."
     )
-    unknown: Literal["error", "skip"] = Field(
-        "error", description="What to do with items unknown to the model."
+    diversity: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
+        0.0, description="From 0 to 1: more means rarer items."
     )
-    model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = Field(
-        None, description="Name of the model. Default: the first one."
+
+
+class ExplainRequest(HistoryRequest):
+    """A history and the item whose score is to be explained."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"history": {"The Binary Colony": 5}, "item": "December Island", "unknown": "skip"}
+            ]
+        },
     )
+
+    item: Item = Field(description="The item to explain, by id or title.")
 
 
 class BatchRequest(BaseModel):
@@ -101,6 +124,26 @@ class RecommendResponse(BaseModel):
     ignored: int = Field(
         0,
         description="Skipped items of the request that are unknown to the model.",
+    )
+
+
+class Contribution(BaseModel):
+    """One item of the history, and by how much it raised the score."""
+
+    item_id: Any
+    title: str | None
+    contribution: float = Field(description="The score less that without this item.")
+
+
+class ExplainResponse(BaseModel):
+    """Contributions of the items of a history to the score of an item, largest first."""
+
+    model: str
+    item_id: Any
+    title: str | None
+    contributions: list[Contribution]
+    ignored: int = Field(
+        0, description="Skipped items of the history that are unknown to the model."
     )
 
 

@@ -1,9 +1,8 @@
-"""Running the service: sockets, slow clients, and an end that answers what was asked.
+"""Run the service: accept connections, bound slow clients, and shut down after open requests.
 
-A connection that has not sent a whole request after a while is closed, and so is one that does not
-take its answer, so that slow clients cannot hold the service; what each connection and all of them
-can have it hold is limited. At the end no new connections are accepted, those that are there are
-answered, and then the process goes.
+A connection is closed if it does not send a whole request in time or does not read its response, so
+that slow clients cannot block the service. Memory per connection and in total is bounded. On
+shutdown no new connections are accepted, open requests are answered, and the process exits.
 """
 
 from __future__ import annotations
@@ -27,21 +26,22 @@ from discreet.serve.worker import exit_at_once
 
 logger = logging.getLogger("discreet")
 
-READ_SECONDS = 20.0  # for a whole request to arrive
-WRITE_SECONDS = 20.0  # for a client to take what was written
-IDLE_SECONDS = 30  # between two requests of one connection
-DRAIN_SECONDS = 10.0  # for requests under way at the end
-LINGER_SECONDS = 0.5  # at the end, for requests that are in the wire already
-BACKLOG = 4096
-ACCEPTS_AT_ONCE = 16  # connections
+# the slowest phone sends 1 MB, the largest body, in less; a slower client is taken for an attack
+READ_SECONDS = 20.0
+WRITE_SECONDS = 20.0  # for a client to read a response, by the same rule
+IDLE_SECONDS = 30  # between two requests of one connection; proxies close theirs after 60
+DRAIN_SECONDS = 10.0  # for open requests on shutdown: service managers kill after 30 or 90
+LINGER_SECONDS = 0.5  # on shutdown, for requests that were sent before the socket was closed
+BACKLOG = 4096  # pending connections; the kernel caps it at net.core.somaxconn
+ACCEPTS_AT_ONCE = 16  # connections per round of the loop, so that workers share a burst
 # bytes of a request before its body: four times what browsers and proxies send at most
 LARGEST_HEADER = 1 << 15
-MOST_HEADERS = 100
-MOST_HEADER_BYTES_IN_ALL = 1 << 25  # a thousand of the largest; then only small headers are taken
-SMALL_HEADER = 1 << 13  # bytes
+MOST_HEADERS = 100  # browsers and proxies send below 50
+MOST_HEADER_BYTES_IN_ALL = 1 << 25  # a thousand of the largest; then only small ones are accepted
+SMALL_HEADER = 1 << 13  # bytes, which holds the header of any browser
 MOST_CONNECTIONS = 8192  # about 20 kB each while they are idle
-MOST_PIPELINED = 16  # requests of one connection that wait for the answer to another
-# bytes of answers that the system holds for a connection; without it, up to 4 MB
+MOST_PIPELINED = 16  # requests of one connection that wait for an earlier response
+# bytes of responses that the kernel buffers per connection; without it, up to 4 MB
 SEND_BUFFER = 1 << 18
 HEADER_REFUSED = (
     f"the header is larger than {LARGEST_HEADER:,} bytes, or has more than {MOST_HEADERS} fields"
@@ -49,17 +49,15 @@ HEADER_REFUSED = (
 
 
 class TooMuchHeader(Exception):
-    """The header of a request goes beyond a limit."""
+    """Raised if the header of a request exceeds a limit."""
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with limits: on time to read and to write, on headers, and on requests
-    that wait.
+    """uvicorn's protocol with limits on reading and writing time, headers and pipelined requests.
 
     httptools has no limit on headers, so bytes are counted here: those of complete headers as they
-    are parsed, and everything that was received since the last byte of a body. The latter also
-    counts what ends in no header at all: a header without an end, blank lines, extensions of
-    chunks, trailers.
+    are parsed, and everything received since the last byte of a body. The latter also counts what
+    never becomes a header: a header without an end, blank lines, chunk extensions, trailers.
     """
 
     # received and not yet part of a complete request, by all connections of this process
@@ -74,7 +72,7 @@ class PatientProtocol(HttpToolsProtocol):
         if len(self.connections) > MOST_CONNECTIONS:
             transport.abort()
             return
-        # what is written waits for the client before more is made
+        # with a high-water mark of 0, a response is produced only as fast as the client reads it
         transport.set_write_buffer_limits(high=0)
         self._wait()
 
@@ -82,11 +80,11 @@ class PatientProtocol(HttpToolsProtocol):
         self._wait()
         self._count(self._pending + len(data))
         super().data_received(data)
-        crowded = (
+        overloaded = (
             PatientProtocol.header_bytes_in_all > MOST_HEADER_BYTES_IN_ALL
             and self._pending > SMALL_HEADER
         )
-        if (self._pending > LARGEST_HEADER or crowded) and not self.transport.is_closing():
+        if (self._pending > LARGEST_HEADER or overloaded) and not self.transport.is_closing():
             self.send_400_response(HEADER_REFUSED)
 
     def on_message_begin(self) -> None:
@@ -131,14 +129,14 @@ class PatientProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, or has too much of a header, and close the connection."""
+        """Refuse a malformed request or too large a header, and close the connection."""
         if self.cycle is None or self.cycle.response_complete:
             status, code = (
                 (431, "header too large")
                 if msg == HEADER_REFUSED or self._exceeds()
                 else (400, "not HTTP")
             )
-            sentence = HEADER_REFUSED if status == 431 else "this is no HTTP request"
+            sentence = HEADER_REFUSED if status == 431 else "this is not an HTTP request"
             self.transport.write(_refusal(status, code, sentence))
         self.transport.close()
 
@@ -175,18 +173,18 @@ class PatientProtocol(HttpToolsProtocol):
 
 
 def _refusal(status: int, code: str, message: str) -> bytes:
-    """Write an error as a whole response, in the form that all errors have."""
+    """Return a complete response for an error, in the format of all errors."""
     body = json.dumps({"error": {"code": code, "message": message}}).encode()
     head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
 
 
 class Acceptor:
-    """Accepts connections on a socket, several at a time.
+    """Acceptor of connections on a socket, several per round of the loop.
 
-    uvloop's own server accepts one connection in each round of the loop. With many clients a round
-    takes long, and a new connection would wait for as many rounds as others came before it. No more
-    than a few at a time are taken, so that those that come at once are shared among workers.
+    uvloop's own server accepts one connection per round. With many clients a round takes long, and
+    a new connection would wait for one round per earlier connection. The number per round is
+    bounded, so that workers share the connections of a burst.
     """
 
     def __init__(
@@ -219,7 +217,7 @@ class Acceptor:
                 made, _ = self._listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
-            except OSError:  # no file is left for another connection
+            except OSError:  # out of file descriptors: accept again in a second
                 self._loop.remove_reader(self._listening)
                 self._loop.call_later(1.0, self._open)
                 return
@@ -229,14 +227,14 @@ class Acceptor:
             task.add_done_callback(self._tasks.discard)
 
     async def _connect(self, made: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # it has gone already
+        with contextlib.suppress(OSError):  # the client has disconnected
             if made.family in (socket.AF_INET, socket.AF_INET6):
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.connect_accepted_socket(self._make_protocol, made)
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which ends in peace."""
+    """uvicorn's server with a graceful shutdown."""
 
     def __init__(self, config: uvicorn.Config, gate: Middleware) -> None:
         super().__init__(config)
@@ -244,9 +242,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT end the service, and the process ends as after any command that
-        worked.
-        """
+        """Shut down on SIGTERM and SIGINT, with exit code 0."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -255,7 +251,7 @@ class Server(uvicorn.Server):
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
-                signal.signal(number, exit_at_once)  # all is answered
+                signal.signal(number, exit_at_once)  # every request has been answered
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])
@@ -265,16 +261,16 @@ class Server(uvicorn.Server):
             return PatientProtocol(self.config, self.server_state, self.lifespan.state, loop)
 
         acceptors: Any = [Acceptor(listening, make_protocol) for listening in sockets or ()]
-        self.servers = acceptors  # of which uvicorn wants `close` and `wait_closed`
+        self.servers = acceptors  # uvicorn calls their `close` and `wait_closed`
 
     def stop(self) -> None:
-        """End soon; asked again, end now."""
+        """Shut down after open requests; when called again, at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for server in self.servers:
-            server.close()  # from here on others may accept on the same address
+            server.close()  # other processes may accept on the same address from here on
         self._gate.draining = True
         loop = asyncio.get_running_loop()
         end = loop.time() + LINGER_SECONDS
@@ -285,13 +281,13 @@ class Server(uvicorn.Server):
         dropping.cancel()
 
     def _drop_connections(self) -> None:
-        """Close the connections of clients that do not take their answers."""
+        """Close the connections of clients that do not read their responses."""
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; a `ConfigError` where that is not possible."""
+    """Open a socket that listens there; raise a `ConfigError` if that is not possible."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -308,8 +304,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run(gate: Middleware, listening: socket.socket) -> None:
-    """Serve until told to stop."""
-    _more_files()
+    """Serve until SIGTERM or SIGINT."""
+    _raise_file_limit()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # connections inherit it
     config = uvicorn.Config(
         gate,
@@ -328,10 +324,8 @@ def run(gate: Middleware, listening: socket.socket) -> None:
     Server(config, gate).run(sockets=[listening])
 
 
-def _more_files() -> None:
-    """As many open connections as the system allows: the usual limit of 1,024 is less than a
-    crowd of slow clients.
-    """
+def _raise_file_limit() -> None:
+    """Allow as many open connections as the system permits; 1,024 is too few for slow clients."""
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 

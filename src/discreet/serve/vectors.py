@@ -1,17 +1,16 @@
-"""``discreet export --vectors``: item vectors for a vector database, and how a person's query is
-made.
+"""``discreet export --vectors``: item vectors for a vector database, and queries for them.
 
 A model scores item j as ``offset + u · v_j + b_j``. With x_j = [v_j, b_j] and the query q = [u, 1]
-that is an inner product up to the offset, which is the same for all items: so a database that finds
-the largest inner products finds the model's recommendations. u and the offset come from the
-person's own history (`query`), in this library or on the person's device; only q has to reach the
+that is an inner product up to the offset, which is the same for all items. A database that finds
+the largest inner products therefore finds the model's recommendations. u and the offset come from
+the user's own history (`query`), in this library or on the user's device; only q has to reach the
 database.
 
     vectors.npy        (items, length) float32
     vectors.parquet    item_id, title, vector
-    recipe.json        how q is made: the read-out with its numbers
-    fold_in_rule.npz       its arrays
-    README.md          the promise, and examples for FAISS, Qdrant and pgvector
+    recipe.json        how to compute q: the fold-in rule and its numbers
+    fold_in_rule.npz   its arrays
+    README.md          the guarantee, and examples for FAISS, Qdrant and pgvector
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from numpy.typing import NDArray
 
 from discreet.data.atomic_files import temporary_sibling
 from discreet.errors import ConfigError
-from discreet.models.fold_in import KINDS
-from discreet.models.scorer import Scorer, as_history
+from discreet.models.fold_in import KINDS, ProfileScores
+from discreet.models.scorer import Scorer
 
 if TYPE_CHECKING:
     from discreet.models.storage.load_scorer import OpenedModel
@@ -41,7 +40,7 @@ factors{tail} and, last, the item's bias. The score of an item is the inner prod
 `[u{more}, 1]`, plus an offset that is the same for all items. Search by **inner product**, not by
 cosine or distance.
 
-The query comes from a person's own history, and is for that person alone:
+The query is computed from one user's history, and is for that user only:
 
 ```python
 from discreet.models.storage.load_scorer import open_model
@@ -57,35 +56,31 @@ import faiss, numpy as np
 
 index = faiss.IndexFlatIP({length})
 index.add(np.load("vectors.npy"))
-# places are rows of vectors.parquet; add the offset to the scores
-scores, places = index.search(q[None], 10)
+# rows of vectors.parquet; add the offset to the scores
+scores, rows = index.search(q[None], 10)
 ```
 
 Qdrant: a collection with `VectorParams(size={length}, distance=Distance.DOT)`.
 pgvector: `ORDER BY vector <#> %s LIMIT 10`, which is the negative inner product.
 
-Leave out what the person knows already: ask for that many more, and drop them.
+To leave out items of the history, request that many more and drop them.
 """
 
 
 def item_vectors(scorer: Scorer) -> NDArray[np.float32]:
-    """[V, b], (items, length); one coordinate more where items without factors are scored by a
-    person's own mean.
-    """
+    """Return [V, b]; with one more coordinate if items without factors get the user's mean."""
     V = scorer.fold_in_rule.score_factors(scorer.factors)
     return np.ascontiguousarray(np.column_stack([V, scorer.biases]), np.float32)
 
 
 def query(scorer: Scorer, history: Any) -> tuple[NDArray[np.float32], float]:
-    """[u, 1] of a person, and the offset to add to inner products, from a history (see
-    `Recommender.recommend`).
-    """
-    vector, offset = scorer.vector(*as_history(scorer, history))
+    """Return [u, 1] for a history (see `Recommender.recommend`), and the offset of the scores."""
+    vector, offset = scorer.vector(*scorer.history(history))
     return np.append(vector, np.float32(1)).astype(np.float32), float(offset)
 
 
 def write_vectors(opened: OpenedModel, folder: Path) -> dict[str, Any]:
-    """Write the folder, whole or not at all; it must not be there yet."""
+    """Write the folder, completely or not at all; it must not exist."""
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -93,10 +88,10 @@ def write_vectors(opened: OpenedModel, folder: Path) -> dict[str, Any]:
     check_new(folder)
     if scorer.fold_in_rule.kind not in KINDS:
         raise ConfigError(
-            "this model reads histories by code of its own, which no recipe can say: serve it"
-            " instead"
+            "this model computes user vectors by its own code, which recipe.json cannot describe."
+            " Serve it instead."
         )
-    if scorer.fold_in_rule.kind == "profile":
+    if isinstance(scorer.fold_in_rule, ProfileScores):
         raise ConfigError(
             "this model multiplies scores by a user's profile in public features, which no inner"
             " product gives. Serve it, or train it with features=[]."
@@ -142,8 +137,8 @@ def write_vectors(opened: OpenedModel, folder: Path) -> dict[str, Any]:
 
 
 def check_new(folder: Path) -> None:
-    """Raise a `ConfigError` unless a folder can be made there."""
+    """Raise a `ConfigError` unless a folder can be created there."""
     if folder.exists():
-        raise ConfigError(f"{folder} is there already: name a folder that is not")
+        raise ConfigError(f"{folder} exists. Name a new folder.")
     if not folder.absolute().parent.is_dir():
         raise ConfigError(f"{folder} cannot be written: the folder {folder.parent} does not exist")

@@ -36,7 +36,12 @@ HALVES = ("factors", "gain")
 _STRANGE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = None) -> str:
+def web_page(
+    scorer: Scorer,
+    statement: dict[str, Any],
+    heading: str | None = None,
+    noun: str | None = None,
+) -> str:
     """Return the whole file as text.
 
     Parameters
@@ -45,6 +50,8 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
     statement : dict
         The privacy statement as JSON (`PrivacyStatement.to_dict`).
     heading : str, optional
+    noun : str, optional
+        What the items are, in the plural, such as "films". Default: "items".
 
     Raises
     ------
@@ -57,12 +64,13 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
     private = statement["status"] != "not private"
     badge = "NOT PRIVATE"
     if private:
-        badge = f"Trained with differential privacy: ε = {statement['epsilon']:.4g} per user"
-    if statement["status"] == WEAK:
-        badge = f"ε = {statement['epsilon']:.4g} per user: {WEAK}"
+        badge = f"Differential privacy: ε = {statement['epsilon']:.4g} per user"
+        if not statement.get("private"):
+            badge = f"ε = {statement['epsilon']:.4g} per user: {statement['status']}"
     filled = {
         "policy": content_policy(style, script),
         "heading": _text(heading or "Recommendations made on your device"),
+        "noun": _text(noun or "items"),
         "badge": _text(badge),
         "badge_kind": "private" if private and statement.get("private") else "open",
         "count": f"{len(scorer):,}",
@@ -149,7 +157,7 @@ def _base64(array: NDArray[Any]) -> str:
 
 
 def _step(low: float, high: float) -> float:
-    """Return the step of the rating slider: 0.5 on short scales, else a twentieth."""
+    """Return the grid of the ratings that the page offers: 0.5, or a twentieth of a long scale."""
     return 0.5 if high - low <= 10 else (high - low) / 20
 
 

@@ -1,10 +1,9 @@
-"""One of several processes that answer on one socket: what `workers` starts as ``python -m
-discreet.serve.worker``.
+"""One of several worker processes on one socket, started as ``python -m discreet.serve.worker``.
 
-What to serve comes as one line of JSON on standard input, so that a token is in no list of
-processes. Standard input stays open: when it ends, the supervisor has died, and the worker ends as
-well. One line of JSON on standard output says what is served, or what is wrong. Nothing that takes
-long is imported before `exit_on_signals`.
+The configuration is one line of JSON on standard input, so that a token is in no list of processes.
+Standard input stays open: when it ends, the supervisor has died, and the worker exits as well. One
+line of JSON on standard output reports what is served, or an error. Slow imports come after
+`exit_on_signals`.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from typing import Any
 
 
 def main() -> int:
-    """Serve until told to end, and return the exit code."""
+    """Serve until a signal or the end of standard input, and return the exit code."""
     with exit_on_signals():
         job = json.loads(sys.stdin.readline() or "null")
-        if job is None:  # the supervisor has gone already
+        if job is None:  # the supervisor has exited
             return 0
         threading.Thread(target=_end_with_supervisor, daemon=True).start()
         return _serve(job)
@@ -69,11 +68,10 @@ def _end_with_supervisor() -> None:
 
 @contextlib.contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """While a service starts, SIGTERM and SIGINT end the process at once, with code 0: there is
-    nothing to finish.
+    """Exit at once on SIGTERM and SIGINT, with code 0, while a service starts.
 
-    Once it runs, its loop has handlers of its own. An exception instead could be raised anywhere,
-    in the compiler or in the loop, and become a traceback there.
+    There is no request to finish yet. A running service has handlers in its loop. An exception
+    instead could be raised anywhere, in the compiler or in the loop, and become a traceback there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -89,9 +87,9 @@ def exit_on_signals() -> Iterator[None]:
 
 
 def exit_at_once(number: int, frame: Any) -> None:
-    """End the process with code 0, as a signal handler."""
+    """Exit with code 0, as a signal handler."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):  # the signal may have come while it was written to
+        with contextlib.suppress(Exception):  # the signal may have interrupted a write to it
             stream.flush()
     os._exit(0)
 

@@ -1,9 +1,8 @@
-"""Several worker processes that answer on one socket, and the supervisor that starts, restarts and
-ends them.
+"""Supervisor of several worker processes on one socket.
 
-Each worker opens the models itself and takes over replaced ones itself. A worker that dies is
-started again; where that happens too often, the supervisor ends all of them with an error, so that
-whatever started it hears of it.
+Each worker opens the models, and reloads replaced ones, by itself. A worker that dies is restarted.
+If that happens too often, the supervisor stops all workers and fails, so that a service manager
+sees the error.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from discreet.serve.server import DRAIN_SECONDS, LINGER_SECONDS
 
 logger = logging.getLogger("discreet")
 
-# within `RESTART_WINDOW`: a worker that dies of what it serves would die for ever
+# within `RESTART_WINDOW`: a worker that dies because of its model would die again forever
 MOST_RESTARTS = 5
-RESTART_WINDOW = 60.0  # seconds
-END_SECONDS = DRAIN_SECONDS + LINGER_SECONDS + 5.0  # for workers to end; then they are killed
-POLL_SECONDS = 0.05
+RESTART_WINDOW = 60.0  # seconds; an occasional crash, hours apart, is not counted
+END_SECONDS = DRAIN_SECONDS + LINGER_SECONDS + 5.0  # for workers to exit; then they are killed
+POLL_SECONDS = 0.05  # a dead worker is replaced before clients notice
 
 Description = list[dict[str, Any]]
 
 
 class Supervisor:
-    """Starts workers on one socket and watches over them.
+    """Start workers on one socket, and restart those that die.
 
     Parameters
     ----------
@@ -51,9 +50,9 @@ class Supervisor:
         Folders of saved models by name.
     settings : Settings
     workers : int
-        How many.
+        Number of processes.
     on_ready : callable
-        Called once, with what the workers serve, when all of them answer.
+        Called once, with the models that are served, when all workers are ready.
     """
 
     def __init__(
@@ -74,9 +73,7 @@ class Supervisor:
         self._restarts: deque[float] = deque(maxlen=MOST_RESTARTS + 1)
 
     def run(self) -> None:
-        """Serve until SIGTERM or SIGINT; a `DiscreetError` where workers cannot start or keep
-        dying.
-        """
+        """Serve until SIGTERM or SIGINT; raise a `DiscreetError` if workers do not stay up."""
         with (
             tempfile.TemporaryDirectory(prefix="discreet-serve-") as counts,
             self._handle_signals(),
@@ -102,7 +99,7 @@ class Supervisor:
             stdout=subprocess.PIPE,
             text=True,
             pass_fds=[fd],
-            # Ctrl-C reaches the supervisor alone, which ends the workers once
+            # Ctrl-C reaches the supervisor only, which then stops each worker once
             start_new_session=True,
             env=self._environment(),
         )
@@ -116,7 +113,7 @@ class Supervisor:
             "log_level": logger.getEffectiveLevel(),
         }
         assert made.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has died, which its exit code will tell
+        with contextlib.suppress(BrokenPipeError):  # it has died; its exit code is reported later
             made.stdin.write(json.dumps(job) + "\n")
             made.stdin.flush()
         if self._ending:
@@ -131,12 +128,12 @@ class Supervisor:
     def _wait_until_ready(self, worker: subprocess.Popen[str]) -> Description:
         assert worker.stdout is not None
         line = worker.stdout.readline()
-        said = json.loads(line) if line else {}
-        if "error" in said:
-            raise DiscreetError(said["error"])
-        if "serving" not in said and not self._ending:
-            raise DiscreetError(f"a worker ended while it started, with exit code {worker.wait()}")
-        return list(said.get("serving", ()))
+        message = json.loads(line) if line else {}
+        if "error" in message:
+            raise DiscreetError(message["error"])
+        if "serving" not in message and not self._ending:
+            raise DiscreetError(f"a worker exited while starting, with code {worker.wait()}")
+        return list(message.get("serving", ()))
 
     def _restart(self, number: int, counts: str) -> None:
         dead = self._workers[number]
@@ -144,12 +141,10 @@ class Supervisor:
         self._restarts.append(now)
         if len(self._restarts) > MOST_RESTARTS and now - self._restarts[0] < RESTART_WINDOW:
             sentence = (
-                f"workers ended {len(self._restarts)} times within {RESTART_WINDOW:g} seconds"
+                f"workers exited {len(self._restarts)} times within {RESTART_WINDOW:g} seconds"
             )
-            raise DiscreetError(f"{sentence}. The last one had exit code {dead.returncode}")
-        logger.warning(
-            "worker %d ended with exit code %d, and is started again", number, dead.returncode
-        )
+            raise DiscreetError(f"{sentence}. The last exit code was {dead.returncode}.")
+        logger.warning("worker %d exited with code %d; restarting it", number, dead.returncode)
         _close_pipes(dead)
         self._workers[number] = self._start(number, counts)
 
@@ -174,7 +169,7 @@ class Supervisor:
                 worker.terminate()
 
     def _end(self) -> None:
-        """Wait for all workers to answer what is under way; kill those that do not end."""
+        """Wait until all workers have answered open requests; kill those that do not exit."""
         if not self._ending:
             self._ending = True
             self._terminate()
@@ -183,7 +178,7 @@ class Supervisor:
             try:
                 worker.wait(max(0.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                logger.warning("a worker did not end, and was killed")
+                logger.warning("a worker did not exit and was killed")
                 worker.kill()
                 worker.wait()
             _close_pipes(worker)

@@ -6,7 +6,7 @@ import pytest
 import discreet
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError
-from discreet.models.dpmf.profile import newton_step
+from discreet.models.dpmf.profile import newton_step, pack_integers, unpack_integers
 from discreet.models.storage.load_scorer import open_model
 from discreet.privacy.release.unsafe import NoNoise
 from discreet.testing import check_private_model
@@ -67,8 +67,8 @@ def test_lists_follow_the_authors_of_the_history():
     assert "each user's own profile in author" in ours.summary_
     assert ours.details_["profile"]["weights"][1] > 0.3
     names = [entry.name for entry in ours.privacy_.ledger.entries]
-    assert names[-2:] == ["feature weights 1", "feature weights 2"]
-    assert "feature weights 1" not in [entry.name for entry in plain.privacy_.ledger.entries]
+    assert names[-1] == "feature weights"
+    assert "feature weights" not in [entry.name for entry in plain.privacy_.ledger.entries]
 
 
 def test_features_that_say_nothing_are_not_used():
@@ -107,8 +107,8 @@ def test_every_way_to_read_out_gives_the_same(tmp_path):
     pairs = [(int(u), int(lists[u, 0])) for u in range(5)]
     assert np.allclose(model.predict(others, pairs), scores[:5, 0], atol=1e-5)
     at = others.indices[: others.indptr[1]]
-    reasons = opened.why(at, np.ones(len(at), np.float32), int(lists[0, 0]))
-    same = at % N_AUTHORS == lists[0, 0] % N_AUTHORS
+    found, reasons = opened.explain(at, np.ones(len(at), np.float32), int(lists[0, 0]))
+    same = found % N_AUTHORS == lists[0, 0] % N_AUTHORS
     assert reasons[same].min() > reasons[~same].max()
     only, _ = model.recommend(at.tolist(), 3, items=[7, 9, 11], exclude=[9])
     assert set(only.tolist()) <= {7, 11}
@@ -124,7 +124,7 @@ def test_columns_are_chosen_by_name():
     with pytest.raises(ConfigError, match="features is a list"):
         discreet.DPMF(item_features=frame, features="author", epsilon=1.0).check()
     none = discreet.DPMF(item_features=frame, features=[], **SEEDED)
-    assert "feature weights 1" not in [line["name"] for line in none.price_list(N_ITEMS)]
+    assert "feature weights" not in [line["name"] for line in none.price_list(N_ITEMS)]
 
 
 def test_features_without_categories_leave_the_model_as_it_is():
@@ -141,6 +141,14 @@ def test_a_step_without_noise_is_newtons():
     w, precision = newton_step(packed, 1e-9, np.zeros(2), np.zeros(2), 1e-9 * np.eye(2))
     assert np.allclose(w, np.linalg.solve(H, g), atol=1e-6)
     assert np.allclose(precision, H, atol=1e-6)
+
+
+def test_numbers_of_a_profile_are_packed():
+    for largest in (0, 255, 256, 65_535, 70_000):
+        values = np.array([0, 3, largest], np.int32)
+        assert np.array_equal(unpack_integers(pack_integers(values)), values)
+    assert len(pack_integers(np.full(3000, 200))) < 4010
+    assert not len(unpack_integers(pack_integers(np.zeros(0, np.int32))))
 
 
 def test_without_noise_the_weight_of_authors_is_large():

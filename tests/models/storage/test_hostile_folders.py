@@ -24,6 +24,7 @@ MODELS = {
     "ALS": partial(discreet.ALS, 3, iterations=2),
     "ALS implicit": partial(discreet.ALS, 3, iterations=2, goal="ranking"),
     "IRLS": partial(discreet.IRLS, 3, iterations=2),
+    "EASE": partial(discreet.EASE, 5.0),
     "Bias": discreet.Bias,
     "Popularity": discreet.Popularity,
     "DPMF": partial(discreet.DPMF, 3, **PRIVATE),
@@ -57,6 +58,10 @@ def test_every_model_is_here():
     assert {name.split()[0] for name in MODELS} == set(discreet.models.MODELS)
 
 
+#: Folders to damage, for each of two seeds.
+MANY = int(os.environ.get("DISCREET_DAMAGED", "250"))
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_many_damaged_folders(originals, tmp_path, seed):
     """In a process of its own, so that an abort would be seen; what hangs ends with another
@@ -64,16 +69,16 @@ def test_many_damaged_folders(originals, tmp_path, seed):
     """
     script = Path(folder_mutations.__file__)
     done = subprocess.run(
-        [sys.executable, str(script), str(originals), str(tmp_path), "500", str(seed)],
+        [sys.executable, str(script), str(originals), str(tmp_path), str(MANY), str(seed)],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
     assert found["wrong"] == []
-    assert sum(found["codes"].values()) == 500
-    assert found["codes"]["2"] > 300  # and some are no damage at all
-    assert found["codes"]["0"] > 20
+    assert sum(found["codes"].values()) == MANY
+    assert found["codes"]["2"] > 0.6 * MANY  # and some are no damage at all
+    assert found["codes"]["0"] > 0.04 * MANY
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8, np.bool_, np.float16])

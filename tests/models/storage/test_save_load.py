@@ -244,7 +244,6 @@ KILLED = """if True:
     from discreet.errors import DataError
     from discreet.data import atomic_files
     from discreet.models.storage import read_folder
-    from discreet.models.storage import save_load
 
     work, half = sys.argv[1], sys.argv[2] == "half"
     if sys.argv[2] == "two renames":
@@ -268,7 +267,7 @@ KILLED = """if True:
             os.fsync = step
         else:
             sys.addaudithook(step)
-        save_load.save(new, os.path.join(place, "model"))
+        new.save(os.path.join(place, "model"))
         os._exit(0)
 
     one, other = (os.path.join(work, name).encode() for name in ("old", "new"))
@@ -307,7 +306,7 @@ KILLED = """if True:
                 assert there or is_new
                 if name == "model":
                     found.append(is_new)
-            save_load.save(new, os.path.join(place, "model"))  # what was left is not in the way
+            new.save(os.path.join(place, "model"))  # what was left is not in the way
         if status == 0:
             break
     assert status == 0 and found[-1]

@@ -110,3 +110,40 @@ def test_plans_are_values(plan):
     assert hash(plan) == hash(Plan.calibrate(RELEASES, Budget(1.0, 1e-6)))
     with pytest.raises(AttributeError):
         plan.scale = 1.0
+
+
+PARTS = (("first", 0.25), ("second", 0.75))
+
+
+def test_parts_cost_what_the_whole_does():
+    lines = [Release("counts", share=0.2), Release("rest", share=0.8, parts=PARTS)]
+    for accountant in ("gdp", "rdp"):
+        plan = Plan.from_shares(lines, Budget(2.0, 1e-6), accountant)
+        divided = [line.event(plan.scale) for line in plan.list_made(["second"])]
+        assert [line.name for line in plan.list_made(["second"])] == ["counts", "first", "second"]
+        assert plan.list_made(["counts"]) == list(plan.releases)
+        cost = accounting.epsilon(divided, plan.budget.delta, accountant)
+        assert cost == pytest.approx(plan.epsilon(), rel=1e-6)
+        assert plan.noise_multiplier("first") == pytest.approx(2 * plan.noise_multiplier("rest"))
+        assert Plan.from_json(plan.to_json()) == plan
+        assert [row.get("part_of") for row in plan.rows()] == [None, None, "rest", "rest"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"parts": (("a", 0.6), ("b", 0.6))},
+        {"parts": (("a", -0.1), ("b", 0.5))},
+        {"parts": (("a", 1.0),), "count": 2},
+        {"parts": (("a", 1.0),), "mechanism": "laplace"},
+        {"parts": (("a", 1.0),), "rate": 0.5},
+    ],
+)
+def test_what_cannot_be_divided(wrong):
+    with pytest.raises(ConfigError, match="divided"):
+        Release("rest", **wrong)
+
+
+def test_names_of_parts_differ_from_all_others():
+    with pytest.raises(ConfigError, match="names must differ"):
+        Plan((Release("first"), Release("rest", parts=PARTS)), Budget(1.0))

@@ -321,3 +321,25 @@ def test_a_prepared_release_is_taken_once(row_sum, rows):
     prepared.whole()
     with pytest.raises(PlanMismatch, match="was already taken"):
         prepared.blocks()
+
+
+def test_a_release_is_made_as_a_whole_or_as_all_of_its_parts(row_sum, rows):
+    parts = (("first", 0.25), ("second", 0.75))
+    plan = Plan.from_shares([Release("rest", parts=parts)], Budget(1.0, 1e-6))
+    whole = Session(plan)
+    whole.release("rest", row_sum(rows))
+    for name in ("first", "second", "rest"):
+        with pytest.raises(PlanMismatch, match="all been made"):
+            whole.release(name, row_sum(rows))
+    assert whole.finish().epsilon <= 1.0 + 1e-9
+    divided = Session(plan)
+    divided.release("second", row_sum(rows))
+    with pytest.raises(PlanMismatch, match="all been made"):
+        divided.release("rest", row_sum(rows))
+    with pytest.raises(PlanMismatch, match="missing"):
+        divided.finish()
+    divided.release("first", row_sum(rows[:, :2]))  # shapes are decided on the way
+    with pytest.raises(PlanMismatch, match="all been made"):
+        divided.release("second", row_sum(rows))
+    assert len(divided.ledger.entries) == 2
+    assert divided.finish().epsilon == pytest.approx(whole.statement.epsilon, rel=1e-9)

@@ -66,7 +66,7 @@ def test_numbered_releases_are_listed_as_a_range(row_sum):
     door = Session(plan, "seeded", 0)
     for name in [*names, "sum"]:
         door.release(name, row_sum(np.ones((3, 2))))
-    listed = "counts, step 1 to 3, gram 1, gram 2, block 1, block 2, block 4, sum × 2"
+    listed = "item counts, step 1 to 3, gram 1, gram 2, block 1, block 2, block 4, sum × 2"
     assert f"It covers these noisy statistics: {listed}." in str(door.finish())
 
 

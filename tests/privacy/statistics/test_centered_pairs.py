@@ -21,9 +21,9 @@ from discreet.privacy.statistics.centered_pairs import (
     pair_norms_numpy,
     whole_direction,
 )
-from discreet.privacy.statistics.pairs import fold_triangle
 from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.users.steps import GradeRatings, ThresholdRatings
+from support.privacy_reference import fold_triangle
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, make, quick
 
 N_ITEMS = 7

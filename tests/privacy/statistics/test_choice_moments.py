@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from discreet.errors import ConfigError
 from discreet.kernels import reference
-from discreet.kernels.profiles import log_lifts
+from discreet.kernels.profiles import profile_scores
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.choice_moments import (
@@ -25,6 +26,7 @@ from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, 
 
 N_ITEMS = 6
 STARTS = np.array([[0, 1, 2, 4, 5, 5, 6], [6, 7, 8, 9, 10, 11, 12]], np.int64)
+EXPONENTS = np.array([0.0, 1.0])
 VALUES = np.array([0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3], np.int32)
 
 
@@ -50,11 +52,10 @@ def inputs(r=2, scale=1.0):
 def moments(rows, given=None, ids=None, **options):
     given = inputs() if given is None else given
     d = given.size
-    references = np.array([[1.0] * d, [1.0] * (d - 1) + [0.0]])
     users = seal(make(rows, N_ITEMS, ids), Bounds(items=10**9, rating=5.0))
     users.apply(GradeRatings(1.0, 5.0))
     weights = options.pop("weights", np.ones(d))
-    return users.sum(ChoiceMoments(given, weights, references, best=3, **options))
+    return users.sum(ChoiceMoments(given, weights, EXPONENTS, best=3, **options))
 
 
 ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.5, 2: 5.0, 3: 4.0, 5: 4.5}, {0: 5.0}]
@@ -135,57 +136,64 @@ def test_replaced_users_with_opposite_gradients():
     assert math.sqrt(2) < apart <= one.sensitivity("replace-one", "l2")
 
 
-def test_moments_are_those_of_a_plain_computation():
-    """One user who leaves out its first item, by the definition."""
+def plain_moments(row, out, w):
+    """Of a user who leaves out these items, by the definition."""
     given = inputs()
-    at, x = np.array([2, 3]), np.array([1.0, 0.5])
-    row = {0: 5.0, 2: 5.0, 3: 3.0}
+    x_all = {item: (value - 1) / 4 for item, value in row.items()}
+    kept = np.array([item for item in row if item not in out])
+    x = np.array([x_all[item] for item in kept])
+    lifts = reference.log_lifts(kept, x, STARTS, VALUES, given.inverse, given.tau)
+    u = given.base + (x @ given.gain[kept]) / np.linalg.norm(x)
+    ratio = np.maximum(u @ given.factors / np.exp(given.popularity), given.floor)
+    plain = np.vstack([given.popularity, np.log(ratio), lifts[:, given.candidates]])
+    place = {item: k for k, item in enumerate(given.candidates.tolist())}
+    allowed = [k for item, k in place.items() if item not in kept]
+    chosen = set()
+    for power in EXPONENTS:
+        scores = plain[0] + plain[1] + power * (plain[2] + plain[3])
+        chosen |= set(sorted(allowed, key=lambda k: -scores[k])[:3])
+    X = plain.copy()
+    norm = math.sqrt(sum(one**2 for one in x_all.values()))
+    for item in out:
+        count = given.counts[place[item]]
+        X[0, place[item]] += math.log((count - x_all[item] / norm) / count)
+    U = sorted(chosen)
+    p = np.exp(w @ X[:, U])
+    p /= p.sum()
+    mean = X[:, U] @ p
+    H = ((X[:, U] - mean[:, None]) * p) @ (X[:, U] - mean[:, None]).T
+    found = [place[item] for item in out if place[item] in chosen]
+    g = sum((X[:, k] - mean for k in found), np.zeros(4)) / len(out)
+    H = H * len(found) / len(out)
+    return clip_moments(np.append(g, H[np.triu_indices(4)])[None])[0]
+
+
+@pytest.mark.parametrize(
+    ("row", "best"),
+    [({0: 5.0, 2: 5.0, 3: 3.0}, [0, 2]), ({0: 5.0, 1: 5.0, 3: 3.0, 4: 5.0}, [0, 1, 4])],
+)
+def test_moments_are_those_of_a_plain_computation(row, best):
+    """Half of the items may be left out; where a user begins follows from its id."""
     w = np.array([1.0, 0.5, 0.3, -0.2])
-    found = floating(moments([row], given, weights=w, least_level=20))
-    lifts = reference.log_lifts(at, x, STARTS, VALUES, given.inverse, given.tau)
-    u = given.base + (x @ given.gain[at]) / np.linalg.norm(x)
-    X = np.vstack(
-        [
-            given.popularity,
-            np.log(np.maximum(u @ given.factors / np.exp(given.popularity), given.floor)),
-            lifts[:, given.candidates],
-        ]
-    )
-    expected = []
-    for item in (0, 2):  # which of its two best items the user leaves out follows from its id
-        out, kept = (0, [2, 3]) if item == 0 else (2, [0, 3])
-        x = np.array([1.0, 0.5])
-        lifts = reference.log_lifts(np.array(kept), x, STARTS, VALUES, given.inverse, given.tau)
-        u = given.base + (x @ given.gain[kept]) / np.linalg.norm(x)
-        ratio = np.maximum(u @ given.factors / np.exp(given.popularity), given.floor)
-        X = np.vstack([given.popularity, np.log(ratio), lifts[:, given.candidates]])
-        own = 1 / math.sqrt(2.25)
-        X[0, out] += math.log((given.counts[out] - own) / given.counts[out])
-        allowed = [k for k in range(5) if given.candidates[k] not in kept]
-        chosen = set()
-        for ref in ([1, 1, 1, 1], [1, 1, 1, 0]):
-            scores = np.array(ref) @ X
-            chosen |= set(sorted(allowed, key=lambda k: -scores[k])[:3])
-        U = sorted(chosen)
-        p = np.exp(w @ X[:, U])
-        p /= p.sum()
-        mean = X[:, U] @ p
-        H = ((X[:, U] - mean[:, None]) * p) @ (X[:, U] - mean[:, None]).T
-        g = X[:, out] - mean if out in chosen else 0 * mean
-        H = H if out in chosen else 0 * H
-        expected.append(clip_moments(np.append(g, H[np.triu_indices(4)])[None])[0])
+    found = floating(moments([row], weights=w, least_level=20, left_out=9))
+    expected = [plain_moments(row, out, w) for out in combinations(best, len(row) // 2)]
     assert min(np.abs(found - one).max() for one in expected) < 1e-5
     assert np.abs(found).max() > 0
 
 
-def test_lifts_are_those_of_their_specification():
+def test_scores_are_those_of_their_specification():
     rng = np.random.default_rng(1)
-    for _ in range(20):
-        at = np.flatnonzero(rng.random(N_ITEMS) < 0.5)
-        x = rng.random(len(at))
-        given = inputs()
-        asked = (at, x, STARTS, VALUES, given.inverse, given.tau)
-        assert np.allclose(log_lifts(*asked), reference.log_lifts(*asked))
+    given = inputs()
+    popularity = np.linspace(0.0, -2.0, N_ITEMS)
+    lists = (STARTS, VALUES, given.inverse)
+    for factors, second in ((0, 0.0), (2, 0.7), (2, 0.0)):
+        V = rng.standard_normal((N_ITEMS, factors)).astype(np.float32)
+        for _ in range(10):
+            at = np.flatnonzero(rng.random(N_ITEMS) < 0.5)
+            u = rng.standard_normal(factors).astype(np.float32)
+            weights = (1.3, second, np.array([0.4, -0.2]))
+            asked = (at, rng.random(len(at)), u, V, popularity, weights, 0.05, lists, 10.0)
+            assert np.allclose(profile_scores(*asked), reference.profile_scores(*asked), atol=1e-6)
 
 
 def test_a_part_of_the_users_is_drawn_from_their_ids():

@@ -21,7 +21,6 @@ from discreet.privacy.statistics.pairs import (
     PairSums,
     add_likes,
     fold_shape,
-    fold_triangle,
     grade_ratings,
     pair_weights,
     power_sums,
@@ -31,7 +30,12 @@ from discreet.privacy.statistics.pairs import (
 from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.users.steps import GradeRatings, Restrict, ThresholdRatings
-from support.privacy_reference import add_likes_numpy, pair_sums_numpy, power_sums_numpy
+from support.privacy_reference import (
+    add_likes_numpy,
+    fold_triangle,
+    pair_sums_numpy,
+    power_sums_numpy,
+)
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, make, quick
 
 N_ITEMS = 7

@@ -13,7 +13,7 @@ from scipy import stats
 
 from discreet.auditing.conformance.recorded_fit import Run, differences
 from discreet.auditing.conformance.rules import Skipped, list_first, must, rule
-from discreet.models.histories import clip_histories
+from discreet.models.user_rows import clip_histories
 from discreet.privacy.accounting import mechanisms
 from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.release.ledger import Ledger

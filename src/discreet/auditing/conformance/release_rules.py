@@ -39,8 +39,8 @@ def _plan(kit: Kit) -> str:
         plan = run.model.plan(kit.ratings.n_items)
         ledger = run.model.privacy_.ledger
         must(plan == ledger.plan, "the plan in the ledger is not plan(n_items)")
-        planned = {line.name: line.count for line in plan.releases}
         made = dict(Counter(entry.name for entry in ledger.entries))
+        planned = {line.name: line.count for line in plan.list_made(made)}
         must(made == planned, f"{planned} were planned, but the ledger has {made}")
         for entry in ledger.entries:
             wanted = plan.noise_multiplier(entry.name)
@@ -141,10 +141,15 @@ def _shapes_of(run: Run, all_of_them: bool) -> list[tuple[str, tuple[int, ...] |
     found = [(record.name, tuple(record.statistic.shape)) for record in run.watch.releases]
     if all_of_them:
         return list(found)
-    left_open = {
-        line.name for line in run.model.privacy_.ledger.plan.releases if line.shape is None
-    }
-    return sorted((name, None if name in left_open else shape) for name, shape in found)
+    plan = run.model.privacy_.ledger.plan.releases
+    left_open = {line.name for line in plan if line.shape is None}
+    # a release that earlier ones may divide counts as the whole, with whichever parts
+    whole = {part: line.name for line in plan for part, _ in line.parts}
+    parts = {(whole[name], None) for name, _ in found if name in whole}
+    others = [(name, shape) for name, shape in found if name not in whole]
+    return sorted(
+        [*parts, *((name, None if name in left_open else shape) for name, shape in others)]
+    )
 
 
 @rule(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from discreet.data.catalog import Catalog
 from discreet.data.columns import Column
-from discreet.data.ratings import Duplicates, Ratings, Unknown
+from discreet.data.ratings import Duplicates, Missing, Ratings, Unknown
 from discreet.engines.block_cache import BlockCache, room_for
 from discreet.engines.block_format import PackedBlock
 from discreet.engines.blocks.manifest import Manifest, read_portion, read_secret
@@ -25,6 +25,7 @@ from discreet.kernels.threads import one_thread, thread_count
 from discreet.privacy.sealed import guard
 from discreet.privacy.statistics.base import Public
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.item_sampling import keys_of
 from discreet.privacy.users.lazy_partitions import (
     Node,
     Outlook,
@@ -88,6 +89,7 @@ class BlockRatings:
         header: bool | None = None,
         unknown_items: Unknown = "error",
         trust_user_column: bool = False,
+        missing: Missing = "error",
         replace: bool = False,
         progress: Callable[[int, int, str], None] | None = None,
     ) -> BlockRatings:
@@ -105,14 +107,14 @@ class BlockRatings:
             Number of blocks: a public number, which must not depend on the data. Each core holds
             one at a time; a block of 1,500,000 ratings takes about 150 MB.
         items, user, item, rating, timestamp, duplicates, separator, header, unknown_items,
-        trust_user_column
+        trust_user_column, missing
             As in `Ratings.read`.
         replace : bool
             Replace existing blocks.
         progress : function, optional
             Called as ``progress(done, total, text)``.
         """
-        given = None if items is None else Catalog.from_any(items)
+        given = None if items is None else Catalog.from_any(items, hint=item)
         titles = None if given is None else given.titles
         filtered = ""
         catalog = given is not None
@@ -126,6 +128,7 @@ class BlockRatings:
             {"user": user, "item": item, "rating": rating, "timestamp": timestamp},
             separator,
             header,
+            missing,
         )
         target = Path(os.fspath(folder)).expanduser()
         table = ItemColumn(given, unknown_items)
@@ -179,6 +182,16 @@ class BlockRatings:
         """Compare every block with its checksum; raise an `EngineError` if one is lost."""
         for at, block in enumerate(self._manifest.blocks):
             read_portion(self._folder, at, block)
+
+    @guard("sealed ratings")
+    def user_keys(self, seed: int, least: int) -> NDArray[np.uint64]:
+        """Return the keys of users with at least so many ratings: secret, for entry tables."""
+        found = [np.zeros(0, np.uint64)]
+        for at, block in enumerate(self._manifest.blocks):
+            portion = read_portion(self._folder, at, block)
+            numbers = self._secret.decrypt(portion.hashes, portion.numbers)
+            found.append(keys_of(numbers[np.diff(portion.indptr) >= least], seed))
+        return np.concatenate(found)
 
     @guard("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:

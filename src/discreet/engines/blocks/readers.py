@@ -24,12 +24,13 @@ from discreet.data.csv_format import (
     read_text,
 )
 from discreet.data.csv_scan import scan
+from discreet.data.formats import TableFormat, find_format, open_text
 from discreet.data.frames import frame_columns
 from discreet.data.ids import Coded, IdIndex, RowError, canonical, encode, refuse_nulls
 from discreet.data.ratings import Ratings
-from discreet.data.readers import check_file, damage, kind_of, open_text, table_names
+from discreet.data.readers import check_file, damage
 from discreet.data.user_column import hold_dates, take_first
-from discreet.data.values import as_ratings, as_timestamps
+from discreet.data.values import as_ratings, as_timestamps, keep_rated
 from discreet.engines.user_hash import Identity, Secret, identities
 from discreet.errors import ConfigError, DataError
 
@@ -44,6 +45,7 @@ class ReadOptions:
     columns: Mapping[str, Column]
     separator: str | None = None
     header: bool | None = None
+    missing: str = "error"
 
 
 class BlockRows(NamedTuple):
@@ -59,6 +61,8 @@ class BlockRows(NamedTuple):
         Values, and times or None.
     rated, dates : bool
         Whether there is a rating column, and whether user ids are dates.
+    user_assumed : bool
+        Whether the first column of a file without header was taken for users.
     """
 
     who: Identity
@@ -67,6 +71,7 @@ class BlockRows(NamedTuple):
     times: NDArray[np.int64] | None
     rated: bool = True
     dates: bool = False
+    user_assumed: bool = False
 
 
 class ItemColumn:
@@ -128,7 +133,8 @@ def pieces(
         ratings = columns.take("ratings")
         values = np.ones(len(who), np.float32) if ratings is None else ratings
         dates = hold_dates(take_first(users))
-        yield BlockRows(who, at, values, columns.take("timestamps"), ratings is not None, dates)
+        facts = (ratings is not None, dates, columns.user_assumed)
+        yield BlockRows(who, at, values, columns.take("timestamps"), *facts)
 
 
 def _columns(source: Any, reading: ReadOptions) -> Iterator[tuple[Columns, str]]:
@@ -137,7 +143,7 @@ def _columns(source: Any, reading: ReadOptions) -> Iterator[tuple[Columns, str]]
             for columns in _file(file, reading):
                 yield columns, str(file)
     elif _is_frame(source):
-        for columns in _slice_columns(frame_columns(source, reading.columns)):
+        for columns in _slice_columns(frame_columns(source, reading.columns, reading.missing)):
             yield columns, "the frame"
     elif isinstance(source, Iterable):
         for one in source:
@@ -166,9 +172,9 @@ def _files(path: Path) -> list[Path]:
 
 
 def _file(file: Path, reading: ReadOptions) -> Iterator[Columns]:
-    kind = kind_of(file)
+    kind = find_format(file)
     try:
-        if kind == "text":
+        if kind is None:
             yield from _text(file, reading)
         else:
             yield from _table(file, kind, reading)
@@ -187,7 +193,7 @@ def _text(file: Path, reading: ReadOptions) -> Iterator[Columns]:
     layout = find_layout(sample, reading.columns, reading.separator, reading.header, str(file))
     with open_text(file) as stream:
         for block in _whole_lines(stream, str(file)):
-            yield _text_block(block, layout, str(file))
+            yield _text_block(block, layout, str(file), reading.missing)
             layout = replace(layout, skip=0, header=False)
 
 
@@ -204,7 +210,7 @@ def _whole_lines(stream: Any, where: str) -> Iterator[bytes]:
         yield held
 
 
-def _text_block(block: bytes, layout: CsvFormat, where: str) -> Columns:
+def _text_block(block: bytes, layout: CsvFormat, where: str, missing: str) -> Columns:
     """Read some lines; each entry is read by itself, so the division into blocks is irrelevant."""
     as_text = {
         role
@@ -213,10 +219,10 @@ def _text_block(block: bytes, layout: CsvFormat, where: str) -> Columns:
     }
     seen = scan(io.BytesIO(block), layout, where)
     as_text |= seen.as_text
-    roles = {role for role in layout.columns if role != "rating"}
+    roles = set(layout.columns)
     while True:
         try:
-            columns = read_text(pa.BufferReader(block), layout, as_text)
+            columns = read_text(pa.BufferReader(block), layout, as_text, missing=missing)
             break
         except (pa.ArrowInvalid, RowError):
             failed = as_text >= roles
@@ -226,27 +232,28 @@ def _text_block(block: bytes, layout: CsvFormat, where: str) -> Columns:
                 f"{where} has a line without a user, an item or a finite rating: Ratings.read names"
                 " the line"
             )
-    if len(columns.users) < seen.lines - layout.skip:
+    if columns.rows < seen.lines - layout.skip:
         raise DataError(
             f"{where} has a quoted field that runs over several lines: write each rating on a line"
         )
     return columns
 
 
-def _table(file: Path, kind: str, reading: ReadOptions) -> Iterator[Columns]:
-    names = table_names(file, kind)
+def _table(file: Path, kind: TableFormat, reading: ReadOptions) -> Iterator[Columns]:
+    names = kind.names(file)
     positions = find_columns(names, reading.columns, str(file))
     for role, at in positions.items():
         only(
             [other for other, name in enumerate(names) if name == names[at]], names, role, str(file)
         )
     wanted = [names[at] for at in positions.values()]
-    for batch in read_batches(file, kind, wanted):
+    for batch in kind.batches(file, wanted, ROWS):
         columns = {
             role: pa.chunked_array([batch.column(names[at])]) for role, at in positions.items()
         }
         problem = ""
         try:
+            columns = keep_rated(columns, reading.missing)
             for role in ("user", "item"):
                 refuse_nulls(columns[role], f"{role} id")
             read = Columns(
@@ -260,21 +267,6 @@ def _table(file: Path, kind: str, reading: ReadOptions) -> Iterator[Columns]:
         if problem:
             raise DataError(f"{file}: {problem}")
         yield read
-
-
-def read_batches(file: Path, kind: str, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Read the named columns of a file in batches; `kind` is that of `data.readers.kind_of`."""
-    if kind == "parquet":
-        from pyarrow import parquet
-
-        yield from parquet.ParquetFile(file).iter_batches(ROWS, columns=names)
-        return
-    source = pa.memory_map(str(file))
-    if kind == "stream":
-        yield from (batch.select(names) for batch in pa.ipc.open_stream(source))
-        return
-    reader = pa.ipc.open_file(source)
-    yield from (reader.get_batch(at).select(names) for at in range(reader.num_record_batches))
 
 
 def _slice_columns(columns: Columns) -> Iterator[Columns]:

@@ -9,11 +9,14 @@ Spark reads only these blocks: every release is one job over them.
 from __future__ import annotations
 
 import logging
+import os
+import re
 import shutil
 import tempfile
 import weakref
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +24,8 @@ from numpy.typing import NDArray
 from discreet.data.catalog import Catalog
 from discreet.data.columns import Column, find_columns
 from discreet.data.csr import check_duplicates_rule
-from discreet.data.ids import canonical, encode, object_array
-from discreet.data.ratings import Duplicates, Unknown
+from discreet.data.ids import MISSING, canonical, encode, object_array
+from discreet.data.ratings import Duplicates, Missing, Unknown
 from discreet.data.user_column import CHECKED_IDS, find_user_problem
 from discreet.engines.block_cache import room_for
 from discreet.engines.block_format import PackedBlock
@@ -35,7 +38,6 @@ from discreet.engines.spark.jobs import (
     outcome,
     shake_hands,
 )
-from discreet.engines.spark.local_folder import local_folder, make_private, restrict_files
 from discreet.engines.user_hash import Secret
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.sealed import guard
@@ -51,6 +53,8 @@ WHOLE = r"^[ \t]*(0|-?[1-9][0-9]{0,99})(?:\.0)?[ \t]*$"  # as in `discreet.data.
 WHOLE_KINDS = ("byte", "short", "integer", "long")
 ROWS_OF_A_BATCH = 1 << 12  # packets of this many rows are below 1 GB together
 _EXACT = 2.0**53  # below, a float represents every whole number exactly
+#: Files that Spark writes: blocks, checksums, the mark of success, and unfinished tasks.
+_WRITTEN = re.compile(r"\.?(part-.*\.parquet|_SUCCESS)(\.crc)?|_temporary")
 
 
 class SparkRatings:
@@ -107,6 +111,7 @@ class SparkRatings:
         folder: str | None = None,
         cache_megabytes: int = 256,
         trust_user_column: bool = False,
+        missing: Missing = "error",
     ) -> None:
         if (
             isinstance(partitions, bool)
@@ -128,6 +133,9 @@ class SparkRatings:
         names = list(frame.columns)
         positions = find_columns(names, chosen, "the Spark DataFrame")
         self._columns = {role: names[at] for role, at in positions.items()}
+        if missing == "drop" and "rating" in positions:
+            rated = frame[self._columns["rating"]]
+            frame = frame.filter(rated.isNotNull() & ~rated.cast("string").isin(*MISSING))
         self._frame = frame
         timed = "timestamp" in positions
         self._duplicates = duplicates or ("last" if timed else "error")
@@ -141,7 +149,11 @@ class SparkRatings:
         self._unknown = unknown_items
         self.catalog = items is not None
         self.filtered = ""
-        given = Catalog.from_any(items) if items is not None else Catalog(self._collect_items())
+        given = (
+            Catalog.from_any(items, hint=item)
+            if items is not None
+            else Catalog(self._collect_items())
+        )
         self.item_ids: NDArray[Any] = given.ids
         self.titles: NDArray[Any] | None = given.titles
         self._folder = folder
@@ -345,3 +357,33 @@ def seconds(column: Any, kind: str) -> Any:
     if kind in ("float", "double"):
         return F.floor(column).cast("long")
     return F.unix_timestamp(column.try_cast("timestamp"))
+
+
+# ------------------------------------------------------------ local folders
+
+
+def local_folder(path: str) -> Path | None:
+    """Return the local folder of a Spark path, or None if only Spark can access its storage."""
+    return Path(unquote(urlsplit(path).path)) if path.startswith("file:") else None
+
+
+def make_private(folder: Path) -> None:
+    """Create or empty the folder for its owner alone: Spark would let all users read it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    inside = list(folder.iterdir())
+    if any(_WRITTEN.fullmatch(one.name) is None for one in inside):
+        raise ConfigError(
+            f"{folder} holds other files than sealed blocks: choose another folder, or an empty one"
+        )
+    os.chmod(folder, 0o700)
+    for one in inside:
+        if one.is_dir() and not one.is_symlink():
+            shutil.rmtree(one)
+        else:
+            one.unlink()
+
+
+def restrict_files(folder: Path) -> None:
+    """Let only the owner read the files of the folder."""
+    for one in folder.rglob("*"):
+        os.chmod(one, 0o700 if one.is_dir() else 0o600)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from discreet.data.features import ItemFeatures, item_categories, item_features
 from discreet.models.algorithm import Algorithm
 from discreet.models.dpmf.ranking import EVERYTHING, PairRanking
 from discreet.models.dpmf.rating import RatingFactorization
+from discreet.models.dpmf.released_rows import ReleasedRows
 from discreet.models.parameters import check_choice, check_that
 from discreet.models.private import CLIPPED, PrivateRecommender
 from discreet.privacy.release.session import Session
@@ -114,6 +116,9 @@ class DPMF(PrivateRecommender):
             session.record_assumption(
                 "ratings", f"the range of ratings, {seen[0]:g} to {seen[1]:g}", inferred=True
             )
+        elif self.goal == "ranking" and not ratings.rated:
+            # the header of a file is public, unlike its values
+            session.record_assumption("liked", "that every row counts as liked (no rating column)")
         elif self.goal == "ranking" and seen is not None:
             session.record_assumption(
                 "liked",
@@ -130,6 +135,37 @@ class DPMF(PrivateRecommender):
         categories = item_categories(self.item_features, ids, self.features)
         return ItemFeatures(item_features(self.item_features, ids, bool(categories)), categories)
 
+    def _prior_rows(self, prior: Any, ratings: Any, algorithm: Algorithm) -> Any:
+        check_that(
+            isinstance(prior, DPMF) and prior.goal == self.goal == "ranking",
+            "prior must be a fitted DPMF with goal='ranking', and so must this model.",
+        )
+        rows: Any = getattr(prior, "released_", None)
+        check_that(
+            rows is not None,
+            "The prior has no released sums: it is not fitted, or was saved by an earlier version."
+            " Train without prior.",
+        )
+        check_that(
+            bool(ratings.catalog) and self._public_range(ratings) is not None,
+            "prior needs a public catalog and a public range of ratings. Pass items to the"
+            " ratings, and rating_range to the model.",
+        )
+        same = ("levels", "like_threshold", "rating_range", "centered")
+        for name in same:
+            check_that(
+                getattr(prior.algorithm_, name) == getattr(algorithm, name),
+                f"The prior has another {name}, so its sums count other things. Use the same.",
+            )
+        check_that(
+            self.noise != "seeded" or self.random_state != prior.random_state,
+            "The prior has the same random_state, so both would have the same noise. Pass another.",
+        )
+        return rows.move_rows(prior.item_ids_, ratings.item_ids)
+
+    def restore_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self.released_ = ReleasedRows.from_arrays(arrays, len(self.item_ids_))
+
     def params_to_save(self) -> dict[str, Any]:
         """Without features, which are input, like ratings; where their file lies says something
         about the owner.
@@ -138,7 +174,7 @@ class DPMF(PrivateRecommender):
 
     def __repr__(self) -> str:
         """With the kind of item features instead of all their numbers."""
-        if self.item_features is None or isinstance(self.item_features, str):
+        if self.item_features is None or isinstance(self.item_features, str | os.PathLike):
             return super().__repr__()
         short = copy.copy(self)
         short.item_features = f"<{type(self.item_features).__name__}>"

@@ -8,19 +8,21 @@ user's own history, and nothing else. Item j has for a user the log lifts φ_fj 
 
 where base_j is the score of the factor model and pop_j that of a user without a history; without
 factors there is no w₁. The weights are estimated with a small part of the budget. Users leave out
-items of their own and release the gradient g and the curvature H of a choice model at the current
-weights (`discreet.privacy.statistics.choice_moments`), with known noise. To second order
-g = H (w* − w) + noise, so with the prior w* ~ N(w⁰, P⁻¹), w⁰ = (1, 1, 0, …, 0), a step is
+items of their own and release the gradient g and the curvature H of a choice model at w = w⁰
+(`discreet.privacy.statistics.choice_moments`), with known noise. To second order
+g = H (w* − w) + noise, so with the prior w* ~ N(w⁰, P⁻¹), w⁰ = (1, 1, 0, …, 0), the mean and the
+precision of w* are
 
-    Σ = s_g² I + H/L,   A = H Σ⁻¹ H,   w ← (A + P)⁻¹ (A w + H Σ⁻¹ g + P w⁰),   P ← A + P        (2)
+    (A + P)⁻¹ (A w + H Σ⁻¹ g + P w⁰),   A + P,   with Σ = s_g² I + H/L,   A = H Σ⁻¹ H          (2)
 
-H being shrunk by its own noise, and L the number of items that each user left out. There are two
-steps. Where after these no profile weight stands out of its deviation, (1) is not used and the
-model is what it would be without a profile.
+H being shrunk by its own noise, and L the number of items that each user left out. A second step
+from there gains nothing. Where no weight of a feature stands out of its deviation, (1) is not used
+and the model is what it would be without a profile.
 """
 
 from __future__ import annotations
 
+import base64
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -44,16 +46,15 @@ from discreet.privacy.users.sealed_users import Users
 TAU = 10.0  # choices that everyone is taken to have made as all others
 FLOOR = 0.05  # of popularity: the least that a factor model's score counts as
 SHARE = 0.05  # of the budget for the weights
-STEPS = (0.4, 0.6)  # of it for each step
 # deviations of the weights before anything is known: of popularity and factors, and of features
-BASE_SPREAD = 0.5
+BASE_SPREAD = 1.5  # with less, features stand in for popularity that is all noise
 FEATURE_SPREAD = 0.7
-REFERENCES = (0.0, 0.3, 0.7, 1.2)  # weights of all features whose best items are choice sets
-# a profile is used where a weight of a feature is so many deviations above 0, and so large: with
-# many users, weights of shuffled features are small and beyond chance as well
-STANDS_OUT = 3.0
-LEAST_WEIGHT = 0.2
-CANDIDATES = 2000  # most popular items, which choice sets are made of: more take time
+LEAST_BASE = 0.2  # popularity and factors never count against an item, whatever the noise is
+EXPONENTS = (0.0, 0.3, 0.7, 1.2)  # of features, in scores whose best items are choice sets
+# how often chance alone may make a weight stand out, of all features together: with so few users
+# that weights are uncertain, real ones gain much more than what chance costs
+FALSE_ALARMS = 0.05
+CANDIDATES = 1000  # most popular items, which choice sets are made of: more take time, gain nothing
 # choices, over μ below 1: of more users a part takes part, and of fewer each leaves out up to
 # MOST_LEFT_OUT items, so that the time is about the same for all data
 ENOUGH = 3000
@@ -86,19 +87,20 @@ def example_moments(n_items: int) -> ChoiceMoments:
         np.zeros(0),
         TAU,
     )
-    return ChoiceMoments(inputs, np.ones(2), np.ones((1, 2)))
+    return ChoiceMoments(inputs, np.ones(2), np.ones(1))
 
 
 def fit_profile(
     session: Session,
     users: Users,
-    lines: list[Release],
+    line: Release,
     popularity: NDArray[np.float64],
     counts: NDArray[np.float64],
     vectors: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
     categories: list[Categories],
     size: float,
     levels: int,
+    mixture: tuple[float, int] = (0.0, 0),
 ) -> dict[str, Any] | None:
     """The weights and features, as plain values, or None where no weight stands out.
 
@@ -107,10 +109,11 @@ def fit_profile(
     popularity, counts : (n_items,)
         log pop of (1), and released counts, positive.
     vectors : factors (n_items, r), gain (n_items, r) and base (r,) of the read-out
+    mixture : strength and steps, where the read-out is a mixture of communities
     """
     factors, gain, base = vectors
     starts, values = stack_categories(categories)
-    some = np.sort(np.argsort(-counts, kind="stable")[:CANDIDATES])
+    some = np.argsort(-counts, kind="stable")[:CANDIDATES]
     inputs = ProfileInputs(
         some,
         popularity[some],
@@ -123,8 +126,9 @@ def fit_profile(
         values,
         value_rarity(categories, counts),
         TAU,
+        *mixture,
     )
-    found = fit_weights(session, users, lines, inputs, size, levels)
+    found = fit_weights(session, users, line, inputs, size, levels)
     if not found.kept:
         return None
     return {
@@ -135,13 +139,24 @@ def fit_profile(
         "features": [
             {
                 "name": one.name,
-                "sizes": np.diff(one.starts).tolist(),
-                "values": one.values.tolist(),
+                "sizes": pack_integers(np.diff(one.starts)),
+                "values": pack_integers(one.values),
                 "n_values": len(one.names),
             }
             for one in categories
         ],
     }
+
+
+def pack_integers(values: NDArray[Any]) -> str:
+    """Numbers from 0 on as text, by the fewest bytes each: a third of their length in JSON."""
+    width = next(w for w in (1, 2, 4) if values.max(initial=0) < 256**w)
+    return f"{width}:{base64.b64encode(values.astype(f'<u{width}').tobytes()).decode()}"
+
+
+def unpack_integers(text: str) -> NDArray[np.int64]:
+    width, _, data = text.partition(":")
+    return np.frombuffer(base64.b64decode(data), f"<u{int(width)}").astype(np.int64)
 
 
 def read_profile(
@@ -152,8 +167,8 @@ def read_profile(
         Categories(
             one["name"],
             ("",) * int(one["n_values"]),
-            np.concatenate([[0], np.cumsum(one["sizes"])]).astype(np.int64),
-            np.asarray(one["values"], np.int32),
+            np.concatenate([[0], np.cumsum(unpack_integers(one["sizes"]))]),
+            unpack_integers(one["values"]).astype(np.int32),
         )
         for one in profile["features"]
     ]
@@ -172,14 +187,6 @@ def read_profile(
         "tau": float(profile["tau"]),
     }
     return w[first:], dict(arrays), numbers
-
-
-def profile_lines(share: float = SHARE) -> list[Release]:
-    """The releases behind the weights; their shape follows from whether there are factors."""
-    return [
-        Release("feature weights", step=step, share=share * part, shape=None)
-        for step, part in enumerate(STEPS, 1)
-    ]
 
 
 def value_rarity(categories: list[Categories], counts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -213,43 +220,41 @@ def stack_categories(categories: list[Categories]) -> tuple[NDArray[np.int64], N
 def fit_weights(
     session: Session,
     users: Users,
-    lines: list[Release],
+    line: Release,
     inputs: ProfileInputs,
     size: float,
     levels: int,
 ) -> ProfileWeights:
-    """(2), one step for each line."""
+    """(2)."""
+    from scipy.special import ndtri
+
     d = inputs.size
     first = d - len(inputs.starts)
-    start = np.append(np.ones(first), np.zeros(d - first))
-    references = np.tile(start, (len(REFERENCES), 1))
-    references[:, first:] = np.array(REFERENCES)[:, None]
+    center = np.append(np.ones(first), np.zeros(d - first))
     spread = np.append(np.full(first, BASE_SPREAD), np.full(d - first, FEATURE_SPREAD))
     prior = np.diag(spread**-2.0)
-    mu = math.sqrt(sum(session.plan.noise_multiplier(line) ** -2 for line in lines) / SHARE)
+    mu = 1 / (session.plan.noise_multiplier(line) * math.sqrt(SHARE))
     each = ENOUGH * max(1.0, 1 / mu) / max(size, 1.0)
     part = min(each, 1.0)
     left_out = int(np.clip(each, 1, MOST_LEFT_OUT))
-    w = center = start
-    for line in lines:
-        statistic = users.sum(
-            ChoiceMoments(
-                inputs,
-                w,
-                references,
-                left_out=left_out,
-                least_level=max(3 * levels // 4, 1),
-                levels=levels,
-                part=part,
-            )
+    statistic = users.sum(
+        ChoiceMoments(
+            inputs,
+            center,
+            np.array(EXPONENTS),
+            left_out=left_out,
+            least_level=max(3 * levels // 4, 1),
+            levels=levels,
+            part=part,
         )
-        noise = CLIP * session.deviation(line, statistic)
-        released = CLIP * session.release(line, statistic)
-        w, prior = newton_step(released, noise, w, center, prior, left_out)
-        center = w
-    deviation = np.sqrt(np.diag(np.linalg.inv(prior)))
+    )
+    noise = CLIP * session.deviation(line, statistic)
+    released = CLIP * session.release(line, statistic)
+    w, precision = newton_step(released, noise, center, center, prior, left_out)
+    w[:first] = np.maximum(w[:first], LEAST_BASE)
+    deviation = np.sqrt(np.diag(np.linalg.inv(precision)))
     z = w[first:] / deviation[first:]
-    kept = bool(((z > STANDS_OUT) & (w[first:] > LEAST_WEIGHT)).any())
+    kept = bool(z.max() > ndtri(1 - FALSE_ALARMS / len(z)))
     return ProfileWeights(w, deviation, kept)
 
 

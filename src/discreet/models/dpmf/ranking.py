@@ -49,6 +49,9 @@ to them, and the model ranks by counts. It also ranks by counts where the releas
 nothing above their noise except popularity. On small catalogs a part of the rest is a release of
 its own; it contains counts where twenty items have a large share of all choices.
 
+Sparse catalogs. Where a catalog is larger than a core and few choices are of popular items, the
+rest of the budget is divided and communities are learned instead (`communities`).
+
 Privacy: the releases of the plan, their mechanism and their noise multipliers are fixed and public.
 *What* a later one contains, pairs or counts and on which core, is decided by numbers that have been
 released before. Both have the same ℓ₂ sensitivity, so every release is μ-GDP with its own μ
@@ -65,8 +68,9 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -82,10 +86,32 @@ from discreet.models.algorithm import (
     Range,
     most_frequent,
 )
+from discreet.models.dpmf.communities import (
+    HEAD,
+    HEAD_SHARE,
+    PARTS,
+    STEPS_TO_READ,
+    STRENGTH,
+    Communities,
+    Prospect,
+    assess_counts,
+    learn_communities,
+    no_communities,
+)
 from discreet.models.dpmf.feature_prior import standardize
 from discreet.models.dpmf.pair_factorization import FittedFactors, factorize
-from discreet.models.dpmf.profile import example_moments, fit_profile, profile_lines, read_profile
+from discreet.models.dpmf.profile import SHARE, example_moments, fit_profile, read_profile
+from discreet.models.dpmf.released_rows import (
+    ReleasedRow,
+    ReleasedRows,
+    center_pairs,
+    level_noise,
+    make_row,
+    uncenter_pairs,
+)
 from discreet.models.fold_in import (
+    CommunityFoldIn,
+    CommunityProfileFoldIn,
     ConstantFoldIn,
     FoldIn,
     ItemSimilarity,
@@ -94,6 +120,7 @@ from discreet.models.fold_in import (
 )
 from discreet.models.parameters import (
     check_bool,
+    check_choice,
     check_int,
     check_number,
     check_positive,
@@ -114,6 +141,7 @@ from discreet.privacy.users.steps import GradeRatings, Restrict, ThresholdRating
 EVERYTHING = "everything"
 # below it, and for pure ε, no plan can be calibrated; the plan raises that error itself
 LEAST_MU = 1e-6
+SIZE_SHARE = 0.005  # of the budget, for ñ
 SMALL_CATALOG = 1000  # up to here a part of the rest may release counts again
 # Memory: with M items the sums (int64, one triangle) and G (float32) take 4 M² bytes each, and so
 # do G and its whitened copy afterwards; 800 MB for 10,000 items. `CenteredPairSums` is exact in
@@ -121,11 +149,14 @@ SMALL_CATALOG = 1000  # up to here a part of the rest may release counts again
 LARGEST_CORE = 10_000
 # mean of q_i/‖x_i‖²: 0.76 to 0.88 on four data sets; between 0.65 and 0.95 recall is the same
 STRETCH = 0.8
+LEAST_POPULARITY = 1e-3  # of the median: the least that an item has, since its logarithm is used
 TOP_ITEMS = 20  # items that may decide the lists
 TOP_SHARE = 0.15  # of all choices
 # times what noise alone does, popularity projected out: at most 1.06 on data without taste, and
 # 1.3 where pairs of ML-100K at ε = 1 say something
 MIN_SIGNAL_RATIO = 1.08
+# of the gate where later trainings will add to the same pairs: their noise falls with every one
+ACCUMULATE = 0.5
 
 
 @dataclass(frozen=True)
@@ -158,6 +189,9 @@ class PairRanking(Algorithm):
     centered : bool, optional
         Whether pairs are centered on released popularity. Default: where users are added or
         removed; not where they are replaced, which costs 2 with centering and √2 without.
+    route : {"auto", "pairs", "communities"}
+        What personal lists are learned from: item pairs, communities, or whichever the released
+        counts suggest, on catalogs of more than `largest_core` items.
     profile : bool
         Whether scores are multiplied by a user's own profile in public features, whose weights
         take a twentieth of the budget. Set where there are features.
@@ -169,6 +203,7 @@ class PairRanking(Algorithm):
 
     name: ClassVar[str] = "pair ranking"
     goal: ClassVar[str] = "ranking"
+    added_later: ClassVar[Mapping[str, Any]] = {"route": "pairs"}
 
     factors: int = 64
     rounds: int = 12
@@ -180,6 +215,7 @@ class PairRanking(Algorithm):
     counts_share: float | None = None
     gate: float = 3.5
     centered: bool | None = None
+    route: Literal["auto", "pairs", "communities"] = "auto"
     profile: bool = False
     popularity_discount: float = 0.1
     shares: Mapping[str, float] = field(default_factory=dict)
@@ -226,6 +262,7 @@ class PairRanking(Algorithm):
             f"popularity_discount is {self.popularity_discount!r}, but must be at most 1",
         )
         check_bool("centered", self.centered)
+        check_choice("route", self.route, "auto", "pairs", "communities")
         check_bool("profile", self.profile)
         assert self.counts_share is not None
         check_number("counts_share", self.counts_share, 1e-3)
@@ -260,16 +297,25 @@ class PairRanking(Algorithm):
     def releases(self, n_items: int) -> list[Release]:
         assert self.counts_share is not None
         counts = Release("counts", share=self.counts_share, shape=(n_items,))
-        size = Release("size", share=0.005, shape=(1,))
+        size = Release("size", share=SIZE_SHARE, shape=(1,))
         weights = self._weights()
         spent = sum(line.share for line in (counts, size, *weights))
         return [counts, size, *self._rest(n_items, 1 - spent), *weights]
 
     def _weights(self) -> list[Release]:
-        return profile_lines() if self.profile else []
+        return [Release("feature weights", share=SHARE, shape=None)] if self.profile else []
+
+    @property
+    def _gate(self) -> float:
+        """The gate, lower by what weights of features cost: they do not decide about pairs."""
+        assert self.counts_share is not None
+        weights = sum(line.share for line in self._weights())
+        return self.gate * math.sqrt(1 - weights / (1 - self.counts_share - SIZE_SHARE))
 
     def _rest(self, n_items: int, share: float = 1.0) -> list[Release]:
         """What is decided on the way; its shapes are left open."""
+        if self.route == "communities" or (self.route == "auto" and n_items > self.largest_core):
+            return [Release("item pairs (or counts)", share=share, shape=None, parts=PARTS)]
         if n_items > SMALL_CATALOG:
             return [Release("item pairs (or counts)", share=share, shape=None)]
         return [
@@ -281,9 +327,20 @@ class PairRanking(Algorithm):
         counts = self._counts(users)
         core = users.copy_after(Restrict(np.arange(min(self.largest_core, users.n_items))))
         ones = np.ones(core.n_items)
-        rest = {str(line): core.sum(self._pairs(ones)) for line in self._rest(users.n_items)}
+        lines = self._rest(users.n_items)
+        rest: dict[str, ReleasableSum] = {str(line): core.sum(self._pairs(ones)) for line in lines}
+        if lines[0].parts:
+            rest |= self._parts(users, core.sum(self._pairs(ones)))
         weights = {str(line): users.sum(example_moments(users.n_items)) for line in self._weights()}
         return {"counts": counts, "size": users.sum(UserCount(active=True)), **rest, **weights}
+
+    def _parts(self, users: Users, pairs: ReleasableSum) -> dict[str, ReleasableSum]:
+        """Examples of what the parts release, by name."""
+        none = no_communities(users.n_items)
+        by_community = users.sum(none.counts(self._levels))
+        hits = users.sum(none.hits(self._levels))
+        found = (pairs, by_community, by_community, hits, by_community)
+        return {name: one for (name, _), one in zip(PARTS, found, strict=True)}
 
     def _pairs(self, c: NDArray[Any]) -> Statistic:
         """(3), for these counts of the core."""
@@ -315,12 +372,14 @@ class PairRanking(Algorithm):
         features: Any,
         seed: int,
         progress: Progress,
+        prior: ReleasedRows | None = None,
     ) -> Learned:
         X = getattr(features, "X", features)
-        learned, size = self._learn_items(users, session, X, seed, progress)
+        learned, size = self._learn_items(users, session, X, seed, progress, prior)
         if self.profile:
             categories = list(getattr(features, "categories", ()))
-            learned = add_profile(self, learned, users, session, self._weights(), categories, size)
+            (line,) = self._weights()
+            learned = add_profile(self, learned, users, session, line, categories, size)
         return learned
 
     def _learn_items(
@@ -330,43 +389,167 @@ class PairRanking(Algorithm):
         features: NDArray[Any] | None,
         seed: int,
         progress: Progress,
+        prior: ReleasedRows | None,
     ) -> tuple[Learned, float]:
-        """(1)–(8), and ñ."""
+        """(1)–(8), and ñ; what was released before improves every estimate."""
         lines = self._rest(users.n_items)
         steps = len(lines) + 3
         counting = self._counts(users)
         counts = Estimate.release(session, "counts", counting)
-        size = max(
-            float(session.release("size", users.sum(UserCount(active=True)))[0]), least_size(counts)
-        )
+        counted = users.sum(UserCount(active=True))
+        size = max(float(session.release("size", counted)[0]), least_size(counts))
         session.warn_if_delta_large(size)
-        core = self._core(counts)
+        row = partial(make_row, size=size, size_deviation=session.deviation("size", counted))
+        rows = ReleasedRows((), users.n_items) if prior is None else prior
+        # a prior has pairs and counts of items, which communities do not use
+        if lines[0].parts and prior is None:
+            found = self._learn_communities(users, session, counts, size, seed, progress)
+            if found is not None:
+                return replace(found, released=rows.append_row(row(counts))), size
+        known = self._with_rows(rows, row, counts, size)
+        core = self._core(known)
         liked = users.copy_after(Restrict(core))
-        pairs = liked.sum(self._pairs(counts.above_noise(core)))
-        signal = Signal.from_counts(
-            counts, core, size, deviation_of_pairs(session, lines, pairs), self.gate
-        )
+        pairs = liked.sum(self._pairs(known.above_noise(core)))
+        t = deviation_of_pairs(session, lines, pairs)
+        gate = self._gate
+        if rows.rows:
+            less = self._with_prior(rows, t, size)
+            core = self._core(known, less / t)
+            liked = users.copy_after(Restrict(core))
+            t = less
+            gate *= ACCUMULATE
+        signal = Signal.from_counts(known, core, size, t, gate)
         progress(2, steps, "counts")
         bought = self._worth_buying(lines, signal)
         for line in lines:
             if line not in bought:
                 counts = counts.with_another(Estimate.release(session, line, counting))
-        c = counts.above_noise(core)
+        known = self._with_rows(rows, row, counts, size)
+        c = known.above_noise(core)
         if not bought:
-            return self._popular(counts, signal, without_pairs(signal, self.gate)), size
+            rows = rows.append_row(row(counts))
+            learned = self._popular(known, signal, without_pairs(signal, gate))
+            return replace(learned, released=rows), size
         pairs = liked.sum(self._pairs(c))
         G = release_pairs(session, bought, pairs, len(core))
         progress(steps - 1, steps, "pairs")
-        F = None if features is None else standardize(features)
-        with blas_threads():
-            t = deviation_of_pairs(session, bought, pairs)
-            fitted = self.estimate(G, t, c, size, seed, None if F is None else F[core])
+        t = deviation_of_pairs(session, bought, pairs)
+        rows = rows.append_row(row(counts, core, uncenter_pairs(G, c) if self.centered else G, t))
+        learned = self.rank(known, core, size, signal, features, seed, rows, (G, t))
         progress(steps, steps, "factors")
+        return replace(learned, released=rows), size
+
+    def rank(
+        self,
+        counts: Estimate,
+        core: NDArray[np.int64],
+        size: float,
+        signal: Signal,
+        features: NDArray[Any] | None,
+        seed: int,
+        rows: ReleasedRows,
+        last: tuple[NDArray[Any], float] | None = None,
+        least: float = 0.0,
+    ) -> Learned:
+        """(4)–(8) from released rows: `last` are the centered pairs of the last row and their t.
+
+        A single row is used as it was released. Several are combined at no cost, forgetting at
+        most by `least` from row to row.
+        """
+        c = counts.above_noise(core)
+        F = None if features is None else standardize(features)
+        f = np.ones(len(core))
+        if last is not None and len(rows.rows) == 1:
+            G, t = last
+        else:
+            found = rows.pairs(core, size, rows.choose_forgetting(least)[1])
+            value = center_pairs(found.value, c) if self.centered else found.value
+            G, f, t = level_noise(replace(found, value=value))
+        with blas_threads():
+            fitted = self.estimate(G, t, f * c, size, seed, None if F is None else F[core])
         if fitted.heard < MIN_SIGNAL_RATIO and F is None:
-            return self._popular(counts, signal, without_taste(signal)), size
+            return self._popular(counts, signal, without_taste(signal))
         if self.centered:
             fitted = uncenter(fitted, c)
-        return self._personal(counts, core, c, size, fitted, F, signal), size
+        return self._personal(counts, core, c, size, fitted, F, signal)
+
+    def _with_rows(
+        self, rows: ReleasedRows, row: Callable[..., ReleasedRow], counts: Estimate, size: float
+    ) -> Estimate:
+        """The counts together with those of earlier rows."""
+        if not rows.rows:
+            return counts
+        together = rows.append_row(row(counts))
+        return counts_of(together, size, together.choose_forgetting()[0])
+
+    def _with_prior(self, rows: ReleasedRows, t: float, size: float) -> float:
+        """t after earlier rows of pairs are added to one with deviation t."""
+        others = (row for row in rows.rows if len(row.core))
+        more = sum(r.power / (size * r.pairs_deviation) ** 2 for r in others)
+        return 1 / math.sqrt(t**-2 + more)
+
+    def _learn_communities(
+        self,
+        users: Users,
+        session: Session,
+        counts: Estimate,
+        size: float,
+        seed: int,
+        progress: Progress,
+    ) -> Learned | None:
+        """Learn communities, or counts where the check refutes them; None for another route."""
+        lines = self._rest(users.n_items)[0].divide()
+        counting = users.sum(LikeCounts(self._levels))
+        noise = [session.deviation(line, counting) for line in session.plan.releases]
+        mu = math.sqrt(sum(one**-2 for one in noise))
+        t = session.deviation(lines[0], counting) / math.sqrt(2.0)
+        prospect = assess_counts(counts.value, counts.deviation, size, mu, t)
+        if not (prospect.is_promising or self.route == "communities"):
+            return None
+        core = prospect.core
+        c = np.maximum(prospect.c[core], max(counts.deviation, 0.5))
+        pairs = users.copy_after(Restrict(core)).sum(self._pairs(c))
+        t = deviation_of_pairs(session, lines[:1], pairs)
+        signal = Signal.from_counts(counts, core, size, t, self.gate)
+        progress(2, len(lines) + 2, "counts")
+        G = release_pairs(session, lines[:1], pairs, len(core))
+        with blas_threads():
+            fitted = self.estimate(G, t, c, size, seed, None)
+        progress(3, len(lines) + 2, "pairs")
+        again = session.deviation(lines[-1], counting)
+        after = counts.with_another(Estimate(counts.value, again)).deviation
+        found = learn_communities(
+            session,
+            users,
+            lines[1:],
+            prospect,
+            fitted,
+            counts.deviation,
+            after,
+            size,
+            self._levels,
+            seed,
+        )
+        if not found.kept:
+            counts = counts.with_another(Estimate.release(session, lines[-1], counting))
+        progress(len(lines) + 2, len(lines) + 2, "communities")
+        if not found.kept:
+            return self._popular(counts, signal, without_communities(found, prospect))
+        details = {
+            "core": [],
+            "least_count": max(counts.deviation, 0.5),
+            "featured": False,
+            "communities": found.shares.tolist(),
+            "strength": STRENGTH * len(found.shares),
+            "steps": STEPS_TO_READ,
+            "signal": signal.signal,
+            "top": signal.top,
+            "head": prospect.head,
+            "gain": found.gain,
+            "learned": with_communities(found, prospect),
+        }
+        n = len(counts.value)
+        return Learned(found.P, np.zeros(n, np.float32), counts.value, details)
 
     def _worth_buying(self, lines: list[Release], signal: Signal) -> list[Release]:
         """The lines that release pairs; the others count again."""
@@ -386,10 +569,10 @@ class PairRanking(Algorithm):
         """Vectors of the core's items from its pairs, (4)–(7)."""
         return factorize(G, t, c, size, self.factors, self.rounds, seed, features)
 
-    def _core(self, counts: Estimate) -> NDArray[np.int64]:
-        """The most liked items."""
+    def _core(self, counts: Estimate, noise: float = 1.0) -> NDArray[np.int64]:
+        """The most liked items; earlier rows leave so much of a training's own noise."""
         assert self.core_from is not None
-        least = self.core_from * math.sqrt(max(float(counts.value.sum()), 1.0))
+        least = self.core_from * math.sqrt(noise) * math.sqrt(max(float(counts.value.sum()), 1.0))
         many = int(np.clip((counts.value >= least).sum(), TOP_ITEMS, self.largest_core))
         return most_frequent(counts.value, min(many, len(counts.value)))
 
@@ -452,6 +635,8 @@ class PairRanking(Algorithm):
         """E[u | y] of (8), times the profile where there is one."""
         if "profile" in learned.details:
             return profile_fold_in(self, learned)
+        if "communities" in learned.details:
+            return CommunityFoldIn(**community_numbers(self, learned))
         if not learned.factors.shape[1]:
             return ConstantFoldIn()
         place, gain, base, prior = gain_of(learned)
@@ -469,6 +654,8 @@ class PairRanking(Algorithm):
         """
         if not learned.factors.shape[1]:
             return ItemSimilarity()
+        if "communities" in learned.details:
+            return ItemSimilarity(shares=np.asarray(learned.details["communities"]))
         return ItemSimilarity(1, None if learned.details["featured"] else learned.some("core"))
 
 
@@ -495,6 +682,17 @@ class Estimate(NamedTuple):
         """Both of the same numbers, averaged by their noise."""
         one, two = self.deviation**-2, other.deviation**-2
         return Estimate((one * self.value + two * other.value) / (one + two), (one + two) ** -0.5)
+
+
+def counts_of(rows: ReleasedRows, size: float, forgetting: float) -> Estimate:
+    """Counts of so many users by all rows, and their median deviation.
+
+    Items that were in fewer rows than most have more noise, and are shrunk by it.
+    """
+    found = rows.counts(size, forgetting)
+    deviation = float(np.median(found.deviation[np.isfinite(found.deviation)]))
+    shrunk = found.value * np.minimum(deviation / found.deviation, 1.0)
+    return Estimate(shrunk, deviation)
 
 
 def least_size(counts: Estimate) -> float:
@@ -628,35 +826,40 @@ def add_profile(
     learned: Learned,
     users: Users,
     session: Session,
-    lines: list[Release],
+    line: Release,
     categories: list[Categories],
     size: float,
 ) -> Learned:
     """The same with the profile among its details, where its weights stand out of the noise.
 
-    Without categories the lines release counts, which nothing uses: the plan was made before.
+    Without categories the line releases counts, which nothing uses: the plan was made before.
     """
     levels = algorithm._levels
     if not categories:
-        for line in lines:
-            session.release(line, users.sum(LikeCounts(levels)))
+        session.release(line, users.sum(LikeCounts(levels)))
         return learned
-    popularity, vectors = popularity_of(learned)
+    least = 1e-12
+    if learned.factors.size and "communities" not in learned.details:
+        usual = np.maximum(learned.factors @ gain_of(learned)[3], 0.0)
+        least = max(LEAST_POPULARITY * float(np.median(usual)), least)
+    popularity, vectors = popularity_of(learned, least)
     profile = fit_profile(
         session,
         users,
-        lines,
+        line,
         popularity,
         positive_counts(learned),
         vectors,
         categories,
         size,
         levels,
+        (learned.details.get("strength", 0.0), learned.details.get("steps", 0)),
     )
     if profile is None:
         return learned
     names = ", ".join(one.name for one in categories)
     said = with_profile(str(learned.details["learned"]), names)
+    profile["least_popularity"] = least
     return replace(learned, details={**learned.details, "profile": profile, "learned": said})
 
 
@@ -666,28 +869,39 @@ def positive_counts(learned: Learned) -> NDArray[np.float64]:
 
 
 def popularity_of(
-    learned: Learned,
+    learned: Learned, least: float
 ) -> tuple[NDArray[np.float64], tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """log pop of every item, and factors, gain (items, r) and base of the read-out (8)."""
+    """log pop of every item, at least log `least`, and factors, gain (items, r) and base of (8)."""
     n, r = learned.factors.shape
     if not r:
         none = np.zeros((n, 0), np.float32)
         return np.log(positive_counts(learned)), (none, none, np.zeros(0, np.float32))
+    if "communities" in learned.details:
+        P = learned.factors
+        popular = P.astype(np.float64) @ np.asarray(learned.details["communities"])
+        return np.log(popular), (P, P, np.full(r, 1 / r, np.float32))
     place, gain, base, prior = gain_of(learned)
     score = learned.factors.astype(np.float64) @ prior
     own = np.zeros((n, r), np.float32)
     own[place >= 0] = gain[place[place >= 0]]
-    least = max(1e-3 * float(np.median(np.maximum(score, 0.0))), 1e-12)
     return np.log(np.maximum(score, least)), (learned.factors, own, base)
 
 
 def profile_fold_in(algorithm: PairRanking, learned: Learned) -> FoldIn:
     """The read-out with the profile that is among the details."""
     n, r = learned.factors.shape
-    popularity, _ = popularity_of(learned)
+    popularity, _ = popularity_of(learned, learned.details["profile"]["least_popularity"])
     weights, arrays, numbers = read_profile(
         learned.details["profile"], positive_counts(learned), r > 0
     )
+    profile = {
+        "popularity": popularity.astype(np.float32),
+        "feature_weights": weights,
+        **numbers,
+        **arrays,
+    }
+    if "communities" in learned.details:
+        return CommunityProfileFoldIn(**community_numbers(algorithm, learned), **profile)
     place = np.full(n, -1, np.int32)
     gain = np.zeros((1, r), np.float32)
     base = prior = np.zeros(r, np.float32)
@@ -703,11 +917,24 @@ def profile_fold_in(algorithm: PairRanking, learned: Learned) -> FoldIn:
         levels=algorithm._levels if algorithm._levels > 1 else 0,
         low=low,
         high=high,
-        popularity=popularity.astype(np.float32),
-        feature_weights=weights,
-        **numbers,
-        **arrays,
+        **profile,
     )
+
+
+def community_numbers(algorithm: PairRanking, learned: Learned) -> dict[str, Any]:
+    """Parameters of a `CommunityFoldIn`."""
+    low, high = algorithm.rating_range if algorithm._levels > 1 else (0.0, 0.0)  # type: ignore[misc]
+    threshold = algorithm.like_threshold
+    shares = np.asarray(learned.details["communities"], np.float64)
+    return {
+        "like_threshold": None if isinstance(threshold, str) else threshold,
+        "strength": learned.details["strength"],
+        "steps": learned.details["steps"],
+        "shares": shares,
+        "levels": algorithm._levels if algorithm._levels > 1 else 0,
+        "low": low,
+        "high": high,
+    }
 
 
 # ------------------------------------------------------------------ in words
@@ -730,6 +957,8 @@ def without_pairs(signal: Signal, gate: float) -> str:
             "Learned almost nothing, not even item popularity: the counts of popular items are"
             f" mostly noise ({why})."
         )
+    if signal.signal >= needed:
+        return f"Learned {POPULARITY_ONLY} (with three items or fewer there are no pairs to learn)."
     learned = f"Learned {POPULARITY_ONLY} ({why})."
     more = needed / max(signal.signal, 1e-9)
     if not 1 < more < 100:  # no reason to advise users by the hundredfold
@@ -753,6 +982,28 @@ def with_taste(dimensions: int, signal: Signal) -> str:
         )
     plural = "s" if dimensions > 1 else ""
     return f"Learned about {dimensions} dimension{plural} of taste ({_ratio(signal)})."
+
+
+def with_communities(found: Communities, prospect: Prospect) -> str:
+    """Summarize a training that learned communities."""
+    return (
+        f"Learned {len(found.shares)} communities of taste over all items ({_head(prospect)};"
+        f" from {HEAD_SHARE:.0%} on, item pairs would be learned). Their lists hold"
+        f" {found.gain:+.1%} more of users' left-out items than popular items do."
+    )
+
+
+def without_communities(found: Communities, prospect: Prospect) -> str:
+    """Summarize a training whose communities did not pass their check."""
+    return (
+        f"Learned {POPULARITY_ONLY} ({_head(prospect)}, and lists of communities hold"
+        f" {found.gain:+.2%} more of users' left-out items than popular items do, with a noise of"
+        f" {found.noise:.2%}). More users or a larger ε would be needed."
+    )
+
+
+def _head(prospect: Prospect) -> str:
+    return f"the {HEAD:,} most popular items have {prospect.head:.0%} of all choices"
 
 
 def with_profile(learned: str, names: str) -> str:

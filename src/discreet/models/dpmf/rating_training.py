@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.models._empirical_bayes import Noisy, log_counts
-from discreet.models._signal_to_noise import check_signal
-from discreet.models.algorithm import Learned, most_frequent
+from discreet.models.algorithm import Learned, check_signal, most_frequent
 from discreet.models.dpmf.feature_prior import prior_features, standardize
 from discreet.models.dpmf.item_biases import ItemBiases
 from discreet.models.dpmf.population import Counts, Population

@@ -69,7 +69,7 @@ class OpenedModel:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What was learned besides factors, as JSON values; empty for models without privacy."""
+        """What was learned other than factors, as JSON values; empty for models without privacy."""
         return dict(self.contents.described["state"].get("details", {}))
 
     @property
@@ -158,7 +158,10 @@ def _open_model(contents: Contents, once: bool) -> OpenedModel:
     if "fold_in_rule" not in described:
         from discreet.models.storage.save_load import assemble
 
-        return OpenedModel(assemble(contents).scorer(), contents)
+        model = assemble(contents)
+        scorer = model.scorer()
+        scorer.model = model
+        return OpenedModel(scorer, contents)
     factors, biases = arrays["item_factors"], arrays["item_biases"]
     ids = contents.item_ids
     titles, scale = described["titles"], described["rating_range"]

@@ -16,18 +16,24 @@ whole. There is no pickle: loading a model runs none of its contents.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from discreet.data.atomic_files import abandoned_siblings, swap_folders, temporary_sibling
+from discreet.data.atomic_files import (
+    abandoned_siblings,
+    swap_folders,
+    sync_folder,
+    temporary_sibling,
+)
 from discreet.data.ids import object_array
 from discreet.data.safe_io import MOST_JSON, OpenFolder, consistently, parse_json
 from discreet.errors import ConfigError
@@ -35,7 +41,6 @@ from discreet.errors import ConfigError
 # the conformance kit puts models of its own in here
 from discreet.models import model_class as model_class
 from discreet.models.base import Recommender
-from discreet.models.fold_in import KINDS
 from discreet.models.storage.hub import SCHEME, download
 from discreet.models.storage.ledger_history import (
     LEDGER,
@@ -59,28 +64,51 @@ from discreet.models.storage.read_folder import (
 from discreet.version import __version__
 
 
-def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = False) -> None:
-    """Write a fitted model to the folder `path`, replacing a model that is there, and nothing else.
+@dataclass(frozen=True)
+class SavedModel:
+    """A fitted model as it is saved: values that the model made once (`Recommender.to_saved`).
+
+    Attributes
+    ----------
+    model_class : name of the class
+    parameters, state : for `Recommender.from_saved` and `Recommender.restore`, as JSON values
+    item_ids, titles, rating_range : of the model
+    arrays : item factors and biases, and those of the fold-in
+    fold_in : how readers without the class fold in a history, as JSON; empty if they cannot
+    files : further files by name, such as the ledger
+    card : the README
+    account : end of the charged account's chain, so that an older copy is detected; or None
+    """
+
+    model_class: str
+    parameters: dict[str, Any]
+    state: dict[str, Any]
+    item_ids: NDArray[Any]
+    titles: NDArray[Any] | None
+    rating_range: tuple[float, float] | None
+    arrays: dict[str, NDArray[Any]]
+    fold_in: dict[str, Any]
+    files: dict[str, str]
+    card: str
+    account: dict[str, Any] | None = None
+
+
+def save(model: SavedModel, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+    """Write a model to the folder `path`, replacing a model that is there, and nothing else.
 
     A private model is only replaced with `replace`, and its ledger stays in the folder.
     """
     from safetensors.numpy import save as to_bytes
 
-    model._check_fitted()
     target = Path(os.path.realpath(path))
     check_target(target)
     check_replaced(target, replace)
-    arrays = {
-        "item_factors": model.item_factors_,
-        "item_biases": model.item_biases_,
-    } | _describe_fold_in(model)[1]
-    files = {
-        FACTORS: to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-    }
-    files |= {name: text.encode() for name, text in model.extra_files().items()}
+    arrays = {name: np.ascontiguousarray(array) for name, array in model.arrays.items()}
+    files = {FACTORS: to_bytes(arrays)}
+    files |= {name: text.encode() for name, text in model.files.items()}
     own = earlier_name(files.get(LEDGER, b""))  # a model saved again is not its own predecessor
     files |= {name: content for name, content in ledgers_to_keep(target).items() if name != own}
-    files[CARD] = with_earlier(model.card(), files).encode()
+    files[CARD] = with_earlier(model.card, files).encode()
     # last, because a folder without it is no model
     files[MODEL] = _as_json(_description(model, files))
     for name, content in files.items():
@@ -105,13 +133,13 @@ def _put_in_place(files: dict[str, bytes], part: Path, target: Path, own: str) -
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-    _sync_folder(part)
+    sync_folder(part)
     if target.exists():
         swap_folders(part, target)  # from here on, part is the earlier model
         keep_beside(target, part, {own, *files})
     else:
         part.rename(target)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def _about(target: Path, error: OSError) -> OSError:
@@ -152,6 +180,7 @@ def _assemble(contents: Contents) -> Recommender:
     )
     model.restore(described["state"])
     model.restore_files(contents.files)
+    model.restore_arrays(arrays)
     if contents.account_head is not None:
         model.account_head_ = contents.account_head  # type: ignore[attr-defined]
     with np.errstate(all="ignore"):
@@ -159,47 +188,23 @@ def _assemble(contents: Contents) -> Recommender:
     return model
 
 
-def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
+def _description(model: SavedModel, files: dict[str, bytes]) -> dict[str, Any]:
     described = {
         "format": FORMAT,
         "discreet": __version__,
-        "class": type(model).__name__,
-        "parameters": model.params_to_save(),
-        "state": model.state(),
-        "rating_range": model.rating_range_,
-        **_describe_fold_in(model)[0],
-        **_account(model),
+        "class": model.model_class,
+        "parameters": model.parameters,
+        "state": model.state,
+        "rating_range": model.rating_range,
+        **model.fold_in,
+        **({} if model.account is None else {"account": model.account}),
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
-        "titles": None if model.titles_ is None else model.titles_.tolist(),
-        "item_ids": [encode_id(i) for i in model.item_ids_.tolist()],
+        "titles": None if model.titles is None else model.titles.tolist(),
+        "item_ids": [encode_id(i) for i in model.item_ids.tolist()],
     }
     # as it will be, so that the checksum is of that
     read: dict[str, Any] = json.loads(_as_json(described))
     return {"checksum": checksum(read)} | read
-
-
-def _describe_fold_in(model: Recommender) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Describe the fold-in for readers without the model's class: JSON and arrays."""
-    fold_in_rule = model.scorer().fold_in_rule
-    item_similarity = model.item_similarity()
-    if fold_in_rule.kind not in KINDS:
-        return {}, {}
-    arrays = {f"fold_in_rule.{name}": array for name, array in fold_in_rule.arrays().items()}
-    if item_similarity.known is not None:
-        arrays["item_similarity.known"] = item_similarity.known
-    said = {
-        "fold_in_rule": fold_in_rule.numbers(),
-        "default_rating": model.default_rating,
-        "history_range": model.history_range,
-        "item_similarity": {"first": item_similarity.first},
-    }
-    return said, arrays
-
-
-def _account(model: Recommender) -> dict[str, Any]:
-    """Describe the end of the charged account's chain, so that an older copy is detected."""
-    head = getattr(model, "account_head_", None)
-    return {} if head is None else {"account": head.to_dict()}
 
 
 def _as_json(described: dict[str, Any]) -> bytes:
@@ -230,16 +235,6 @@ def check_target(target: Path) -> None:
             )
 
     consistently(target, check)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder outlast a power cut, where the system can."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def encode_id(value: Any) -> Any:

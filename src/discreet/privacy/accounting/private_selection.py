@@ -78,7 +78,8 @@ class Runs:
             )
         if self.law not in LAWS and self._shape is None:
             raise ConfigError(
-                f"law={self.law!r}: choose one of {', '.join(LAWS)}, or negative-binomial:0.5"
+                f"distribution={self.law!r}: choose one of {', '.join(LAWS)}, or"
+                " negative-binomial:0.5"
             )
 
     @property
@@ -198,15 +199,6 @@ def mu(epsilon: float, target: float, runs: Runs) -> float:
             f" {runs.mean:g} runs. Choose fewer runs, or a larger epsilon."
         )
     return low
-
-
-def simple_delta(epsilon: float, mu: float, runs: Runs) -> float:
-    """Return the simple bound E[K] · δ_μ(ε − L), for documentation and tests."""
-    from discreet.privacy.accounting.mechanisms import Gaussian
-
-    upper, lower = _cells(mu, runs)
-    most = math.log(float(np.max(upper / lower)))
-    return min(1.0, runs.expected * Gaussian(1.0).hockey_stick(epsilon - most, mu))
 
 
 def renyi_epsilon(mu: float, runs: Runs, target: float) -> float:

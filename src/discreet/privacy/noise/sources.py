@@ -40,6 +40,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discreet.errors import ConfigError, PrivacyError
+from discreet.kernels.threads import available_cores
 from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism
 
 #: Total-variation distance of one secure draw from the ideal rounded noise.
@@ -71,13 +72,13 @@ class NoiseSource(Protocol):
         weights: ArrayLike | None = None,
         grid: float | None = None,
     ) -> NDArray[Any]:
-        """``values`` (in units of ``grid``, if one is given) plus noise of ``mechanism``
+        """Return ``values`` (in units of ``grid``, if one is given) plus noise of ``mechanism``
         divided by ``weights``.
         """
 
 
 def delta_of(draws: int) -> float:
-    """What that many secure draws add to δ."""
+    """Return what that many secure draws add to δ."""
     return draws * DRAW_DISTANCE
 
 
@@ -93,7 +94,7 @@ class SecureNoise:
     grade: ClassVar[str] = "secure"
 
     def __init__(self, threads: int | None = None):
-        self.threads = threads or _usable_cores()
+        self.threads = threads or available_cores()
         self.draws = 0
 
     @property
@@ -101,17 +102,17 @@ class SecureNoise:
         return delta_of(self.draws)
 
     def gaussian(self, shape: int | tuple[int, ...], sigma: ArrayLike) -> NDArray[np.int64]:
-        """Integers round(σ·N); ``sigma`` is a number, or one per column."""
+        """Draw integers round(σ·N); ``sigma`` is a number, or one per column."""
         return self._draw(shape, Gaussian(), sigma)
 
     def laplace(self, shape: int | tuple[int, ...], scale: ArrayLike) -> NDArray[np.int64]:
-        """Integers round(scale·L) with L of density e^{−|t|}/2."""
+        """Draw integers round(scale·L) with L of density e^{−|t|}/2."""
         return self._draw(shape, Laplace(), scale)
 
     def huber(
         self, shape: int | tuple[int, ...], alpha: float, scale: ArrayLike
     ) -> NDArray[np.int64]:
-        """Integers round(scale·H) with H the paper's noise of unit scale."""
+        """Draw integers round(scale·H) with H the paper's noise of unit scale."""
         return self._draw(shape, Huber(alpha), scale)
 
     def add(
@@ -207,7 +208,7 @@ class SeededNoise:
     delta: float = 0.0
 
     def __init__(self, seed: int | None = None, threads: int | None = None):
-        self.threads = threads or _usable_cores()
+        self.threads = threads or available_cores()
         self._entropy = np.random.SeedSequence(seed).entropy
         self._calls = 0
 
@@ -246,8 +247,9 @@ class SeededNoise:
 
 
 def grid_for(largest: float, deviation: float) -> float:
-    """The grid of a statistic, from public values only: a power of four, so that its root is a
-    power of two.
+    """Return the grid of a statistic, from public values only.
+
+    It is a power of four, so that its root is a power of two.
 
     Parameters
     ----------
@@ -269,7 +271,7 @@ def grid_for(largest: float, deviation: float) -> float:
 
 
 def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callable[[Any, Any], None]:
-    """A function (block, kinds) that adds noise to a block."""
+    """Return a function (block, kinds) that adds noise to a block."""
     from discreet.privacy.noise import gaussian_spec as exact
     from discreet.privacy.noise import sampler
 
@@ -343,9 +345,7 @@ def _run(
 
 
 def fresh_words() -> Callable[[int], NDArray[np.uint64]]:
-    """A stream of 64-bit words: AES-128 in counter mode, keyed by the operating system, never
-    used again.
-    """
+    """Return a stream of 64-bit words: AES-128 in counter mode, with a fresh key of the system."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     key = algorithms.AES128(os.urandom(16))
@@ -370,7 +370,7 @@ def _float_noise(
 
 
 def _cycle_columns(columns: NDArray[Any], begin: int, size: int) -> NDArray[Any]:
-    """What belongs to the entries from ``begin`` on, when ``columns`` repeats along the rows."""
+    """Return the part for entries from ``begin`` on, if ``columns`` repeats along the rows."""
     start = begin % columns.size
     return np.tile(columns, -(-(start + size) // columns.size))[start : start + size]
 
@@ -381,7 +381,3 @@ def _in_threads(job: Callable[[int], Any], begins: Iterable[int], threads: int) 
         return [job(begin) for begin in begins]
     with ThreadPoolExecutor(min(threads, len(begins))) as pool:
         return list(pool.map(job, begins))
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -121,7 +121,7 @@ class Log:
         return [record.account for record in self.records if record.kind == "open"]
 
     def for_account(self, name: str) -> list[Record]:
-        """The records of one account."""
+        """Return the records of one account."""
         return [record for record in self.records if record.account == name]
 
 
@@ -141,7 +141,7 @@ def read(base: Transaction) -> Log:
 
 
 def _check_chain(rows: list[tuple[Any, ...]]) -> list[Record]:
-    """The records, if every one follows from the one before."""
+    """Return the records if every one follows from the one before."""
     previous = ""
     found: list[Record] = []
     for position, row in enumerate(rows, start=1):
@@ -158,7 +158,7 @@ def _check_chain(rows: list[tuple[Any, ...]]) -> list[Record]:
 
 
 def _check_ledgers(rows: list[tuple[Any, ...]], records: Sequence[Record]) -> dict[str, str]:
-    """The archived ledgers, if they are those that records name."""
+    """Return the archived ledgers if they are those that records name."""
     named = {r.reservation: r for r in records if r.kind in ("settle", "broken")}
     found = {reservation: text for reservation, _, text in rows}
     for reservation, checksum, text in rows:
@@ -216,7 +216,7 @@ def cost(events: list[Event]) -> int:
     if any(event.count and event.law for event in events):
         raise PrivacyError(
             "the best of a secret number of trainings has no price in μ, so that no account can be"
-            " charged for it: tune with law='composed', which has one"
+            " charged for it: tune with distribution='fixed', which has one"
         )
     if any(event.count and not math.isfinite(event.mu) for event in events):
         raise PrivacyError(

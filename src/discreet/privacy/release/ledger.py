@@ -15,8 +15,6 @@ import secrets
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,8 @@ from discreet.errors import DiscreetError, NotInstalled, PrivacyError
 from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.pricing import Event, Price, deviation_of
 from discreet.privacy.release.hash_chain import STATED, digest, early_seal_of, seal_of
-from discreet.privacy.release.plan import Plan
+from discreet.privacy.release.plan import Plan, title_of
+from discreet.version import __version__
 
 FORMAT = "discreet-ledger/1"
 
@@ -72,6 +71,11 @@ class Entry:
         """Standard deviation of the noise."""
         return deviation_of(self.noise_multiplier, self.sensitivity)
 
+    @property
+    def title(self) -> str:
+        """Name of the release for readers."""
+        return title_of(self.name, self.shape)
+
 
 @dataclass(frozen=True)
 class Assumption:
@@ -97,7 +101,7 @@ class Ledger:
     def __init__(self, plan: Plan, noise: str):
         self.plan = plan
         self.noise = noise
-        self.library = {"name": "discreet", "version": library_version()}
+        self.library = {"name": "discreet", "version": __version__}
         #: Distinguishes two trainings with the same records; random, and not part of the chain.
         self.id = secrets.token_hex(8)
         #: What the sampler's draws have added to δ so far.
@@ -302,15 +306,6 @@ class Ledger:
 def jsonable(number: float | None) -> float | str | None:
     """Write infinity as text, which ``float`` parses, because JSON has no infinity."""
     return number if number is None or math.isfinite(number) else "Infinity"
-
-
-@lru_cache(maxsize=1)
-def library_version() -> str:
-    """Return the installed version of this library."""
-    try:
-        return metadata.version("discreet")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _plain(record: Entry | Assumption) -> dict[str, Any]:

@@ -8,13 +8,18 @@ scale, the same for all, is calibrated so that everything together costs the bud
 
 How to share a budget: with Gaussian noise, a release made n times has the share n/weight² of Σ
 n/weight².
+
+A release may be planned with *parts*: it is then made either as a whole or as all of its parts, as
+earlier releases decide. A part with the share s has 1/√s times the noise multiplier. Given all
+earlier releases, the whole is μ-GDP and the parts together are √(Σ s μ²)-GDP with Σ s ≤ 1, so the
+price of the whole, which is the plan's, holds for both.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -31,6 +36,15 @@ if TYPE_CHECKING:
 #: Most draws of a session; what they add to δ is set aside when a plan is priced.
 MOST_DRAWS = 2**40
 RESERVE = delta_of(MOST_DRAWS)
+
+
+def title_of(name: str, shape: Sequence[int] | None) -> str:
+    """Return what readers call a release; plans, ledgers and `shares` have the short name."""
+    if name == "size":  # alone for rankings; with sums of ratings where ratings are predicted
+        return (
+            "user count" if shape is not None and list(shape) == [1] else "user and rating totals"
+        )
+    return "item counts" if name == "counts" else name
 
 
 @dataclass(frozen=True)
@@ -67,6 +81,9 @@ class Release:
         Number of the step, from 1.
     share : float
         Part of μ² for all `count` together, relative to the other releases.
+    parts : pairs of name and share, optional
+        What the release may be divided into; Gaussian only, and made once. Shares are of its own
+        μ² and sum to 1 at most. Earlier releases decide the shapes.
     """
 
     name: str
@@ -81,11 +98,21 @@ class Release:
     runs: float = 1.0
     step: int | None = None
     share: float = 1.0
+    parts: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise ConfigError(f"a release needs a name, not {self.name!r}")
         self.event(1.0)  # validates the rest
+        object.__setattr__(self, "parts", tuple((str(name), part) for name, part in self.parts))
+        if self.parts:
+            shares = [part for _, part in self.parts]
+            plain = self.mechanism == "gaussian" and self.count == self.rate == 1 and not self.law
+            if not plain or not (min(shares) > 0 and math.fsum(shares) <= 1 + 1e-12):
+                raise ConfigError(
+                    f"release {self.name!r} cannot be divided. Parts need positive shares with a"
+                    " sum of at most 1, of one Gaussian release of all users."
+                )
         if self.shape is not None:
             object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
 
@@ -106,6 +133,20 @@ class Release:
         """Return the release as a plan holds it: under its full name, with a weight."""
         return replace(self, name=str(self), step=None, share=1.0, weight=weight, **changes)
 
+    def divide(self) -> list[Release]:
+        """List the parts as releases of their own."""
+        # a little more noise than 1/√share, so that rounding cannot make them cost more together
+        return [
+            replace(
+                self,
+                name=name,
+                weight=self.weight * (1 + 1e-12) / math.sqrt(share),
+                shape=None,
+                parts=(),
+            )
+            for name, share in self.parts
+        ]
+
     def __str__(self) -> str:
         """Return the name in plan and ledger."""
         return self.name if self.step is None else f"{self.name} {self.step}"
@@ -113,10 +154,14 @@ class Release:
     def to_dict(self) -> dict[str, Any]:
         """Return a dictionary for JSON.
 
-        A rate of 1 and an absent law are omitted, so that older ledgers keep their hashes.
+        A rate of 1, an absent law and no parts are omitted, so that older ledgers keep their
+        hashes.
         """
         content = asdict(self) | {"shape": None if self.shape is None else list(self.shape)}
         del content["step"], content["share"]
+        content["parts"] = [list(part) for part in self.parts]
+        if not self.parts:
+            del content["parts"]
         if self.rate == 1:
             del content["rate"]
         if not self.law:
@@ -158,7 +203,7 @@ class Plan:
     def __post_init__(self) -> None:
         object.__setattr__(self, "releases", tuple(self.releases))
         accounting.check_accountant(self.accountant)
-        names = [release.name for release in self.releases]
+        names = [line.name for one in self.releases for line in (one, *one.divide())]
         if len(set(names)) < len(names):
             raise ConfigError(f"release names must differ, but are {', '.join(names)}")
         if not 0 < self.scale < math.inf:
@@ -190,10 +235,13 @@ class Plan:
     ) -> Plan:
         """Find the least noise, in proportion to the weights, that costs at most the budget."""
         plan = cls(tuple(releases), budget, accountant)
-        return replace(
-            plan,
-            scale=accounting.calibrate(plan.events, budget.epsilon, plan._delta, accountant),
-        )
+        scale = accounting.calibrate(plan.events, budget.epsilon, plan._delta, accountant)
+        if accountant == "pld" and any(line.parts for line in plan.releases):
+            # its rounding adds up, so that parts may cost a little more than the whole
+            parts = [line.event(1.0) for one in plan.releases for line in one.divide() or [one]]
+            divided = accounting.calibrate(parts, budget.epsilon, plan._delta, accountant)
+            scale = max(scale, divided)
+        return replace(plan, scale=scale)
 
     @classmethod
     def explicit(
@@ -228,6 +276,14 @@ class Plan:
         """Compute ε at the budget's δ, by the plan's or another accountant."""
         return accounting.epsilon(self.events, self._delta, accountant or self.accountant)
 
+    def list_made(self, names: Collection[str]) -> list[Release]:
+        """List the releases, with parts in place of a release of which a part is among `names`."""
+        return [
+            line
+            for one in self.releases
+            for line in (one.divide() if {part for part, _ in one.parts} & set(names) else [one])
+        ]
+
     def check(self) -> None:
         """Raise a `BudgetExceeded` if the plan costs more than its budget."""
         cost = self.epsilon()
@@ -239,9 +295,10 @@ class Plan:
     def release(self, name: str | Release) -> Release:
         """Return the release of that name."""
         name = str(name)
-        for line in self.releases:
-            if line.name == name:
-                return line
+        for one in self.releases:
+            for line in (one, *one.divide()):
+                if line.name == name:
+                    return line
         planned = ", ".join(repr(line.name) for line in self.releases) or "none"
         raise PlanMismatch(f"the plan has no release named {name!r}; planned are: {planned}")
 
@@ -257,8 +314,12 @@ class Plan:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """List the releases as dictionaries, with share of μ² and cost as a single release."""
+        """List the releases as dictionaries, with share of μ² and cost as a single release.
+
+        Parts follow the release that they may replace; their "part_of" is its name.
+        """
         total = accounting.share_mu(self.events) ** 2
+        lines = [(line, one) for one in self.releases for line in (one, *one.divide())]
         return [
             {
                 "name": line.name,
@@ -270,7 +331,9 @@ class Plan:
                 "epsilon_alone": accounting.epsilon([event], self._delta, self.accountant),
                 "shape": line.shape,
             }
-            for line, event in zip(self.releases, self.events, strict=True)
+            | ({} if line is one else {"part_of": one.name})
+            for line, one in lines
+            for event in [line.event(self.scale)]
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -286,7 +349,7 @@ class Plan:
     def from_dict(cls, document: dict[str, Any]) -> Plan:
         """Read the plan that ``to_dict`` described."""
         # spelled out, so that later changes of the defaults do not change old plans
-        absent = {"rate": 1.0, "law": "", "runs": 1.0, "step": None, "share": 1.0}
+        absent = {"rate": 1.0, "law": "", "runs": 1.0, "step": None, "share": 1.0, "parts": ()}
         try:
             lines = [Release(**absent | line) for line in document["releases"]]
             # a large delta was allowed or refused when the plan was written

@@ -253,6 +253,11 @@ class Session:
 
     def _admit(self, planned: Release, shape: tuple[int, ...]) -> None:
         name = planned.name
+        for whole in self.plan.releases:
+            # the first part replaces the whole, which can then no longer be made
+            if self._left[whole.name] and name in [part for part, _ in whole.parts]:
+                del self._left[whole.name]
+                self._left.update(part for part, _ in whole.parts)
         if self._left[name] <= 0:
             raise PlanMismatch(
                 f"release {name!r} was planned {planned.count} times and has all been made"

@@ -190,7 +190,7 @@ class PrivacyStatement:
         return " ".join(part for part in parts if part)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the numbers, what they depend on, and the paragraph."""
+        """Show numbers, what they depend on and the paragraph, for notebooks."""
         color = "#14603a" if self.private else "#9c2f14"
         numbers = (
             f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g}" if self.finite else "ε is infinite"
@@ -249,7 +249,7 @@ class PrivacyStatement:
         )
 
     def _list_releases(self) -> str:
-        counts = Counter(entry.name for entry in self.ledger.entries)
+        counts = Counter(entry.title for entry in self.ledger.entries)
         named = [f"{name} × {count}" if count > 1 else name for name, count in counts.items()]
         return ", ".join(_runs(named))
 

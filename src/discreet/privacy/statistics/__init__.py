@@ -2,7 +2,7 @@
 
 `base` defines a statistic and has the registry; `sums` has the table of sensitivities;
 `integer_sums` adds whole numbers exactly. The other modules have the statistics with their proofs:
-item pairs are in `pairs` and `centered_pairs`.
+item pairs are in `pairs` and `centered_pairs`, counts by community in `communities`.
 """
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "bounds",
     "centered_pairs",
     "choice_moments",
+    "communities",
     "contributions",
     "covariance",
     "gradients",

@@ -24,6 +24,9 @@ from discreet.kernels.threads import cost_cuts, even_cuts, run
 from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.bounds import Bounds
 
+#: State of users who count by age (`users/ages`): a weight from 0 to 1 for each of them.
+AGE_WEIGHT = "age_weight"
+
 _PIECE = 1 << 20  # entries that are processed together
 
 #: A function of a slice of rows: the sum over the users of one block.
@@ -154,6 +157,16 @@ class Block:
         )
 
 
+def weigh_by_age(block: Block, each: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return one number per user times its weight by age, where users have one.
+
+    Weights are at most 1, so that no contribution grows: every sensitivity holds as it is, and a
+    contribution of norm 1 gets at most the norm of its weight, entry by entry rounded toward zero.
+    """
+    weight = block.state.get(AGE_WEIGHT)
+    return each if weight is None else each * weight
+
+
 def sums_of_rows(indptr: NDArray[np.int64], x: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     """Return Σ x over the entries of each row, (n,): ``np.bincount`` with less memory."""
     sums = np.empty(len(indptr) - 1)
@@ -219,7 +232,7 @@ class Statistic(ABC):
         """
 
     def transform(self, compute: Any, public: Public) -> Any:
-        """The released sum as a function (grid, rows), given the one of `partial` over all blocks.
+        """Return the released sum as a function (grid, rows), given that of `partial`.
 
         Most statistics release the sum itself. A public map applied here runs once, after all
         engines have summed; the subclass proves that its sensitivity holds after the map.
@@ -270,16 +283,16 @@ def per_item_total(
 
 def gram_of_users(U: NDArray[Any], grid: float | None) -> Rows:
     """Sum u_i u_iᵀ as one packed upper triangle, each vector rounded to units of √grid."""
-    everyone = np.arange(len(U), dtype=np.int32)
+    all_users = np.arange(len(U), dtype=np.int32)
     step = min(max(4096, len(U) // 256), integer_sums.CHUNK)  # so that all cores share the work
     cuts = np.append(np.arange(0, len(U), step), len(U))
     if grid is None:
         ones = np.ones(len(U), U.dtype)
-        return lambda rows: pack_grams(cuts, everyone, ones, U).sum(axis=0, keepdims=True)[rows]
+        return lambda rows: pack_grams(cuts, all_users, ones, U).sum(axis=0, keepdims=True)[rows]
     c = np.full(len(U), grid**-0.5)
 
     def exact(rows: slice) -> NDArray[Any]:
-        whole = pack_grams(cuts, everyone, c, U.astype(np.float64, copy=False), whole=True)
+        whole = pack_grams(cuts, all_users, c, U.astype(np.float64, copy=False), whole=True)
         return np.asarray(whole.astype(np.int64).sum(axis=0, keepdims=True)[rows])
 
     return exact

@@ -36,7 +36,10 @@ whole units (an error η, |η_j| ≤ ½), then each entry of (3) exactly in two 
     ‖f(S) − f(S')‖ ≤ ‖L(s_i)‖ + 2 m units,
 
 and 2 for replaced users by the same argument. So users take w_i = SHAVE (1 − 2 m grid) √2/q_i, and
-1 and 2 hold to the last unit. Both hold in ℓ₁ as well, by Cauchy and Schwarz on what is released.
+1 and 2 hold to the last unit. A user who counts by age, with weight g, takes
+SHAVE (g − 2 m grid) √2/q_i, or nothing where that is negative: what rounding the sum adds does not
+shrink with g, and its row moves by at most g. Both hold in ℓ₁ as well, by Cauchy and Schwarz on
+what is released.
 
 (2) is computed in float64. Its terms are at most 16 ‖a‖⁴ and sums have at most 2¹⁴ of them, so that
 the result is off by less than 2⁻³⁴ ‖a‖⁴; 2⁻³⁰ ‖a‖⁴ is added to q². It is also at least
@@ -62,6 +65,7 @@ from discreet.privacy.statistics.base import (
     SensitivityBounds,
     Statistic,
     register,
+    weigh_by_age,
 )
 from discreet.privacy.statistics.bounds import SHAVE
 from discreet.privacy.statistics.pairs import (
@@ -112,7 +116,8 @@ class CenteredPairSums(Statistic):
         indices, level = sort_by_item(block.indptr, block.indices, level)
         q = pair_norms(block.indptr, indices, level, whole_direction(self.popularity) / 2.0**BITS)
         spare = 0.0 if grid is None else 2.0 * public.n_items * grid
-        room = SHAVE * max(1.0 - spare, 0.0) * math.sqrt(2.0)
+        norm = weigh_by_age(block, np.ones(block.n))
+        room = SHAVE * np.maximum(norm - spare, 0.0) * math.sqrt(2.0)
         each = np.where(q > 0, room / np.maximum(q, 1e-300), 0.0)
         whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
         return PairAdder(block.indptr, indices, level, whole, public.n_items).rows

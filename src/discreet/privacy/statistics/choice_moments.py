@@ -2,15 +2,15 @@
 
 A model scores item j by w · x_uj with a few numbers x_uj of a user's own: the log popularity of the
 item, the log lift of a factor model over it, and one log lift φ_f for each public feature
-(`discreet.kernels.profiles`). Every user leaves out items of its own that are among some public
-candidates, one at a time, and computes all x from the others. In a choice set U, the union of the
-`best` best candidates by each of some public reference weights, it sees how probable the item is:
+(`discreet.kernels.profiles`). Every user leaves out a few items of its own that are among some
+public candidates, at most half of what it has, and computes all x from the others. U, the choice
+set, is the union of the `best` best candidates by each of some scores: popularity times factor lift
+times the features' lifts to some power. With L items left out, J ⊂ U those that are in U,
 
     p_k = exp(w · x_k)/Σ_{l ∈ U} exp(w · x_l),   x̄ = Σ_k p_k x_k,
-    g = x_j − x̄,   H = Σ_k p_k (x_k − x̄)(x_k − x̄)ᵀ
+    g_i = Σ_{j ∈ J} (x_j − x̄)/L,   H_i = |J|/L Σ_k p_k (x_k − x̄)(x_k − x̄)ᵀ
 
-and 0 where the item is not in U. The averages g_i and H_i over what it left out are the gradient
-and the negative curvature of its log likelihood. It adds
+are the gradient and the negative curvature of its average log likelihood. It adds
 
     z_i = α_i (√.6 g_i, √.4 H_i)/C,     α_i = min(1, C/‖g_i‖, C/‖H_i‖_F),
 
@@ -30,13 +30,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet._numba import njit
 from discreet.errors import ConfigError
-from discreet.kernels.profiles import add_log_lifts
+from discreet.kernels.mixtures import one_mixture
+from discreet.kernels.profiles import add_values, clear_values
 from discreet.kernels.threads import cost_cuts, run
 from discreet.privacy.statistics.base import (
     Block,
@@ -72,12 +74,16 @@ class ProfileInputs:
     factors : (r, k) float32
         Their score factors of the factor model; r = 0 where there is none.
     gain : (m, r) float32
-        What an item of a history adds to u, times its weight over the norm of all weights.
+        What an item of a history adds to u, times its weight over the norm of all weights; or, with
+        steps, distributions over the items.
     base : (r,) float32
     floor : float
         The least that the factor model's score is of popularity.
     starts, values, inverse : see `discreet.kernels.profiles`
     tau : float
+    strength, steps : float, int
+        With steps, u are the mixture weights of a history over the columns of `gain`, with the
+        prior `base` (`discreet.kernels.mixtures`).
     """
 
     candidates: NDArray[np.int64]
@@ -91,6 +97,8 @@ class ProfileInputs:
     values: NDArray[np.int32]
     inverse: NDArray[np.float64]
     tau: float
+    strength: float = 0.0
+    steps: int = 0
 
     @property
     def size(self) -> int:
@@ -108,11 +116,11 @@ class ChoiceMoments(Statistic):
     inputs : ProfileInputs
     weights : (d,)
         w, at which the moments are taken.
-    references : (k, d)
-        Weights of the scores whose best items are the choice set.
+    exponents : (k,)
+        Of the features' lifts, in the scores whose best items are the choice set.
     best : int
     left_out : int
-        Items that each user leaves out, one at a time; its moments are averaged over them.
+        Items that each user leaves out, at most.
     least_level : int
         Items that are liked less are not left out.
     levels : int
@@ -122,7 +130,7 @@ class ChoiceMoments(Statistic):
 
     inputs: ProfileInputs
     weights: NDArray[np.float64]
-    references: NDArray[np.float64]
+    exponents: NDArray[np.float64]
     best: int = 30
     left_out: int = 1
     least_level: int = 1
@@ -143,7 +151,7 @@ class ChoiceMoments(Statistic):
         public.array("factors", x.factors, (len(x.base), k))
         public.array("gain", x.gain, (m, len(x.base)))
         public.array("weights", self.weights, (x.size,))
-        public.array("references", self.references, (len(self.references), x.size))
+        public.array("exponents", self.exponents, (len(self.exponents),))
         public.array("inverse", x.inverse, x.inverse.shape)
         starts = x.starts
         inside = starts.ndim == 2 and starts.shape[1] == m + 1 and (np.diff(starts) >= 0).all()
@@ -151,6 +159,8 @@ class ChoiceMoments(Statistic):
             raise ConfigError("starts must be rising positions in values, for each feature")
         if len(x.values) and not 0 <= x.values.min() <= x.values.max() < len(x.inverse):
             raise ConfigError("values must be numbered as inverse is")
+        if x.steps and not (x.strength > 0 and len(x.base) and x.gain.min(initial=1.0) > 0):
+            raise ConfigError("strength and gain must be positive where there are steps")
         if not (x.tau > 0 and x.floor > 0 and self.best >= 1):
             raise ConfigError("tau, floor and best must be positive")
 
@@ -176,6 +186,7 @@ class ChoiceMoments(Statistic):
         place = np.full(len(x.starts[0]) - 1, -1, np.int64)
         place[x.candidates] = np.arange(len(x.candidates))
         exponential = np.exp(-x.popularity).astype(np.float32)
+        entries = _entries(x)
 
         def work(start: int, stop: int) -> None:
             _user_moments(
@@ -203,8 +214,11 @@ class ChoiceMoments(Statistic):
                 x.values,
                 x.inverse,
                 x.tau,
+                x.strength,
+                x.steps,
+                *entries,
                 np.asarray(self.weights, np.float64),
-                np.ascontiguousarray(self.references, np.float64),
+                np.asarray(self.exponents, np.float32),
                 found,
             )
 
@@ -252,132 +266,255 @@ def _user_moments(
     values: np.ndarray,
     inverse: np.ndarray,
     tau: float,
+    strength: float,
+    steps: int,
+    begin: np.ndarray,
+    rows: np.ndarray,
+    row_values: np.ndarray,
+    share: np.ndarray,
     weights: np.ndarray,
-    references: np.ndarray,
+    exponents: np.ndarray,
     moments: np.ndarray,
 ) -> None:
     m = len(candidates)
     r = len(factors)
-    d = len(weights)
-    first = 1 + (r > 0)
-    X = np.empty((d, m))
+    least = np.float32(floor)
+    plain = popularity.astype(np.float32)
     own = np.zeros(len(inverse))
-    score = np.empty(m, np.float32)
+    ratio = np.ones(m, np.float32)
+    product = np.ones(m, np.float32)
+    lifts = np.empty(m, np.float32)
+    lifted = np.empty(len(inverse), np.float32)
+    logarithm = np.empty(m, np.float32)
+    scores = np.empty(m, np.float32)
     seen = np.zeros(m, np.bool_)
     inside = np.zeros(m, np.bool_)
-    chosen = np.empty(best * len(references), np.int64)
+    chosen = np.empty(best * len(exponents), np.int64)
+    missing = np.empty(left_out, np.int64)
+    u = np.empty(r)
     for i in range(start, stop):
         if not takes_part[i]:
             continue
         at = indices[indptr[i] : indptr[i + 1]]
         many = len(at)
-        likes = level[indptr[i] : indptr[i + 1]] / float(levels)
-        square = (likes**2).sum()
-        for other in range(many):
-            if place[at[other]] >= 0:
-                seen[place[at[other]]] = True
+        kept = level[indptr[i] : indptr[i + 1]] / float(levels)
+        square = (kept**2).sum()
         # items are left out from a place on that the user's own key says
         turn = int((key[i] >> np.uint64(17)) % np.uint64(many))
-        done = 0
+        held = 0
         for step in range(many):
             e = (turn + step) % many
             item = place[at[e]]
-            if done == left_out or item < 0 or level[indptr[i] + e] < least_level:
+            if item < 0:
                 continue
-            done += 1
-            kept = likes.copy()
-            kept[e] = 0.0
-            norm = np.sqrt(max(square - likes[e] ** 2, 1e-12))
-            mine = likes[e] / np.sqrt(square)
-            X[0] = popularity
-            X[0, item] += np.log(max(counts[item] - mine, 0.2 * counts[item]) / counts[item])
+            liked = level[indptr[i] + e] >= least_level
+            if liked and held < min(left_out, many // 2):
+                missing[held] = item
+                ratio[held] = kept[e] / np.sqrt(square)  # its part of the count
+                held += 1
+                kept[e] = 0.0
+            else:
+                seen[item] = True
+        if held > 0:
+            mine = ratio[:held].astype(np.float64)
             if r > 0:
-                score[:] = 0.0
-                for k in range(r):
-                    u = float(base[k])
-                    for other in range(many):
-                        u += kept[other] * gain[at[other], k] / norm
-                    w = np.float32(u)
-                    for j in range(m):
-                        score[j] += w * factors[k, j]
-                least = np.float32(floor)
-                for j in range(m):
-                    X[1, j] = np.log(max(score[j] * exponential[j], least))
-            add_log_lifts(at, kept, starts, values, inverse, tau, candidates, own, X[first:])
-            seen[item] = False
-            held = _choice_set(X, references, best, seen, inside, chosen)
-            seen[item] = True
-            if inside[item]:
-                _add_moments(X, chosen[:held], item, weights, moments[i])
-            for k in range(held):
+                if steps > 0:
+                    one_mixture(at, kept, gain, base.astype(np.float64), strength, steps, u)
+                else:
+                    _linear_vector(at, kept, gain, base, u)
+                _factor_ratios(u, factors, exponential, ratio)
+            else:
+                ratio[:] = 1.0
+            total = kept.sum()
+            add_values(at, kept, starts, values, own)
+            for v in range(len(inverse)):
+                lifted[v] = np.float32(own[v] * inverse[v])
+            _lift_products(lifted, tau, total, begin, rows, row_values, share, lifts, product)
+            _approximate_log(product, logarithm)
+            _approximate_log(np.maximum(ratio, least), scores)
+            found = 0
+            for ref in range(len(exponents)):
+                t = exponents[ref]
+                found = _add_best(plain, scores, t, logarithm, best, seen, inside, chosen, found)
+            X = np.empty((len(weights), found))
+            for k in range(found):
+                j = chosen[k]
+                X[0, k] = popularity[j]
+                for other in range(held):
+                    if missing[other] == j:
+                        part = max(counts[j] - mine[other], 0.2 * counts[j])
+                        X[0, k] += np.log(part / counts[j])
+                if r > 0:
+                    X[1, k] = np.log(max(ratio[j], least))
+            first = 1 + (r > 0)
+            for f in range(len(starts)):
+                for k in range(found):
+                    item = candidates[chosen[k]]
+                    lift = 0.0
+                    for s in range(starts[f, item], starts[f, item + 1]):
+                        lift += own[values[s]] * inverse[values[s]]
+                    has = starts[f, item + 1] - starts[f, item]
+                    lift = lift / has if has > 0 else total
+                    X[first + f, k] = np.log((lift + tau) / (total + tau))
+            there = np.zeros(found)
+            for k in range(found):
+                for other in range(held):
+                    there[k] += missing[other] == chosen[k]
+            if there.any():
+                _add_moments(X, there / held, weights, moments[i])
+            for k in range(found):
                 inside[chosen[k]] = False
-        if done > 0:
-            moments[i] /= done
+            clear_values(at, starts, values, own)
         for other in range(many):
             if place[at[other]] >= 0:
                 seen[place[at[other]]] = False
 
 
 @njit(nogil=True, cache=True)
-def _choice_set(
-    X: np.ndarray,
-    references: np.ndarray,
+def _linear_vector(
+    at: np.ndarray, kept: np.ndarray, gain: np.ndarray, base: np.ndarray, u: np.ndarray
+) -> None:
+    """Vector of a user in the factor model, into `u`."""
+    norm = np.sqrt(max((kept**2).sum(), 1e-12))
+    u[:] = base
+    for e in range(len(at)):
+        x = kept[e] / norm
+        for k in range(len(u)):
+            u[k] += x * gain[at[e], k]
+
+
+@njit(nogil=True, cache=True)
+def _factor_ratios(
+    u: np.ndarray, factors: np.ndarray, exponential: np.ndarray, ratio: np.ndarray
+) -> None:
+    """Score of the factor model over popularity, of all candidates, into `ratio`."""
+    r, m = factors.shape
+    ratio[:] = 0.0
+    for k in range(r):
+        w = np.float32(u[k])
+        row = factors[k]
+        for j in range(m):
+            ratio[j] += w * row[j]
+    ratio *= exponential
+
+
+def _entries(x: ProfileInputs) -> tuple[NDArray[Any], ...]:
+    """Values of the candidates: where those of each feature begin, which candidate has them, their
+    numbers; and 1 over how many each has, (features, candidates), 0 where it has none.
+    """
+    many = np.diff(x.starts)[:, x.candidates]
+    feature, row = np.divmod(np.repeat(np.arange(many.size), many.ravel()), len(x.candidates))
+    before = np.concatenate([[0], np.cumsum(many.ravel())])
+    position = np.arange(len(row)) - before[feature * len(x.candidates) + row]
+    values = x.values[x.starts[feature, x.candidates[row]] + position]
+    share = np.where(many > 0, 1 / np.maximum(many, 1), 0.0).astype(np.float32)
+    return before[:: len(x.candidates)], row.astype(np.int32), values.astype(np.int32), share
+
+
+@njit(nogil=True, cache=True)
+def _lift_products(
+    lifted: np.ndarray,
+    tau: float,
+    total: float,
+    begin: np.ndarray,
+    rows: np.ndarray,
+    values: np.ndarray,
+    share: np.ndarray,
+    lifts: np.ndarray,
+    product: np.ndarray,
+) -> None:
+    """Product of the lifts of all features into `product`; `lifts` is for sums on the way."""
+    scale = np.float32(1 / (total + tau))
+    nothing = np.float32(tau) * scale
+    one = np.float32(1.0)
+    product[:] = one
+    for f in range(len(share)):
+        lifts[:] = 0.0
+        for s in range(begin[f], begin[f + 1]):
+            lifts[rows[s]] += lifted[values[s]]
+        part = share[f]
+        for j in range(len(product)):
+            rest = nothing if part[j] > 0 else one
+            product[j] *= lifts[j] * part[j] * scale + rest
+
+
+@njit(nogil=True, cache=True)
+def _approximate_log(x: np.ndarray, found: np.ndarray) -> None:
+    """log x of positive float32 to about 1e-4, enough to choose: ten times as fast as log."""
+    bits = x.view(np.int32)
+    mantissa = np.empty(len(x), np.int32)
+    one = np.int32(0x3F800000)
+    for j in range(len(x)):
+        mantissa[j] = (bits[j] & np.int32(0x7FFFFF)) | one
+    y = mantissa.view(np.float32)
+    for j in range(len(x)):
+        z = y[j] - np.float32(1.0)
+        # log(1 + z) for z between 0 and 1, by least squares
+        series = np.float32(-0.13474) + z * np.float32(0.03180)
+        series = np.float32(-0.49122) + z * (np.float32(0.28793) + z * series)
+        found[j] = z * (np.float32(0.99940) + z * series)
+    for j in range(len(x)):
+        found[j] += np.float32(0.6931472) * np.float32((bits[j] >> np.int32(23)) - np.int32(127))
+
+
+@njit(nogil=True, cache=True)
+def _add_best(
+    plain: np.ndarray,
+    base: np.ndarray,
+    t: float,
+    lifts: np.ndarray,
     best: int,
     seen: np.ndarray,
     inside: np.ndarray,
     chosen: np.ndarray,
+    found: int,
 ) -> int:
-    """How many items the choice set has: they are in `chosen`, and marked in `inside`."""
-    d, m = X.shape
+    """Add the best items by plain + base + t lifts to `chosen`, and mark them in `inside`.
+
+    Returns how many there are then.
+    """
     top = np.empty(best, np.int64)
-    reach = np.empty(best)
-    found = 0
-    for ref in range(len(references)):
-        held = 0
-        for j in range(m):
-            s = 0.0
-            for k in range(d):
-                s += references[ref, k] * X[k, j]
-            if seen[j] or (held == best and s <= reach[best - 1]):
-                continue
-            place = min(held, best - 1)
-            while place > 0 and reach[place - 1] < s:
-                reach[place] = reach[place - 1]
-                top[place] = top[place - 1]
-                place -= 1
-            reach[place] = s
-            top[place] = j
-            held = min(held + 1, best)
-        for k in range(held):
-            if not inside[top[k]]:
-                inside[top[k]] = True
-                chosen[found] = top[k]
-                found += 1
+    reach = np.empty(best, np.float32)
+    held = 0
+    for j in range(len(plain)):
+        s = plain[j] + base[j] + t * lifts[j]
+        if (held == best and s <= reach[best - 1]) or seen[j]:
+            continue
+        place = min(held, best - 1)
+        while place > 0 and reach[place - 1] < s:
+            reach[place] = reach[place - 1]
+            top[place] = top[place - 1]
+            place -= 1
+        reach[place] = s
+        top[place] = j
+        held = min(held + 1, best)
+    for k in range(held):
+        if not inside[top[k]]:
+            inside[top[k]] = True
+            chosen[found] = top[k]
+            found += 1
     return found
 
 
 @njit(nogil=True, cache=True)
 def _add_moments(
-    X: np.ndarray, chosen: np.ndarray, item: int, weights: np.ndarray, moments: np.ndarray
+    X: np.ndarray, there: np.ndarray, weights: np.ndarray, moments: np.ndarray
 ) -> None:
-    """Add g and the triangle of H for one choice."""
-    d = len(weights)
-    s = np.zeros(len(chosen))
-    for k in range(len(chosen)):
-        for a in range(d):
-            s[k] += weights[a] * X[a, chosen[k]]
-    p = np.exp(s - s.max())
+    """Add g and the triangle of H; `there` has 1/L for each item of the choice set left out."""
+    d, held = X.shape
+    p = np.zeros(held)
+    for a in range(d):
+        p += weights[a] * X[a]
+    p = np.exp(p - p.max())
     p /= p.sum()
-    mean = np.zeros(d)
-    for k in range(len(chosen)):
-        for a in range(d):
-            mean[a] += p[k] * X[a, chosen[k]]
+    share = there.sum()
     at = d
     for a in range(d):
-        moments[a] += X[a, item] - mean[a]
+        mean = (p * X[a]).sum()
+        X[a] -= mean
+        moments[a] += (there * X[a]).sum()
+    for a in range(d):
+        weighted = share * p * X[a]
         for b in range(a, d):
-            total = 0.0
-            for k in range(len(chosen)):
-                total += p[k] * (X[a, chosen[k]] - mean[a]) * (X[b, chosen[k]] - mean[b])
-            moments[at] += total
+            moments[at] += (weighted * X[b]).sum()
             at += 1

@@ -52,6 +52,7 @@ from discreet.privacy.statistics.base import (
     SensitivityBounds,
     Statistic,
     register,
+    weigh_by_age,
 )
 from discreet.privacy.statistics.bounds import SHAVE
 
@@ -98,7 +99,7 @@ class PairSums(Statistic):
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         level = levels_of(block, self.levels)
-        each = pair_weights(block.indptr, level)
+        each = weigh_by_age(block, pair_weights(block.indptr, level))
         whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
         indices, level = sort_by_item(block.indptr, block.indices, level)
         return PairAdder(block.indptr, indices, level, whole, public.n_items).rows
@@ -137,6 +138,7 @@ class LikeCounts(Statistic):
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         level = levels_of(block, self.levels)
         share = SHAVE / np.sqrt(np.maximum(power_sums(block.indptr, level)[0], 1))
+        share = weigh_by_age(block, share)
         sums = add_likes(block.indptr, block.indices, level, share, public.n_items, grid)
         return lambda rows: sums[rows].copy()  # noise is added in place
 
@@ -224,7 +226,7 @@ def folds(m: int, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
 
 
 def fold_triangle(A: NDArray[Any]) -> NDArray[Any]:
-    """The strict upper triangle of A (m, m) as a rectangle."""
+    """Return the strict upper triangle of A (m, m) as a rectangle."""
     m = len(A)
     folded = np.empty(fold_shape(m), A.dtype)
     for row, j, k in folds(m, 0, len(folded)):

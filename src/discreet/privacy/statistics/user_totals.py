@@ -16,6 +16,7 @@ from discreet.privacy.statistics.base import (
     Statistic,
     register,
     total_of_users,
+    weigh_by_age,
 )
 from discreet.privacy.statistics.bounds import SHAVE, check_bound
 
@@ -38,7 +39,7 @@ class UserCount(Statistic):
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         there = (block.counts > 0).astype(np.float64) if self.active else np.ones(block.n)
-        return total_of_users(there, grid)
+        return total_of_users(weigh_by_age(block, there), grid)
 
 
 @register("user values")

@@ -114,30 +114,31 @@ class ReplayEngine(Protocol):
 class Replay(Partitions):
     """Users of an engine, and the steps they have taken since they were sealed."""
 
-    __slots__ = ("_steps", "_twin", "engine")
+    __slots__ = ("_empty", "_steps", "engine")
 
     def __init__(
-        self, engine: ReplayEngine, twin: Block, steps: tuple[RecordedStep, ...] = ()
+        self, engine: ReplayEngine, empty: Block, steps: tuple[RecordedStep, ...] = ()
     ) -> None:
         self.engine = engine
-        self._twin = twin
+        self._empty = empty
         self._steps = steps
 
     def after(self, step: UserStep, public: Public) -> Replay:
+        # A replay would draw other batches, so the recorded cost would not be that of the sums.
         if not step.repeatable:
             raise ConfigError(
                 f"{step.what} relies on secret Poisson sampling, which this engine cannot replay."
                 " Train this model on in-memory Ratings."
             )
-        twin, taken = record_step(self._twin, step, public)
-        return Replay(self.engine, twin, (*self._steps, taken))
+        empty, taken = record_step(self._empty, step, public)
+        return Replay(self.engine, empty, (*self._steps, taken))
 
     def close(self) -> None:
         self.engine.close()
 
     def adder(self, statistic: Statistic, public: Public) -> RecordedSum:
         return RecordedSum(
-            self.engine, self._steps, statistic, public, reads_of(self._twin, statistic, public)
+            self.engine, self._steps, statistic, public, reads_of(self._empty, statistic, public)
         )
 
 
@@ -164,6 +165,7 @@ class RecordedSum:
     _known: tuple[float, NDArray[np.int64]] | None = None
 
     def __call__(self, grid: float | None, rows: slice) -> NDArray[np.int64]:
+        # A sum belongs to its grid; with another grid its units would be wrong.
         if self._known is None or self._known[0] != grid:
             self.compute_together([(self, grid)])
         assert self._known is not None
@@ -173,6 +175,7 @@ class RecordedSum:
     @guard("a sum over users")
     def compute_together(asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
         """Compute all these sums over the users of one engine, reading every block once."""
+        # Floating-point sums depend on the order of blocks, which is not fixed.
         if any(grid is None for _, grid in asked):
             raise EngineError("this engine adds whole numbers only. Train with noise='secure'.")
         wanted = [
@@ -182,8 +185,10 @@ class RecordedSum:
         root = tree(
             [(one.steps, want, one.reads) for want, (one, _) in zip(wanted, asked, strict=True)]
         )
+        # All sums of a pass are of one engine, so the first one's runs it.
         found = asked[0][0].engine.run(root, wanted)
         for want, (one, _), values in zip(wanted, asked, found, strict=True):
+            # Checked before noise is added: a sum of another shape would get too little of it.
             if values.dtype != np.int64 or values.shape != want.shape:
                 raise PrivacyError("the engine returned a sum of the wrong type or shape")
             one._known = (want.grid, values)
@@ -228,21 +233,25 @@ def _visit(
 ) -> None:
     """Visit a node. A closure that calls itself would hold blocks until garbage collection."""
 
+    # The block is made on first use and then shared by all sums and nodes below.
     @cache
-    def empty_block() -> Block:
+    def block_here() -> Block:
+        # A block from an earlier pass saves all steps up to here.
         if path in known:
             return known[path]
         if node.taken is None:
             return before()
         step = node.taken.step
+        # Guarded, because an error message of a step could hold a user's values.
         return guard(step.what)(step.run)(before(), node.taken.before)
 
+    # Sums before children: what a child does to the block cannot change them.
     for want, _ in node.sums:
-        _add(want, empty_block(), into[want.place])
+        _add(want, block_here(), into[want.place])
     for child, way in _ways(node, path):
-        _visit(child, way, empty_block, into, known, keep, kept)
+        _visit(child, way, block_here, into, known, keep, kept)
     if path in keep:
-        kept[path] = empty_block()
+        kept[path] = block_here()
 
 
 def _ways(node: Node, path: Point) -> Iterator[tuple[Node, Point]]:
@@ -276,12 +285,14 @@ class Outlook:
     def worth_keeping(self, root: Node) -> frozenset[Point]:
         """Return the points of this pass at which blocks should be kept, if memory allows."""
         now = points(root)
+        # At least the root: sealed blocks are reached by every pass.
         common = now.keys() & self._before.keys() or {()}
         last = {
             path
             for path in common
             if not any(other[: len(path)] == path for other in common if other != path)
         }
+        # Once seen, always expected: iterative models repeat their pattern to the end.
         self._ends = self._ends or any(not self._before[path] for path in last if path)
         self._before = now
         if self._ends:
@@ -296,6 +307,7 @@ def _add(want: SumRequest, block: Block, into: NDArray[np.int64]) -> None:
         return want.statistic.partial(block, want.public, want.grid)(whole)
 
     found = run()
+    # A float sum would not be exact, and noise in units of the grid would not fit it.
     if found.dtype != np.int64:
         raise PrivacyError(f"{want.statistic.what} did not return whole numbers")
     into += found
@@ -315,6 +327,7 @@ def tree(asked: Sequence[tuple[tuple[RecordedStep, ...], SumRequest, frozenset[s
     for steps, want, reads in asked:
         at = root
         for taken in steps:
+            # By identity: two equal steps at different times may follow different public values.
             known = next((node for node in at.then if node.taken is taken), None)
             if known is None:
                 known = Node(taken)
@@ -332,10 +345,13 @@ def _prune(node: Node) -> frozenset[str]:
         after = _prune(child)
         taken = child.taken
         assert taken is not None
+        # A step that changes the ratings matters to everything after it, whatever is read.
         if taken.history or taken.writes & after:
+            # Liveness analysis, as in a compiler: needed before = needed after − made + read.
             live |= (after - taken.writes) | taken.reads
         else:
             node.then.remove(child)
+            # What followed the dropped step is attached to its parent.
             node.sums += child.sums
             node.then += child.then
             live |= after
@@ -357,6 +373,7 @@ class _Watched(dict[str, Any]):
     """A state that records which of its arrays were read."""
 
     def __init__(self, state: Any) -> None:
+        # A copy: the empty block of earlier steps must keep its own state.
         super().__init__(state)
         self.asked: set[str] = set()
 
@@ -369,6 +386,7 @@ class _Watched(dict[str, Any]):
         return super().get(name, default)
 
     def __contains__(self, name: object) -> bool:
+        # A test for presence is an access too: the step may behave differently without the array.
         self.asked.add(str(name))
         return super().__contains__(name)
 
@@ -376,22 +394,24 @@ class _Watched(dict[str, Any]):
 _HISTORY = ("indptr", "indices", "values", "mean", "key")
 
 
-def record_step(twin: Block, step: UserStep, public: Public) -> tuple[Block, RecordedStep]:
+def record_step(empty: Block, step: UserStep, public: Public) -> tuple[Block, RecordedStep]:
     """Return the empty block after the step, and the step with its recorded accesses."""
-    state = _Watched(twin.state)
-    after = step.run(replace(twin, state=state), public)
-    names = {*twin.state, *after.state}
+    state = _Watched(empty.state)
+    after = step.run(replace(empty, state=state), public)
+    names = {*empty.state, *after.state}
     made = dict(after.state.items())
-    changed = {name for name in names if dict(twin.state).get(name) is not made.get(name)}
-    history = any(getattr(after, name) is not getattr(twin, name) for name in _HISTORY)
+    # By identity, since a step that writes equal numbers into a new array has still written.
+    changed = {name for name in names if dict(empty.state).get(name) is not made.get(name)}
+    history = any(getattr(after, name) is not getattr(empty, name) for name in _HISTORY)
     taken = RecordedStep(step, public, frozenset(state.asked), frozenset(changed), history)
     return replace(after, state=made), taken
 
 
-def reads_of(twin: Block, statistic: Statistic, public: Public) -> frozenset[str]:
+def reads_of(empty: Block, statistic: Statistic, public: Public) -> frozenset[str]:
     """Return the arrays that a statistic reads; an error of it on an empty block surfaces now."""
-    state = _Watched(twin.state)
-    statistic.partial(replace(twin, state=state), public, 1.0)(
+    state = _Watched(empty.state)
+    statistic.partial(replace(empty, state=state), public, 1.0)(
+        # One row is enough to see which arrays are read.
         slice(0, min(1, statistic.shape(public)[0]))
     )
     return frozenset(state.asked)

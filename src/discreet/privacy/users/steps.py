@@ -21,13 +21,15 @@ from discreet.errors import ConfigError
 from discreet.kernels import second_moment, solve_rows, solve_rows_constant, sum_rows
 from discreet.kernels.gradient import residual_rows, share_rows, turn_rows
 from discreet.kernels.threads import even_cuts, run
-from discreet.privacy.statistics.base import Block, Public
+from discreet.privacy.statistics.base import AGE_WEIGHT, Block, Public
 from discreet.privacy.statistics.bounds import SHAVE, check_bound, clip_rows, public_number
 from discreet.privacy.statistics.pairs import LEVELS, check_levels, grade_ratings
 from discreet.privacy.users.item_sampling import by_item, pick, sample
 
 # the state that `Choose` makes, by item
 CONTRIBUTIONS = ("user", "by_item", "value", "weight")
+# the state of users, not of ratings: it stays when ratings are dropped
+PER_USER = (AGE_WEIGHT,)
 
 
 class UserStep(ABC):
@@ -72,7 +74,8 @@ class Restrict(UserStep):
         indices = position[block.indices]
         keep = np.flatnonzero(indices >= 0)
         indptr = np.searchsorted(keep, block.indptr)
-        return Block(indptr, indices[keep], block.values[keep], block.mean, block.key)
+        kept = {name: block.state[name] for name in PER_USER if name in block.state}
+        return Block(indptr, indices[keep], block.values[keep], block.mean, block.key, kept)
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,7 @@ def _keep_liked(block: Block, level: NDArray[Any]) -> Block:
         level[keep].astype(np.float32),
         np.zeros_like(block.mean),
         block.key,
+        {name: block.state[name] for name in PER_USER if name in block.state},
     )
 
 

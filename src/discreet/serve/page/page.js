@@ -1,11 +1,13 @@
 "use strict";
-// User interface: search, choose, rate, and show lists that update immediately. Nothing is stored or sent.
+// User interface: search, choose, and show lists that update immediately. Nothing is stored or sent.
+// Every control has a `data-key` that is the same after rendering again, so that focus can be put back where it was.
 
 const documentText = window.document.getElementById("model").textContent;
 const model = unpackModel(JSON.parse(documentText));
-const history = new Map();  // position of an item -> rating
-const HOW_MANY = 10, SUGGESTIONS = 8;
+const choices = new Map();  // position of an item -> index of an opinion
+const HOW_MANY = 10, SUGGESTIONS = 8, SIMILAR = 6;
 const byId = (id) => window.document.getElementById(id);
+const NOUN = window.document.querySelector("main").dataset.noun;
 
 function element(name, attributes, ...inner) {
   const made = window.document.createElement(name);
@@ -17,40 +19,104 @@ function element(name, attributes, ...inner) {
   return made;
 }
 
-const titleOf = (j) => (model.titles ? model.titles[j] : String(model.ids[j]));
-const shownTitle = (j) => element("bdi", {}, titleOf(j));
+const wholeTitle = (j) => (model.titles ? model.titles[j] : String(model.ids[j]));
 const number = (value) => (Math.round(value * 100) / 100).toLocaleString("en", { maximumFractionDigits: 2 });
 const plain = (text) => text.normalize("NFKD").replace(/[\u0300-\u036f]/g, "").toLowerCase();
+
+// "Title (1995) · Drama" as its title, and the rest: the year and what follows " · ".
+function splitTitle(j) {
+  const [first, ...rest] = wholeTitle(j).split(" · ");
+  const year = /^(.+) \((\d{4})\)$/.exec(first);
+  return year ? [year[1], [year[2], ...rest].join(" · ")] : [first, rest.join(" · ")];
+}
+
+const titleOf = (j) => splitTitle(j)[0];
+
+function shownTitle(j) {
+  const [title, rest] = splitTitle(j);
+  return element("bdi", { class: "name" }, element("strong", {}, title),
+    rest ? element("span", { class: "soft small" }, " " + rest) : null);
+}
+
+function button(word, j, key, act, more) {
+  return element("button", { type: "button", "aria-label": word + " " + titleOf(j), "data-key": key, on: { click: act }, ...more }, word);
+}
+
+// ---------------------------------------------------------------- opinions
+
+// Pairs of words and rating, best first. A null rating hides an item and does not count.
+function listOpinions() {
+  if (model.range) {
+    const [low, high] = model.range;
+    const words = ["Liked it a lot", "Liked it", "It was OK", "Disliked it", "Disliked it a lot"];
+    const onGrid = (share) => low + Math.round(share * (high - low) / model.step) * model.step;
+    return words.map((word, at) => [onGrid(1 - at / 4), word]).map(([value, word]) => [`${word} (${number(value)})`, value]);
+  }
+  const found = [["Liked it", model.liked]];
+  if (model.rate && model.numbers.like_threshold !== null) {
+    const [low, high] = model.rate;
+    const enough = low + Math.ceil((model.numbers.like_threshold - low) / model.step - 1e-9) * model.step;
+    if (enough < high) found.splice(0, 1, ["Liked it a lot", high], ["Liked it", enough]);
+  }
+  return [...found, ["Not counted, only hidden", null]];
+}
+
+const OPINIONS = listOpinions();
+const rated = OPINIONS.map(([, value]) => (value === null ? -Infinity : value));
+const LIKE = rated.reduce((best, value, at) => (Math.abs(value - model.liked) < Math.abs(rated[best] - model.liked) ? at : best), 0);
+const DISLIKE = OPINIONS.length - (model.range ? 2 : 1);
+const DISLIKE_WORD = model.range ? "Dislike" : "Hide";
+
+function ratings() {
+  const counted = [...choices].filter(([, opinion]) => OPINIONS[opinion][1] !== null);
+  return new Map(counted.map(([j, opinion]) => [j, OPINIONS[opinion][1]]));
+}
+
+function choose(j, opinion) {
+  choices.set(j, opinion);
+  window.document.body.classList.add("begun");
+  showAll(titleOf(j) + (OPINIONS[opinion][1] === null ? " is hidden." : " was added."));
+}
+
+function remove(j) {
+  choices.delete(j);
+  showAll(titleOf(j) + " was removed.");
+}
 
 // ---------------------------------------------------------------- search
 
 let searchable = null;
 
+// Items that match all words, and how many of the matches are among the choices.
 function matches(query) {
   const words = plain(query).split(/\s+/).filter(Boolean);
-  if (!words.length) return [];
-  if (!searchable) searchable = Array.from({ length: model.count }, (_, j) => plain(titleOf(j) + " " + model.ids[j]));
-  const first = [], rest = [];
+  const first = [], rest = [], known = [];
+  if (!words.length) return { offered: [], known };
+  if (!searchable) searchable = Array.from({ length: model.count }, (_, j) => plain(wholeTitle(j) + " " + model.ids[j]));
   for (let j = 0; j < model.count && first.length < SUGGESTIONS; j++) {
     const text = searchable[j];
-    if (history.has(j) || !words.every((word) => text.includes(word))) continue;
-    if (text.startsWith(words[0])) first.push(j);
+    if (!words.every((word) => text.includes(word))) continue;
+    if (choices.has(j)) known.push(j);
+    else if (text.startsWith(words[0])) first.push(j);
     else if (rest.length < SUGGESTIONS) rest.push(j);
   }
-  return first.concat(rest).slice(0, SUGGESTIONS);
+  return { offered: first.concat(rest).slice(0, SUGGESTIONS), known };
 }
 
 const search = byId("search"), suggestions = byId("suggestions");
 let active = -1, offered = [];
 
 function suggest() {
-  offered = matches(search.value);
+  const query = search.value.trim(), found = matches(query);
+  offered = found.offered;
   active = offered.length ? 0 : -1;
-  const nothing = search.value.trim() && !offered.length;
-  byId("found").textContent = nothing ? "No matches." : "";
+  let message = "";
+  if (query && found.known.length && !offered.length) message = titleOf(found.known[0]) + " is already among your choices.";
+  else if (query && !offered.length) message = `No matches for “${query}”.`;
+  byId("found").textContent = message;
   suggestions.replaceChildren(...offered.map((j, at) => element("li", {
-    id: "option-" + at, role: "option", "aria-selected": at === active,
-    on: { pointerdown: (event) => { event.preventDefault(); choose(j); } },
+    id: "option-" + at, role: "option", "aria-selected": String(at === active),
+    on: { pointerdown: (event) => { event.preventDefault(); addFound(j); } },
   }, shownTitle(j))));
   suggestions.hidden = !offered.length;
   search.setAttribute("aria-expanded", String(offered.length > 0));
@@ -63,129 +129,175 @@ function mark() {
   else search.removeAttribute("aria-activedescendant");
 }
 
-function choose(j) {
-  add(j);
+function closeSuggestions() {
+  suggestions.hidden = true;
+  search.setAttribute("aria-expanded", "false");
+  search.removeAttribute("aria-activedescendant");
+}
+
+function addFound(j) {
   search.value = "";
+  choose(j, LIKE);
   suggest();
-  search.focus();
 }
 
 search.addEventListener("input", suggest);
-search.addEventListener("blur", () => { suggestions.hidden = true; });
+search.addEventListener("blur", closeSuggestions);
 search.addEventListener("focus", suggest);
 search.addEventListener("keydown", (event) => {
   if (event.key === "ArrowDown" && offered.length) active = (active + 1) % offered.length;
   else if (event.key === "ArrowUp" && offered.length) active = (active + offered.length - 1) % offered.length;
-  else if (event.key === "Enter" && active >= 0) { event.preventDefault(); choose(offered[active]); return; }
+  else if (event.key === "Enter" && active >= 0) { event.preventDefault(); addFound(offered[active]); return; }
   else if (event.key === "Escape") { search.value = ""; suggest(); return; }
   else return;
   event.preventDefault();
   mark();
 });
+byId("add").addEventListener("pointerdown", (event) => event.preventDefault());  // so that the search keeps its focus
+byId("add").addEventListener("click", () => {
+  if (offered.length) addFound(offered[active]);
+  else if (!search.value.trim()) byId("found").textContent = `Type a part of a title, then choose one of the ${NOUN} found.`;
+});
 
-// ---------------------------------------------------------------- what you like
-
-// Where the slider starts: at what "liked" counts as, or just above.
-function firstRating() {
-  if (!model.rate) return model.liked;
-  const [low, high] = model.rate;
-  return Math.min(low + Math.ceil((model.liked - low) / model.step - 1e-9) * model.step, high);
-}
-
-function add(j) {
-  history.set(j, firstRating());
-  show();
-  byId("news").textContent = titleOf(j) + " was added. The list was updated.";
-}
-
-function remove(j) {
-  history.delete(j);
-  show();
-  byId("news").textContent = titleOf(j) + " was removed. The list was updated.";
-}
+// ---------------------------------------------------------------- choices
 
 function chosenItem(j) {
-  const parts = [element("span", { class: "name" }, shownTitle(j)), element("button", {
-    type: "button", class: "quiet", "aria-label": "Remove " + titleOf(j), on: { click: () => remove(j) },
-  }, "✕")];
-  if (model.rate) {
-    const value = element("output", {}, number(history.get(j)));
-    const slider = element("input", {
-      type: "range", min: model.rate[0], max: model.rate[1], step: model.step, value: history.get(j),
-      "aria-label": "Your rating of " + titleOf(j),
-      on: { input: () => { history.set(j, Number(slider.value)); value.textContent = number(history.get(j)); lists(); } },
-    });
-    parts.push(element("span", { class: "rating" }, slider, value));
-  }
-  return element("li", {}, ...parts);
+  const select = element("select", {
+    "aria-label": "Your opinion of " + titleOf(j), "data-key": "opinion-" + j,
+    on: { change: () => { choices.set(j, Number(select.value)); showAll(`${titleOf(j)}: ${OPINIONS[select.value][0]}.`); } },
+  }, ...OPINIONS.map(([words], at) => element("option", { value: at, selected: at === choices.get(j) }, words)));
+  return element("li", {}, shownTitle(j), element("span", { class: "acts" }, select, button("Remove", j, "remove-" + j, () => remove(j))));
 }
+
+byId("clear").addEventListener("click", () => {
+  choices.clear();
+  opened = null;
+  window.document.body.classList.remove("begun");
+  showAll("Your choices were cleared.");
+  search.focus();
+});
 
 // ---------------------------------------------------------------- lists
 
-let asked = null;  // the item whose reasons are open
-let compared = null;  // the item whose likes are shown
+let opened = null;  // {item, kind: "why" or "similar", place}: the panel that is open in the list
+
+function toggle(j, kind, place) {
+  const same = opened && opened.item === j && opened.kind === kind;
+  opened = same ? null : { item: j, kind, place };
+  showAll("");
+}
+
+function closeButton(j, kind) {
+  return button("Close", j, "close", () => {
+    opened = null;
+    showAll("");
+    focusOn(`${kind}-${j}`);
+  });
+}
+
+function howMuch(much, largest) {
+  const share = Math.abs(much) / largest;
+  const degree = share >= 2 / 3 ? " a lot" : share < 1 / 3 ? " a little" : "";
+  return (much >= 0 ? " moved it up" : " moved it down") + degree;
+}
 
 function reasons(j) {
-  if (!history.size) return element("p", { class: "why" }, "You have not chosen anything yet: this is a popular pick.");
-  const found = whyItem(model, history, j).slice(0, 5);
-  const largest = Math.max(...found.map(([, much]) => Math.abs(much)), 1e-12);
-  if (found.every(([, much]) => Math.abs(much) < 1e-9)) {
-    return element("p", { class: "why" }, "Not because of your choices: it is popular with many users.");
-  }
-  return element("ul", { class: "why" }, ...found.map(([i, much]) => {
-    const bar = element("span", { class: much >= 0 ? "bar up" : "bar down", "aria-hidden": "true" });
-    bar.style.width = Math.round(90 * Math.abs(much) / largest) + "px";
-    const word = much >= 0 ? "pulled it up" : "pushed it down";
-    return element("li", {}, bar, shownTitle(i), element("span", { class: "soft" }, " " + word));
+  const own = ratings();
+  const found = explainItem(model, own, j).filter(([, much]) => Math.abs(much) > 1e-9);
+  if (!own.size) return element("p", {}, "You have not chosen anything yet: this is popular with many users.");
+  if (!found.length) return element("p", {}, "Not because of your choices: it is popular with many users.");
+  const largest = Math.max(...found.map(([, much]) => Math.abs(much)));
+  const strongest = found.sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 5);
+  return element("ul", { role: "list" }, ...strongest.map(([i, much]) =>
+    element("li", {}, shownTitle(i), howMuch(much, largest))));
+}
+
+function similar(j) {
+  const likes = similarItems(model, j, SIMILAR);
+  if (!likes.length) return element("p", {}, `No similar ${NOUN} are known.`);
+  return element("ul", { role: "list" }, ...likes.map(([i]) => {
+    const chosen = choices.has(i);
+    const act = () => (chosen ? remove(i) : choose(i, LIKE));
+    return element("li", { class: "line" }, shownTitle(i), button("Like", i, "also-" + i, act, { "aria-pressed": String(chosen) }));
   }));
 }
 
-function recommendedItem([j, score], top) {
-  const shown = model.range ? number(score) : "";
-  const bar = element("span", { class: "bar up", "aria-hidden": "true" });
-  if (!model.range) bar.style.width = Math.round(64 * Math.max(score, 0) / Math.max(top, 1e-12)) + "px";
-  const open = asked === j;
-  const why = element("button", {
-    type: "button", "aria-expanded": String(open), on: { click: () => { asked = open ? null : j; lists("why-" + j); } },
-    id: "why-" + j,
-  }, "Why this?");
-  const alike = element("button", {
-    type: "button", on: { click: () => { compared = j; lists(); byId("alike").scrollIntoView({ block: "nearest" }); } },
-  }, "Similar");
-  const like = element("button", { type: "button", class: "main", on: { click: () => add(j) } }, "I like this");
-  const unlearned = model.rank - model.item_similarity.first <= 0;
-  return element("li", {},
-    element("span", { class: "line" }, element("span", { class: "name" }, shownTitle(j)),
-      model.range ? element("span", { class: "score" }, shown) : element("span", { class: "track" }, bar)),
-    element("span", { class: "acts" }, why, unlearned ? null : alike, like),
-    open ? reasons(j) : null);
+function panel(j) {
+  const { kind } = opened;
+  const head = element("h3", { id: "panel-title" }, kind === "why" ? `Why ${titleOf(j)}?` : "Similar to " + titleOf(j));
+  return element("div", {
+    class: "panel", role: "group", "aria-labelledby": "panel-title", id: "panel",
+    on: { keydown: (event) => { if (event.key === "Escape") byId("panel").querySelector("[data-key=close]").click(); } },
+  }, head, kind === "why" ? reasons(j) : similar(j), closeButton(j, kind));
 }
 
-function lists(focus) {
-  const found = recommend(model, history, HOW_MANY);
-  const top = found.length ? found[0][1] : 1;
-  byId("recommended").replaceChildren(...found.map((entry) => recommendedItem(entry, top)));
-  byId("start").hidden = history.size > 0;
-  byId("alike").hidden = compared === null;
-  if (compared !== null) {
-    const likes = similarItems(model, compared, 6);
-    byId("alike-to").replaceChildren("Similar to ", shownTitle(compared));
-    byId("alike-list").replaceChildren(...likes.map(([j]) => element("li", {}, element("span", { class: "line" },
-      element("span", { class: "name" }, shownTitle(j)),
-      element("button", { type: "button", class: "main", on: { click: () => add(j) } }, "I like this")))));
-    if (!likes.length) byId("alike-list").replaceChildren(element("li", {}, "No similar items are known."));
-  }
-  if (focus && byId(focus)) byId(focus).focus();
+function recommendedItem([j, score], place) {
+  const open = opened && opened.item === j;
+  const disclosure = (word, kind) => button(word, j, `${kind}-${j}`, () => toggle(j, kind, place), {
+    "aria-expanded": String(Boolean(open && opened.kind === kind)), "aria-controls": open && opened.kind === kind ? "panel" : null,
+  });
+  const comparable = model.rank - model.item_similarity.first > 0;
+  let note = null;
+  if (score === null) note = "no longer among the first ten";
+  else if (model.range) note = "predicted rating " + number(score);
+  return element("li", {}, shownTitle(j), note ? element("span", { class: "soft small" }, " · " + note) : null,
+    element("span", { class: "acts" },
+      button("Like", j, "like-" + j, () => choose(j, LIKE)),
+      button(DISLIKE_WORD, j, "dislike-" + j, () => choose(j, DISLIKE)),
+      disclosure("Why?", "why"), comparable ? disclosure("Similar", "similar") : null),
+    open ? panel(j) : null);
 }
 
-function show() {
-  byId("chosen").replaceChildren(...[...history.keys()].map(chosenItem));
-  byId("empty").hidden = history.size > 0;
-  byId("clear").hidden = history.size === 0;
-  lists();
+// An item whose panel is open stays where it is, even if it is no longer recommended.
+function listed() {
+  const found = recommend(model, ratings(), HOW_MANY, choices);
+  if (opened && choices.has(opened.item)) opened = null;
+  if (opened && !found.some(([j]) => j === opened.item)) found.splice(opened.place, 0, [opened.item, null]);
+  return found;
 }
 
-byId("clear").addEventListener("click", () => { history.clear(); asked = null; compared = null; show(); search.focus(); });
+// ---------------------------------------------------------------- rendering and focus
+
+const controls = () => [...window.document.querySelectorAll("[data-key]")];
+
+function focusOn(key) {
+  const found = controls().find((one) => one.dataset.key === key);
+  if (found) found.focus({ preventScroll: true });
+  return Boolean(found);
+}
+
+// Where the focus is: its key, and the keys of its kind ("like", "remove") in order.
+function noteFocus() {
+  const key = window.document.activeElement ? window.document.activeElement.dataset.key : undefined;
+  if (!key) return null;
+  const kind = key.replace(/\d+$/, "");
+  return { key, kind, place: sameKind(kind).indexOf(key) };
+}
+
+const sameKind = (kind) => controls().map((one) => one.dataset.key).filter((key) => key.replace(/\d+$/, "") === kind);
+
+// Put the focus on the same control, else on the one of its kind that took its place, else on the list or the search.
+function restoreFocus(noted) {
+  if (!noted || focusOn(noted.key)) return;
+  const left = sameKind(noted.kind);
+  if (left.length) focusOn(left[Math.min(noted.place, left.length - 1)]);
+  else (noted.kind === "remove-" ? search : byId("h-list")).focus({ preventScroll: true });
+}
+
+function showAll(message) {
+  const noted = noteFocus(), found = listed();
+  byId("recommended").replaceChildren(...found.map(recommendedItem));
+  byId("none").hidden = found.length > 0;
+  byId("start").hidden = choices.size > 0;
+  byId("chosen").replaceChildren(...[...choices.keys()].reverse().map(chosenItem));
+  byId("choices").hidden = choices.size === 0;
+  byId("how-many").textContent = `Chosen ${NOUN}: ${choices.size}`;
+  byId("names").textContent = [...choices.keys()].reverse().map(titleOf).join(", ");
+  restoreFocus(noted);
+  if (message) byId("news").textContent = message + " The list was updated.";
+}
+
+byId("choices").open = window.matchMedia("(min-width: 761px)").matches;  // closed on phones, so that the list is in view
 
 // ---------------------------------------------------------------- try to send data, which the browser blocks
 
@@ -218,4 +330,4 @@ byId("try").addEventListener("click", async () => {
   byId("tried").replaceChildren(...lines);
 });
 
-show();
+showAll("");

@@ -1,6 +1,6 @@
 "use strict";
-// The read-outs of discreet/models/fold_in.py in the browser: a user's own vector from that user's own history.
-// `model` holds plain numbers and typed arrays; a history is positions of items in order, and a rating for each.
+// The fold-in rules of discreet/models/fold_in.py in the browser: a user's vector from that user's own history.
+// `model` holds numbers and typed arrays; a history is a list of item positions in order, with a rating for each.
 
 // Solve A x = y for a symmetric positive A (n x n, row by row) by Cholesky; directions without weight stay 0.
 function solveSymmetric(A, y, n) {
@@ -56,12 +56,39 @@ function ownMean(values, center, priorCount) {
   return total / (values.length + priorCount);
 }
 
-// How much an item is liked, from 0 to 1, by its rating.
+// Weight of a rating, from 0 (the lowest) to 1 (the highest).
 function likeOf(p, value) {
   if (!p.levels) return p.like_threshold === null || value >= p.like_threshold ? 1 : 0;
   const up = p.levels * Math.min(Math.max((value - p.low) / (p.high - p.low), 0), 1);
   const whole = Math.floor(up), rest = up - whole;
-  return (rest > 0.5 || (rest === 0.5 && whole % 2) ? whole + 1 : whole) / p.levels;  // halves to even, as numpy
+  return (rest > 0.5 || (rest === 0.5 && whole % 2) ? whole + 1 : whole) / p.levels;  // halves to even, like numpy, so that both give the same lists
+}
+
+/** Scores of all items: those of `own`, times the user's profile in public features. */
+function profiled(model, at, values, own) {
+  const p = model.numbers;
+  const { popularity, feature_weights: weights, starts, values: labels, inverse } = model.arrays;
+  const x = values.map((value) => likeOf(p, value)), width = model.count + 1;
+  const total = x.reduce((a, b) => a + b, 0), share = new Float64Array(inverse.length);
+  own.scores = Float64Array.from(popularity, (value) => p.popularity_weight * value);
+  for (let j = 0; p.factor_weight && j < model.count; j++) {
+    const ratio = dotItem(model, own.u, j) * Math.exp(-popularity[j]);
+    own.scores[j] += p.factor_weight * Math.log(Math.max(ratio, p.floor));
+  }
+  weights.forEach((weight, f) => {
+    const begin = (j) => starts[f * width + j];
+    at.forEach((j, e) => {
+      for (let s = begin(j); s < begin(j + 1); s++) share[labels[s]] += x[e] / (begin(j + 1) - begin(j));
+    });
+    for (let j = 0; j < model.count; j++) {
+      const many = begin(j + 1) - begin(j);
+      let lift = 0;
+      for (let s = begin(j); s < begin(j + 1); s++) lift += share[labels[s]] * inverse[labels[s]];
+      if (many) own.scores[j] += weight * Math.log((lift / many + p.tau) / (total + p.tau));
+    }
+    share.fill(0);
+  });
+  return own;
 }
 
 const READ_OUTS = {
@@ -136,30 +163,30 @@ const READ_OUTS = {
     return { u: whole.map((value, k) => prior[k] + conviction * (value - prior[k])), offset: 0 };
   },
 
-  "profile"(model, at, values) {
-    const p = model.numbers, own = model.rank ? READ_OUTS["posterior mean"](model, at, values) : { u: [], offset: 0 };
-    const { popularity, feature_weights: weights, starts, values: labels, inverse } = model.arrays;
-    const x = values.map((value) => likeOf(p, value)), width = model.count + 1;
-    const total = x.reduce((a, b) => a + b, 0), share = new Float64Array(inverse.length);
-    own.scores = Float64Array.from(popularity, (value) => p.popularity_weight * value);
-    for (let j = 0; p.factor_weight && j < model.count; j++) {
-      const ratio = dotItem(model, own.u, j) * Math.exp(-popularity[j]);
-      own.scores[j] += p.factor_weight * Math.log(Math.max(ratio, p.floor));
-    }
-    weights.forEach((weight, f) => {
-      const begin = (j) => starts[f * width + j];
-      at.forEach((j, e) => {
-        for (let s = begin(j); s < begin(j + 1); s++) share[labels[s]] += x[e] / (begin(j + 1) - begin(j));
-      });
-      for (let j = 0; j < model.count; j++) {
-        const many = begin(j + 1) - begin(j);
-        let lift = 0;
-        for (let s = begin(j); s < begin(j + 1); s++) lift += share[labels[s]] * inverse[labels[s]];
-        if (many) own.scores[j] += weight * Math.log((lift / many + p.tau) / (total + p.tau));
+  "communities"(model, at, values) {
+    const p = model.numbers, K = model.rank, P = model.factors;
+    const liked = at.map((j, e) => [j, likeOf(p, values[e])]).filter(([, x]) => x);
+    if (!liked.length) return { u: Float64Array.from(model.arrays.shares), offset: 0 };
+    let theta = new Float64Array(K).fill(1 / K);
+    for (let step = 0; step < p.steps; step++) {
+      const next = new Float64Array(K).fill(p.strength / K);
+      for (const [j, x] of liked) {
+        const part = theta.map((weight, z) => weight * P[j * K + z]);
+        const total = part.reduce((a, b) => a + b, 0);
+        for (let z = 0; total && z < K; z++) next[z] += x * part[z] / total;
       }
-      share.fill(0);
-    });
-    return own;
+      const sum = next.reduce((a, b) => a + b, 0);
+      theta = next.map((weight) => weight / sum);
+    }
+    return { u: theta, offset: 0 };
+  },
+
+  "communities with a profile"(model, at, values) {
+    return profiled(model, at, values, READ_OUTS["communities"](model, at, values));
+  },
+
+  "profile"(model, at, values) {
+    return profiled(model, at, values, model.rank ? READ_OUTS["posterior mean"](model, at, values) : { u: [], offset: 0 });
   },
 
   "descent"(model, at, values) {
@@ -237,16 +264,17 @@ function bestItems(score, count, n, skip) {
   return best;
 }
 
-function recommend(model, history, n) {
+// The best n items for a history, without its own items and those of `hidden` (a Map or Set of positions).
+function recommend(model, history, n, hidden = new Set()) {
   const at = [...history.keys()].sort((a, b) => a - b), values = at.map((j) => history.get(j));
   const own = readOut(model, at, values);
-  const found = bestItems((j) => scoreOf(model, own, j), model.count, n, history);
+  const found = bestItems((j) => scoreOf(model, own, j), model.count, n, new Set([...at, ...hidden.keys()]));
   if (!model.range) return found;
   return found.map(([j, s]) => [j, Math.min(Math.max(s, model.range[0]), model.range[1])]);
 }
 
-// How much each item of the history adds to the score of an item: the score less that without it.
-function whyItem(model, history, item) {
+// Contribution of each item of the history to the score of an item: the score minus that without it.
+function explainItem(model, history, item) {
   const at = [...history.keys()].sort((a, b) => a - b);
   const without = (left) => {
     const kept = at.filter((j) => j !== left);

@@ -1,0 +1,78 @@
+"""Weights of users by age, looked up in a secret table by a keyed hash of their id.
+
+The hash is SipHash of the number that seeds a user's random choices (`item_sampling`), which is the
+same for ratings in memory and in block files: for a whole number it is the id itself, for text a
+64-bit hash. So another one of n users has the same hash with a probability of n/2⁶⁴, far below δ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ratings import Ratings
+from discreet.engines.blocks.ratings import BlockRatings
+from discreet.engines.user_hash import Secret, identities, siphash
+from discreet.errors import ConfigError
+from discreet.privacy.accounting.age_weights import ONE
+from discreet.privacy.statistics.base import AGE_WEIGHT, Block, Public
+from discreet.privacy.users.item_sampling import keys_of
+from discreet.privacy.users.steps import UserStep
+
+SEED = 0  # of the users' random choices: a timeline makes none
+
+
+@dataclass(frozen=True, repr=False)  # a repr would print who is there
+class AgeUsers(UserStep):
+    """Weigh every user by the table; users who are not in it have weight 0.
+
+    Parameters
+    ----------
+    key : (2,) uint64
+        Of the hashes.
+    hashes : (n,) uint64, ascending and distinct
+    units : (n,) int64, from 0 to 2²⁰
+    """
+
+    key: NDArray[np.uint64]
+    hashes: NDArray[np.uint64]
+    units: NDArray[np.int64]
+
+    what = "weights of users by age"
+
+    def check(self, public: Public) -> Public:
+        if self.units.min(initial=0) < 0 or self.units.max(initial=0) > ONE:
+            raise ConfigError("weights by age must be from 0 to 1")
+        return public
+
+    def run(self, block: Block, public: Public) -> Block:
+        who = siphash(block.key, *self.key)[:, 0]
+        return block.with_state(**{AGE_WEIGHT: look_up(who, self.hashes, self.units) / ONE})
+
+
+def look_up(
+    who: NDArray[np.uint64], hashes: NDArray[np.uint64], values: NDArray[Any]
+) -> NDArray[Any]:
+    """Return the value of each hash in an ascending table, 0 where it is not there."""
+    if not len(hashes):
+        return np.zeros(len(who), values.dtype)
+    at = np.minimum(np.searchsorted(hashes, who), len(hashes) - 1)
+    return np.where(hashes[at] == who, values[at], np.zeros(1, values.dtype))
+
+
+def hash_ids(ids: Any, secret: Secret) -> NDArray[np.uint64]:
+    """Return the keyed hash of each id."""
+    who = identities(ids, secret)
+    numbers = secret.decrypt(np.ascontiguousarray(who[:, 0]), who[:, 2])
+    return siphash(keys_of(numbers, SEED), *secret.age_key)[:, 0]
+
+
+def hash_users(ratings: Ratings | BlockRatings, secret: Secret, least: int) -> NDArray[np.uint64]:
+    """Return the keyed hashes of the users with at least so many ratings: secret."""
+    if isinstance(ratings, BlockRatings):
+        keys = ratings.user_keys(SEED, least)
+        return siphash(keys, *secret.age_key)[:, 0]
+    return hash_ids(ratings.user_ids, secret)[np.diff(ratings.indptr) >= least]
