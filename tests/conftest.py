@@ -11,9 +11,27 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# how long an example takes says more about the machine than about the code
-hypothesis.settings.register_profile("discreet", deadline=None)
+from discreet.privacy.noise import sources
+from support.fixed_keys import FixedKeys
+
+# How long an example takes says more about the machine than about the code. CI repeats the same
+# examples in every run; new ones are searched on the machines of contributors.
+hypothesis.settings.register_profile(
+    "discreet", deadline=None, derandomize=os.environ.get("CI") == "true"
+)
 hypothesis.settings.load_profile("discreet")
+
+KEYS = FixedKeys()
+if os.environ.get("DISCREET_TEST_NOISE") != "secret":
+    sources.os = KEYS
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Give every test noise of its own that is the same in every run."""
+    KEYS.start(item.nodeid)
+    return (yield)
+
 
 # Shells and nohup let background jobs ignore these, and the jobs hand that on to what they start.
 for number, usual in (

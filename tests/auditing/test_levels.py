@@ -2,8 +2,6 @@
 claimed.
 """
 
-import hashlib
-import itertools
 import json
 import math
 
@@ -19,7 +17,6 @@ from discreet.auditing.one_run import attack, audit_one_run
 from discreet.auditing.transcript import audit_transcript
 from discreet.errors import ConfigError, DataError, PrivacyError
 from discreet.kernels import threads
-from discreet.privacy.noise import sources
 
 # categories of the generated items, whose ids begin with 101
 KINDS = {"item_features": {101 + 3 * i: f"kind {i // 6}" for i in range(60)}}
@@ -63,22 +60,7 @@ def worlds_of(name, epsilon=1.0):
     return NeighboringRuns(cls.configure(epsilon=epsilon, **given))
 
 
-@pytest.fixture
-def same_keys(monkeypatch):
-    """Give the noise generator the same keys in every run.
-
-    A search of 15 canaries depends on the item factors of the first training, and so on its noise.
-    """
-    drawn = itertools.count()
-
-    def next_key(size):
-        return hashlib.sha256(b"levels %d" % next(drawn)).digest()[:size]
-
-    monkeypatch.setattr(sources.os, "urandom", next_key)
-
-
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.usefixtures("same_keys")
 def test_the_worst_canary_loses_what_is_claimed_and_not_more(name):
     level = audit_transcript(worlds_of(name), search=15)
     assert not level.refuted, level.findings

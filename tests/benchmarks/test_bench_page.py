@@ -5,7 +5,15 @@ as they were.
 import numpy as np
 import pytest
 
-from benchmarks import bench, bench_machine, bench_page, bench_peers, bench_ratings, bench_reading
+from benchmarks import (
+    bench,
+    bench_growth,
+    bench_machine,
+    bench_page,
+    bench_peers,
+    bench_ratings,
+    bench_reading,
+)
 from benchmarks.command import SECTIONS as NAMED
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
@@ -76,7 +84,7 @@ def test_a_plot_stands_beside_the_page(tmp_path):
     base = {"people": 1, "rank": 1}
     growth = {
         "base": base,
-        "growth": {"one sweep": dict.fromkeys(base, rows)},
+        "growth": dict.fromkeys(["one sweep", *bench_growth.WORK[1:]], dict.fromkeys(base, rows)),
         "measured": bench_machine.conditions(False),
     }
     text = bench.render({"growth": growth}, tmp_path / "speed.md")["growth"]

@@ -97,9 +97,9 @@ def train(
 
     Pass either --epsilon or --not-private. With --epsilon, training is (ε, δ)-differentially
     private: removing any one user changes the probability of any set of results by at most a
-    factor e^ε, and by δ beyond that. With --not-private, individual ratings may be recovered from the
-    model. If private training is interrupted or fails, the ledger of the statistics released so far
-    is written next to the model folder.
+    factor e^ε, and by δ beyond that. With --not-private, individual ratings may be recovered from
+    the model. If private training is interrupted or fails, the ledger of the statistics released so
+    far is written next to the model folder.
 
     DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) with a user, an
     item and optionally a rating per line; or - to read from a pipe; or the name of a data set (see

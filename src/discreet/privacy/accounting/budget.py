@@ -33,7 +33,8 @@ class Budget:
         Positive and finite: the bound on the privacy loss. Smaller is more private.
     delta : float, default DEFAULT_DELTA
         What the probability of any set of results may change by beyond the factor e^ε: from 1e-15
-        to 1e-3, and well below one over the number of users. Zero asks for pure ε, which Gaussian noise cannot give.
+        to 1e-3, and well below one over the number of users. Zero asks for pure ε, which Gaussian
+        noise cannot give.
     neighboring : {"add-remove", "replace-one"}
         Two data sets are neighbors when one user, with all its ratings, is added or removed
         (default), or replaced.
