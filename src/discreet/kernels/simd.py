@@ -14,7 +14,7 @@ What they compute (W = lanes of a vector register):
 ``corner_0``, ``corner_1``, ``corner_2``, ``corner_0_both``, ``corner_1_both``
     a diagonal block of a Gram matrix, which is symmetric, by half its products ("turned", see
     `_emit_corner`); and next to it a right-hand side or two, a tile of the blocks to its right, and
-    a look ahead.
+    a prefetch of the next block.
 ``gather``, ``gather_scaled``, ``gather_truncated``
     copy the rows of Y that an index names into a packed buffer: as they are, times a factor each,
     and that rounded toward zero to whole numbers.
@@ -23,7 +23,7 @@ What they compute (W = lanes of a vector register):
 ``prefetch``
     asks for a cache line ahead of its use.
 
-`discreet.kernels.gather` and `least_squares` hold the numpy twins of what is built from these;
+`discreet.kernels.gather` and `least_squares` hold the numpy references of what is built from these;
 `discreet.kernels.simd_batched` has the inner loops that work on W interleaved matrices at once,
 `simd_tridiagonal` those for tridiagonal matrices.
 """

@@ -2,7 +2,7 @@
 
 Compiled kernels here are single-threaded functions over a range of rows that let go of the
 interpreter lock; `run` hands ranges to a few threads, so work is balanced as it goes, an interrupt
-is heard between two ranges, and BLAS never starts threads of its own underneath.
+is handled between two ranges, and BLAS never starts threads of its own underneath.
 """
 
 from __future__ import annotations

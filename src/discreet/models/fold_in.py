@@ -81,8 +81,8 @@ class FoldIn(ABC):
         """Vectors (n, r) and offsets (n,) of users, each from its own row; V and b are factors and
         biases of items.
 
-        `kernels` is `discreet.kernels`, or `discreet.kernels.reference` where a single question
-        does not pay for loading compiled code.
+        `kernels` is `discreet.kernels`, or `discreet.kernels.reference` where a single request
+        is answered sooner than compiled code is loaded.
         """
 
     def score_vectors(

@@ -113,8 +113,8 @@ class RowRule:
         return replace(made(counts.with_another(again)), items=items)
 
     def core(self, rows: ReleasedRows, deviation: float) -> NDArray[np.int64]:
-        """Return the core of the last row, whose counts are known; empty where pairs are not
-        worth releasing.
+        """Return the core of the last row, whose counts are known; empty where the
+        signal of pairs is too weak to release them.
 
         Parameters
         ----------

@@ -200,7 +200,7 @@ def test_something_that_left_without_noise_ends_the_promise(store):
     held.settle(ledger)
     assert account.balance.broken
     assert account.balance.epsilon_spent == math.inf
-    with pytest.raises(PrivacyError, match="promises nothing"):
+    with pytest.raises(PrivacyError, match="no longer has a guarantee"):
         account.reserve(some, "secure", "x")
     store.verify()
 

@@ -161,7 +161,7 @@ class CommunityModel(NamedTuple):
 
 
 def no_communities(n_items: int) -> CommunityModel:
-    """One community of equally popular items, for a price list."""
+    """Return one community of equally popular items, for a plan without data."""
     one = np.ones(n_items)
     P = np.ones((n_items, 1), np.float32)
     return CommunityModel(P, one)

@@ -21,7 +21,7 @@ from discreet.privacy.release.session import Session
 
 
 class DPMF(PrivateRecommender):
-    """Private recommendations: lists worth reading, or predicted ratings.
+    """Private matrix factorization: ranked lists (the default) or predicted ratings.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ class ProfileWeights:
 
 
 def example_moments(n_items: int) -> ChoiceMoments:
-    """What the weights are made of, for a price list: of one feature that no item has."""
+    """Return the statistic of the weights for a plan without data: one feature that no item has."""
     one = np.ones(1)
     none = np.zeros((n_items, 0), np.float32)
     inputs = ProfileInputs(

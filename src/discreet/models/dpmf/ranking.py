@@ -696,14 +696,14 @@ def counts_of(rows: ReleasedRows, size: float, forgetting: float) -> Estimate:
 
 
 def least_size(counts: Estimate) -> float:
-    """So many people there are at least: Σ_j c_j² = Σ_ik ⟨x_i, x_k⟩/(‖x_i‖ ‖x_k‖) is at most
-    their number squared.
+    """Return a lower bound of the number of users: Σ_j c_j² = Σ_ik ⟨x_i, x_k⟩/(‖x_i‖ ‖x_k‖) is at
+    most their number squared.
     """
     return math.sqrt(max(float((counts.value**2 - counts.deviation**2).sum()), 1.0))
 
 
 class Signal(NamedTuple):
-    """Whether pairs are worth their price, from released counts.
+    """Signal-to-noise ratio of item pairs, estimated from released counts.
 
     `signal` is popularity's eigenvalue of the pairs over the edge of their noise, `top` the part of
     all choices that few items have; `faint` where not even the counts of the most popular items

@@ -45,8 +45,8 @@ from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mec
 
 #: Total-variation distance of one secure draw from the ideal rounded noise.
 DRAW_DISTANCE = 2.0**-100
-#: The coins of one Poisson batch are charged as so many draws, whatever its size: enough for 2³³
-#: people, docs/noise.md.
+#: The sampling of one Poisson batch is charged as so many draws, whatever its size: enough for 2³³
+#: users, docs/noise.md.
 BATCH_DRAWS = 1 << 22
 BLOCK = 1 << 20
 _IN_CACHE = 1 << 14  # numbers that are turned into real units at a time
@@ -164,7 +164,7 @@ class SecureNoise:
         scale: NDArray[np.float64],
         then: Callable[[int], None] = lambda begin: None,
     ) -> None:
-        """Add noise block by block; `then` is told where a block begins while it is still in
+        """Add noise block by block; `then` gets the start of a block while it is still in
         the cache.
         """
         from discreet.privacy.noise import gaussian_spec as exact

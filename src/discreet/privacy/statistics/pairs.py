@@ -1,5 +1,4 @@
-"""Which items people like together: a sum over pairs of items that every person moves by the same
-length.
+"""Item pairs: a sum over pairs of items that users like together, of sensitivity 1.
 
 A user likes its items by whole levels a_ij from 1 to `LEVELS` (`GradeRatings` makes them of
 ratings), or all alike, a_ij = 1 (`ThresholdRatings`, and histories that say only *that* an item was
