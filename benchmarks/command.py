@@ -37,7 +37,7 @@ def bench(
     only: Annotated[
         str | None,
         typer.Option(
-            help=f"Some of {', '.join(SECTIONS)}, separated by commas.", metavar="SECTIONS"
+            help=f"Comma-separated sections of {', '.join(SECTIONS)}.", metavar="SECTIONS"
         ),
     ] = None,
     to: Annotated[

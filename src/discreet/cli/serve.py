@@ -34,7 +34,9 @@ def serve(
     out: Output,
     host: Annotated[
         str,
-        typer.Option(help="Address to listen on. Default: this machine only.", metavar="ADDRESS"),
+        typer.Option(
+            help="Address to listen on. 127.0.0.1 is this machine only.", metavar="ADDRESS"
+        ),
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535, metavar="PORT")

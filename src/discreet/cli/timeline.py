@@ -46,7 +46,7 @@ _NAMES = {"to": "--out", "rating_range": "--rating-range"}
 def timeline(
     verb: Annotated[
         Literal["open", "add", "model", "forget", "show", "verify"],
-        typer.Argument(help="What to do.", metavar="VERB"),
+        typer.Argument(help="One of open, add, model, forget, show, verify.", metavar="ACTION"),
     ],
     folder: Annotated[str, typer.Argument(help="Folder of the timeline.", metavar="TIMELINE")],
     source: DataOptions,
@@ -57,10 +57,10 @@ def timeline(
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Lifetime ε, for all rows together.", rich_help_panel=PRIVACY),
+        typer.Option(help="Total budget ε of all rows together.", rich_help_panel=PRIVACY),
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="δ. Default: 1e-6.", rich_help_panel=PRIVACY)
+        float | None, typer.Option(help="Total budget δ. Default: 1e-6.", rich_help_panel=PRIVACY)
     ] = None,
     memory: Annotated[
         int | None,
@@ -79,8 +79,8 @@ def timeline(
     renew: Annotated[
         str | None,
         typer.Option(
-            help="Users count anew after so many rows, or yearly (52): ε then holds for any so"
-            " many rows.",
+            help="Count each user's cost anew after this many rows, or yearly (52). ε then"
+            " holds for any period of that length.",
             metavar="ROWS",
             rich_help_panel=PRIVACY,
         ),
@@ -117,12 +117,13 @@ def timeline(
         typer.Option(help="An earlier hash that the timeline must contain.", metavar="HASH"),
     ] = None,
 ) -> None:
-    """Keep a model fresh at one lifetime ε: each row releases all users' ratings as they are today.
+    """Update a model regularly at one total ε, however many updates there are.
 
-    All rows together, any number of them, cost the ε that is reserved by open. The model is made of
-    public rows and costs nothing; a service that serves its folder takes over each new one. The
-    folder TIMELINE is public. TIMELINE.secret holds who entered when: never share it, never restore
-    an old copy of it, and keep the key elsewhere.
+    Each add releases a row: noisy sums over the current ratings of all users. All rows together
+    cost the ε that open reserves. The model is computed from released rows at no further cost; a
+    service that serves its folder loads each new one. The folder TIMELINE is public.
+    TIMELINE.secret holds when each user was added: never share it, never restore an old copy of it,
+    and keep the key elsewhere.
     """
     given = {
         "epsilon": epsilon,

@@ -1,4 +1,4 @@
-"""The sign-off page: guarantee, assumptions, releases and checks, for the signatory.
+"""The sign-off page: guarantee, assumptions, releases and checks, for the person who signs.
 
 Its contents come from the saved model (its ledger, which is public), from the account that was
 charged, and from the results of an audit and of the conformance checks, if given. No ratings are

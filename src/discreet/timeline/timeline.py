@@ -1,9 +1,9 @@
 """`Timeline`: a model that stays fresh at one lifetime ε.
 
-Each call of `add` releases one row about everyone's ratings as they are today, with weights by age
-(`privacy/accounting/age_weights` has the theorem): all rows together, any number of them, cost the
-ε that was reserved when the timeline was opened. `model` is made of public rows, at any time, and
-costs nothing.
+Each call of `add` releases one row: noisy sums over the current ratings of all users, weighted by
+age (`privacy/accounting/age_weights` has the theorem). All rows together, any number of them, cost
+the ε that was reserved when the timeline was opened. `model` is made of public rows, at any time,
+and costs nothing.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class Timeline:
     account : Account, optional
         Charged once with the whole budget.
     renew : "yearly" or int, optional
-        Users count anew after 52 rows, or so many: ε then holds for any so many consecutive rows,
-        and the account is charged again for each period.
+        Count each user's cost anew after 52 rows, or this many: ε then holds for any period of
+        that length, and the account is charged again for each period.
     retention : int, optional
         Rows after which a user's ratings are not used any more.
     key : path, optional
@@ -270,7 +270,7 @@ class Timeline:
     # ------------------------------------------------------------ rows
 
     def add(self, ratings: Any) -> None:
-        """Release one row: all users' ratings as they are today.
+        """Release one row: noisy sums over the current ratings of all users.
 
         Privacy: releases weighted counts, the weighted number of users, and weighted item pairs or
         counts; one user of age k moves each by at most its weight, so that all rows together cost
