@@ -204,7 +204,7 @@ def test_every_block_of_a_page_runs(page, folder, capsys):
             exec(compile(code, f"{page}.md", "exec"), names)
             continue
         if page == "budgets":  # the account that Python opened is opened by the shell as well
-            Path("people.sqlite").unlink(missing_ok=True)
+            Path("budget.sqlite").unlink(missing_ok=True)
         for line in commands(code):
             if reason(line):
                 continue

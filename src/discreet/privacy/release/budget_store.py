@@ -156,7 +156,7 @@ class BudgetStore:
 
     Examples
     --------
-    >>> store = BudgetStore("people.sqlite")  # doctest: +SKIP
+    >>> store = BudgetStore("budget.sqlite")  # doctest: +SKIP
     >>> store.open("customers", epsilon=4, delta=1e-6)  # doctest: +SKIP
     >>> discreet.DPMF(epsilon=1).fit(ratings, account=store["customers"])  # doctest: +SKIP
     """
@@ -565,7 +565,7 @@ def charge_account(
         return nullcontext()
     if not isinstance(account, Account):
         raise ConfigError(
-            "budget is an account, such as BudgetStore('people.sqlite')['customers'], not"
+            "budget is an account, such as BudgetStore('budget.sqlite')['customers'], not"
             f" {type(account).__name__}"
         )
     account.check_head(head)
