@@ -127,7 +127,7 @@ def _run(
     jobs: int,
     fresh: bool,
 ) -> None:
-    """One entry after the other; of several, what cannot be run is told, and the others are run
+    """Run entries one after the other; of several, report what cannot be run, and run the others
     all the same.
     """
     from research import reproduce as runs
