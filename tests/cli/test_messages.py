@@ -66,6 +66,17 @@ def test_messages_of_reading_data_name_options():
         ('pass unknown_items="drop" to leave', "pass --unknown-items drop to leave"),
         ('duplicates="mean" is', "--duplicates mean is"),
         ("duplicates='last' keeps", "--duplicates last keeps"),
+        ("pass --try, such as --try factors=16,32", "pass --try, such as --try factors=16,32"),
+        ("factors is -3, but must be above 0", "--factors is -3, but must be above 0"),
+        (
+            "DPMF has no parameter item_features: it has factors, rating_range",
+            "DPMF has no parameter --item-features: it has factors, rating_range",
+        ),
+        ("or pass allow_large_delta=True.", "or pass --allow-large-delta."),
+        (
+            "Pass epsilon and rating_range to open one.",
+            "Open one with discreet timeline open, --epsilon and --rating-range.",
+        ),
     ],
 )
 def test_parameters_become_options(python, shell):
