@@ -73,9 +73,11 @@ def test_messages_of_reading_data_name_options():
             "DPMF has no parameter --item-features: it has factors, rating_range",
         ),
         ("or pass allow_large_delta=True.", "or pass --allow-large-delta."),
+        ("distribution='foo': choose", "--distribution foo: choose"),
+        ("choose smaller n_valid and n_test", "choose a smaller --test-users"),
         (
             "Pass epsilon and rating_range to open one.",
-            "Open one with discreet timeline open, --epsilon and --rating-range.",
+            "To open one, run discreet timeline open with --epsilon and --rating-range.",
         ),
     ],
 )

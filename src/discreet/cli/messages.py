@@ -9,7 +9,7 @@ _WORDS = """
     user item rating timestamp header separator duplicates unknown_items items relevant
     rating_range goal factors iterations regularization item_features random_state epsilon delta
     neighboring noise accountant allow_large_delta trust_user_column replace normalize_ids
-    missing
+    missing distribution
 """
 _OPTIONS = re.findall(r"\w+", _WORDS)
 #: Parameters whose option has another name.
@@ -26,7 +26,8 @@ _ASSIGNED = re.compile(
 _ALONE = re.compile(rf"(?<![\w-])('?)({'|'.join(n for n in _NAMES if '_' in n)})\1(?![\w=])")
 #: Model parameters without underscore at the beginning of a message: ``factors is -3, but must …``.
 _FIRST = re.compile(
-    r"^(factors|iterations|regularization|goal|epsilon|delta|noise)(?= is .*but must)"
+    r"^(factors|iterations|regularization|goal|epsilon|delta|noise|features|memory|scale)"
+    r"(?= is .*but must)"
 )
 _OUT_OF_MEMORY = ": there is not enough memory. Use fewer factors, or --engine blocks"
 
@@ -43,9 +44,11 @@ _PYTHON_ONLY = [
     (r"read_catalog\(path, item=\.\.\.\)", "--items-id COLUMN"),
     (r"Remove it from space\b", "Remove it from --try"),
     (r"Pass the path of a key file as key", "Pass --key FILE"),
+    (r"choose smaller n_valid and n_test", "choose a smaller --test-users"),
+    (r"'one run'", "'one-run'"),
     (
         r"Pass epsilon and rating_range to open one",
-        "Open one with discreet timeline open, --epsilon and --rating-range",
+        "To open one, run discreet timeline open with --epsilon and --rating-range",
     ),
 ]
 
@@ -86,7 +89,7 @@ def for_shell(message: str) -> str:
     for pattern, replacement in _PYTHON_ONLY:
         message = re.sub(pattern, replacement, message)
     message = _ASSIGNED.sub(_as_option, message)
-    message = _FIRST.sub(lambda match: _NAMES[match[1]], message)
+    message = _FIRST.sub(lambda match: "--" + match[1], message)
     # a list of what a model has is one of parameters, to be given with --set
     message, listed, parameters = message.partition(": it has ")
     message = _ALONE.sub(lambda match: _NAMES[match[2]], message) + listed + parameters

@@ -214,7 +214,7 @@ def test_names_of_accounts(store, name):
 def test_bad_totals(store):
     with pytest.raises(ConfigError, match="delta above 0"):
         store.open("x", 1.0, 0.0)
-    with pytest.raises(ConfigError, match="beyond what an account counts"):
+    with pytest.raises(ConfigError, match="beyond what an account can count"):
         store.open("x", 1e6)
     with pytest.raises(DataError, match="open an account in it first"):
         store["x"]
