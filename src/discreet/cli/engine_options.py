@@ -18,8 +18,8 @@ from discreet.cli.output import Output
 from discreet.errors import ConfigError, DataError
 
 _PANEL = "Data larger than memory"
-MOST_BLOCKS = 1 << 16
-USUAL_BLOCKS = 64
+MOST_BLOCKS = 1 << 16  # names have five digits, and Spark's shuffle numbers blocks in 16 bits
+USUAL_BLOCKS = 64  # about 1.5 million ratings each for 10⁸ ratings, 150 MB per core
 
 
 def _option(help: str, *names: str, **rest: Any) -> Any:

@@ -22,7 +22,7 @@ from discreet.auditing.conformance.recorder import Diverged, Recorder
 from discreet.auditing.conformance.rules import must
 from discreet.data.ratings import Ratings
 
-ROWS = 60
+ROWS = 60  # enough that the worst user uses more than nine tenths of its lifetime
 USERS = 30
 ITEMS = 12
 #: Rounding of float64 sums of squares; sums themselves are exact integers.
