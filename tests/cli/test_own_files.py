@@ -177,3 +177,13 @@ def test_columns_of_the_catalog_can_be_named(run, tmp_path):
     done = run("recommend", tmp_path / "m", "--history", "T7", "--why", "-n", 2)
     assert done.code == 0, done.err
     assert "because of" in done.out
+
+
+def test_a_history_is_no_reason_where_it_changes_nothing(run, tmp_path):
+    file = tmp_path / "orders.csv"
+    file.write_text("\n".join(orders()))
+    given = ("--not-private", "--model", "popularity", "--out", tmp_path / "m")
+    assert run("train", file, *given).code == 0
+    done = run("recommend", tmp_path / "m", "--history", "sku-7", "--why", "-n", 2)
+    assert done.code == 0, done.err
+    assert done.out.count("its popularity") == 2
