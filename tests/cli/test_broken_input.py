@@ -504,6 +504,43 @@ CASES: list[Case] = [
         "use --goal ranking",
     ),
     ("pipe", a_pipe, "is a pipe"),
+    # --- files of spreadsheets and shops
+    (
+        "Windows encoding",
+        a_file("r.csv", GOOD.encode() + "Jörg,7,4\n".encode("cp1252")),
+        "line 50: the user is not UTF-8 text: pass --encoding cp1252",
+    ),
+    ("unknown encoding", good_file("--encoding", "cp12520"), "--encoding cp12520 is unknown"),
+    (
+        "wrong encoding",
+        lambda t, s: [*a_file("r.csv", "userId,movieId\nö,1\n")(t, s), "--encoding", "ascii"],
+        "is not ascii text: pass another --encoding",
+    ),
+    (
+        "encoding of parquet",
+        lambda t, s: ["train", "--not-private", a_parquet(t, s), "--encoding", "cp1252", "-o", "m"],
+        "--encoding cp1252 is for text files",
+    ),
+    (
+        "encoding of a data set",
+        bare("train", "--not-private", "cinema", "--encoding", "cp1252", "--out", "m"),
+        "--encoding is for files",
+    ),
+    (
+        "day or month",
+        a_file("r.csv", "userId,movieId,date\n1,2,05/06/2025\n"),
+        "pass --dates day-first or --dates month-first",
+    ),
+    ("unknown order of dates", good_file("--dates", "dayfirst"), "'day-first'"),
+    (
+        "orders for users",
+        lambda t, s: [
+            "train",
+            made("o.csv", "order_id,sku\n" + "".join(f"{n},{n % 9}\n" for n in range(200)))(t, s),
+            *("--user", "order_id", "--epsilon", 1, "--out", t / "m"),
+        ],
+        "seems to number orders or visits",
+    ),
     # --- the others
     ("unknown genre", bare("demo", "--likes", "Sci-Fy"), "Sci-Fi"),
     ("demo into a file", lambda t, s: ["demo", "--out", a_plain_file(t)], "is a file"),

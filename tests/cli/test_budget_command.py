@@ -118,15 +118,15 @@ def test_plans_of_every_kind(run, options):
 
 
 def test_without_dp_accounting_the_rest_is_said(run, monkeypatch):
-    from discreet.errors import ConfigError
+    from discreet.errors import NotInstalled
 
     def missing(*_):
-        raise ConfigError("dp-accounting is not installed")
+        raise NotInstalled("dp-accounting is not installed")
 
     monkeypatch.setattr(accounting, "independent_epsilon", missing)
     result = run(*PLAN)
     assert result.code == 0
-    assert "no independent accountant: dp-accounting is not installed" in result.out
+    assert "no independent accountant: to have one, run pip install" in result.out
 
 
 # ------------------------------------------------------------ from a ledger

@@ -116,11 +116,30 @@ TEXT = {
         "a,b,c\nx,y,z\n",
         "name the column that identifies users with user=..., or pass header=False",
     ),
-    "UTF-16": ("user,item\na,b\n".encode("utf-16"), "is encoded as UTF-16"),
-    "UTF-16 without mark": (("user,item\na,b\n" * 9).encode("utf-16-le"), "is encoded as UTF-16"),
+    "UTF-16 without mark": (
+        ("user,item\na,b\n" * 9).encode("utf-16-le"),
+        "is encoded as UTF-16: pass encoding='utf-16-le'",
+    ),
+    "half a letter of UTF-16": (
+        "user,item\na,b\n".encode("utf-16") + b"c",
+        "is not utf-16 text: pass another encoding=",
+    ),
+    "Latin-1 in the header": (
+        "N° client;produit;note\n1;2;3\n".encode("latin-1"),
+        "line 1: the column names are not UTF-8 text: pass encoding='cp1252'",
+    ),
+    "day or month": (
+        "user,item,rating,date\n1,2,3,05/06/2025\n",
+        "line 2: the timestamp '05/06/2025' may begin with the day or the month: pass"
+        " dates='day-first' or dates='month-first'",
+    ),
+    "no such day": (
+        "client;produit;note;date\n1;2;3;31/02/2025\n",
+        "line 2: the timestamp '31/02/2025' is neither a number nor a date",
+    ),
     "Latin-1": (
         "user,item,rating\na,b,3\nRené,b,2\n".encode("latin-1"),
-        "line 3: the user is not UTF-8 text",
+        "line 3: the user is not UTF-8 text: pass encoding='cp1252' if Excel on Windows wrote",
     ),
     "binary": (bytes([7, 0, 1, 2, 255, 0]) * 9, "is not a text file"),
     "zip": (b"PK\x03\x04....", "is a zip archive: unpack it"),
@@ -178,7 +197,7 @@ def test_line_number_far_down(tmp_path):
         ),
         (
             {"header": False},
-            "line 1: the rating 'rating' is not a number: pass rating=False if the rows",
+            "line 1: the rating 'rating' is not a number: pass user=0 and rating=False if the rows",
         ),
         (
             {"header": False, "user": "user"},

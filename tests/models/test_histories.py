@@ -308,6 +308,24 @@ def test_titles_stand_for_ids(films):
     assert len(films.recommend(["Toy Stori"], 2, unknown="skip").ids) == 2
 
 
+def test_titles_are_found_without_accents_and_text_ids_in_any_case():
+    titles = ["Amélie (2001)", "Käsereibe", "Leon", "Léon"]
+    items = ItemLookup(np.arange(4), np.array(titles, object))
+    assert [items.find_title(text) for text in ("amelie", "KASEREIBE")] == [0, 1]
+    assert [items.find_title(text) for text in ("Leon", "léon", "LÉON")] == [2, 3, 3]
+    plain = ItemLookup(np.array(["Käsereibe 1", "SKU-7"], object), None)
+    assert [plain.find_title(text) for text in ("kasereibe 1", "sku-7", "sku 8")] == [0, 1, -1]
+    assert ItemLookup(np.array([1, 2]), None).find_title("1") == -1
+    model = discreet.Popularity().fit(Ratings.from_arrays([1, 2], ["Käsereibe 1", "SKU-7"]))
+    assert model.recommend(["sku-7"], 1).ids.tolist() == ["Käsereibe 1"]
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 5)])
+def test_an_empty_matrix_is_refused_as_an_empty_file_is(shape):
+    with pytest.raises(DataError, match="the matrix holds no ratings"):
+        discreet.DPMF(epsilon=1).fit(sparse.csr_matrix(shape))
+
+
 def test_one_history_predicts_and_explains(films):
     whole = films.recommend({1: 1.0, 4: 1.0}, 4, exclude_seen=False)
     scores = dict(zip(whole.ids.tolist(), whole.scores.tolist(), strict=True))

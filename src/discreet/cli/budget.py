@@ -19,7 +19,7 @@ from discreet.cli.app import command
 from discreet.cli.evaluation_plot import check_plot
 from discreet.cli.model_options import PRIVATE, ModelOptions
 from discreet.cli.output import Output
-from discreet.errors import ConfigError, DataError, PrivacyError
+from discreet.errors import ConfigError, DataError, NotInstalled, PrivacyError
 
 if TYPE_CHECKING:
     from discreet.privacy.accounting.pricing import Event
@@ -393,7 +393,12 @@ def _prices(bill: Bill, wanted: str | None) -> tuple[list[dict[str, Any]], dict[
         return prices, None
     try:
         found = accounting.independent_epsilon(bill.events, bill.for_releases)
-    except ConfigError as error:  # dp-accounting is an extra
+    except NotInstalled:
+        bill.notes.append(
+            "no independent accountant: to have one, run pip install 'discreet[accounting]'"
+        )
+        return prices, None
+    except ConfigError as error:
         bill.notes.append(f"no independent accountant: {error}")
         return prices, None
     return prices, {

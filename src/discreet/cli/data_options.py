@@ -45,6 +45,8 @@ _FILE_ONLY = (
         "items_title",
         "unknown_items",
         "missing",
+        "encoding",
+        "dates",
     ),
     "trust_user_column",
     "normalize_ids",
@@ -88,7 +90,19 @@ class ColumnOptions:
     ] = None
     missing: Annotated[
         Literal["error", "drop"] | None,
-        _option("What to do with rows without a rating. Default: error.", panel=ADVANCED),
+        _option("What to do with rows that lack a value. Default: error.", panel=ADVANCED),
+    ] = None
+    encoding: Annotated[
+        str | None,
+        _option(
+            "Encoding of a text file that is not UTF-8, such as cp1252 (Excel on Windows).",
+            metavar="NAME",
+            panel=ADVANCED,
+        ),
+    ] = None
+    dates: Annotated[
+        Literal["day-first", "month-first"] | None,
+        _option("Order of dates such as 5/6/2025.", panel=ADVANCED),
     ] = None
     duplicates: Annotated[
         Literal["last", "mean", "error"] | None,
@@ -113,6 +127,8 @@ class ColumnOptions:
                 missing=self.missing or "error",
                 separator=self.text_separator,
                 header=self.header,
+                encoding=self.encoding,
+                dates=self.dates,
                 **more,
             )
 
@@ -271,7 +287,7 @@ class DataOptions(ColumnOptions):
 
     def refuse_filters(self, why: str) -> None:
         """Refuse filters and the options of named data sets."""
-        self.refuse(why, *_SET_ONLY, *_FILTERS, "normalize_ids")
+        self.refuse(why, *_SET_ONLY, *_FILTERS, "normalize_ids", "encoding", "dates")
 
     def refuse_choosing(self, why: str) -> None:
         """Refuse catalog, filters and the options of named data sets."""

@@ -9,7 +9,7 @@ _WORDS = """
     user item rating timestamp header separator duplicates unknown_items items relevant
     rating_range goal factors iterations regularization item_features random_state epsilon delta
     neighboring noise accountant allow_large_delta trust_user_column replace normalize_ids
-    missing distribution
+    missing distribution encoding dates
 """
 _OPTIONS = re.findall(r"\w+", _WORDS)
 #: Parameters whose option has another name.
@@ -33,7 +33,7 @@ _OUT_OF_MEMORY = ": there is not enough memory. Use fewer factors, or --engine b
 
 #: Advice that only applies in Python, and what to do on the command line instead.
 _PYTHON_ONLY = [
-    (r"(\buser=\.\.\.) when reading", r"\1"),
+    (r"(\buser=(?:\.\.\.|0)) when reading", r"\1"),
     (r"a folder that save\(\) wrote", "a folder that discreet train wrote"),
     (r"for training without privacy use the class ALS", "pass --not-private instead"),
     (
@@ -109,6 +109,6 @@ def _as_option(match: re.Match[str]) -> str:
         return f"{option} COLUMN"
     return (
         f"{option} '{value}'"
-        if quoted is not None and not value.isidentifier()
+        if quoted is not None and not re.fullmatch(r"[\w.-]+", value)
         else f"{option} {value}"
     )

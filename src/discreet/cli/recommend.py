@@ -239,12 +239,12 @@ def _reasons(
     at, values = scorer.history(history)
     found, contributions = scorer.explain(at, values, item)
     up = [(items.ids.tolist()[a], float(c)) for a, c in zip(found, contributions, strict=True)]
-    if len(up) > 1:  # the item of a short history is the only reason
-        least = WEAKEST * max(abs(added) for _, added in up)
-        up = [(item, added) for item, added in up if added > least][:REASONS]
+    # the item of a short history is the only reason, unless it changes nothing
+    least = WEAKEST * max(abs(added) for _, added in up) if len(up) > 1 else 0
+    up = [(item, added) for item, added in up if added > least][:REASONS]
     if numbers:
         return [{"item_id": item, "contribution": added} for item, added in up]
-    return "; ".join(items.title_of(item) or str(item) for item, _ in up)
+    return "; ".join(items.title_of(item) or str(item) for item, _ in up) or "its popularity"
 
 
 def show(out: Output, rows: list[dict[str, Any]], what: str) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 # Italian, Dutch, Scandinavian, Polish, Czech, Russian, Turkish, Chinese, Japanese, Korean
 USERS = """
     user customer client reviewer account member visitor listener reader viewer player buyer
-    shopper subscriber person users username customers
+    shopper subscriber person users username customers steamid
 
     nutzer benutzer kunde kunden käufer besteller mitglied anwender leser hörer teilnehmer konto
     utilisateur acheteur membre abonné lecteur adhérent
@@ -34,7 +34,7 @@ USERS = """
 """
 ITEMS = """
     item movie product book song track artist article business game film video episode show app
-    recipe restaurant hotel course podcast venue place items
+    recipe restaurant hotel course podcast venue place items stockcode
 
     artikel produkt ware buch lied spiel
     produit livre chanson jeu ouvrage
@@ -71,12 +71,12 @@ RATINGS = """
 """
 TIMES = """
     timestamps time ts unixtime datetime date ratedat createdat unixreviewtime orderdate
-    purchasedate eventtime reviewdate watchedat
+    purchasedate eventtime reviewdate watchedat invoicedate
 
     datum zeit zeitpunkt zeitstempel bestelldatum kaufdatum
-    horodatage dateachat datecommande
-    fecha hora fechacompra
-    data datacompra
+    horodatage dateachat datedachat datecommande datedecommande datedelacommande
+    fecha hora fechacompra fechadecompra
+    data datacompra datadacompra
     dataora
     tijd tijdstip
     tidspunkt tidpunkt
@@ -106,6 +106,25 @@ TITLES = """
     タイトル 名前
     제목 이름 상품명
 """
+#: Nouns of columns that number orders or visits: a user has several of them.
+ORDERS = """
+    order invoice basket cart session transaction receipt visit
+
+    bestellung bestell auftrag auftrags rechnung rechnungs warenkorb bon sitzung
+    commande facture panier séance
+    pedido factura cesta sesión
+    fatura sessão
+    ordine fattura carrello sessione
+    bestelling factuur sessie
+    beställning ordre faktura
+    zamówienie zamówienia
+    objednávka objednávky
+    заказ заказа
+    sipariş
+    订单 訂單
+    注文
+    주문
+"""
 _NUMBERS = """
     id ids nr no num number code key
     nummer kennung
@@ -133,7 +152,8 @@ def letters_of(name: object) -> str:
 
 def normalize(name: object) -> str:
     """Return a column name without case, accents, spaces and punctuation."""
-    return letters_of(unicodedata.normalize("NFKD", str(name)))
+    plain = str(name).replace("°", "o")  # as in "N° client"; NFKD does the same for "º" and "№"
+    return letters_of(unicodedata.normalize("NFKD", plain))
 
 
 def _words(text: str) -> list[str]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from discreet.data.column_words import (
     AMBIGUOUS,
     ITEMS,
+    ORDERS,
     RATINGS,
     TIMES,
     USERS,
@@ -56,11 +57,17 @@ _TABLES = {"user": USERS, "item": ITEMS, "rating": RATINGS, "timestamp": TIMES}
 _FOREIGN = frozenset().union(*CONVENTIONS.values()) - AMBIGUOUS
 _FOREIGN -= {name for role in USUAL for name in names_of_ids(USUAL[role], english(_TABLES[role]))}
 
+_ORDERS = frozenset(names_of_ids("", ORDERS))
+
 MAX_LISTED = 12  # columns that a message lists: as many as fit on two lines
+MIN_LIKENESS = 0.75  # typing errors are above it, other words below ("country", "playcount": 0.63)
 MAX_CATEGORIES = 25  # half stars from 0 to 10 are 21 values, the hours of a day 24
 ROWS_PER_CATEGORY = 4  # below this, a short sample of distinct ids would pass for categories
 _DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}(?!\d)")
 _NUMBER = re.compile(r"[+-]?\d{1,3}([.,]\d{1,2})?")
+
+#: Doubt about the users of a file without names; `user_column` explains such doubts.
+ASSUMED = "the file has no header line, so that its first column was taken for users"
 
 Column = str | int | bool | None
 """A column as the caller names it: a name, a position from 0, ``False`` (ignore) or ``None``."""
@@ -75,7 +82,7 @@ class Columns:
     ratings: NDArray[np.float32] | None = None
     timestamps: NDArray[np.int64] | None = None
     rows: int = 0  # that were read, with those whose rating is missing; set for text
-    user_assumed: bool = False  # whether the first column of a file without header was taken
+    user_doubt: str = ""  # why the user column may not identify users, as far as names tell
 
     def take(self, name: str) -> Any:
         column = getattr(self, name)
@@ -151,6 +158,24 @@ def find_columns(
     return found
 
 
+def find_date_order(names: Sequence[Any]) -> str | None:
+    """Return "day-first" for headers in another language than English, where 5/6 is 5 June.
+
+    Only the names of the columns decide, never a row: each date is read by itself.
+    """
+    return "day-first" if _FOREIGN.intersection(map(normalize, names)) else None
+
+
+def describe_orders(name: Any) -> str:
+    """Describe in a clause why a user column of this name may number orders; else empty."""
+    if normalize(name) not in _ORDERS:
+        return ""
+    return (
+        f"the column {str(name)[:40]!r} seems to number orders or visits, so that the guarantee"
+        " would protect one of them instead of a user"
+    )
+
+
 def _report(found: Mapping[str, str], where: str) -> None:
     """Report the column of each role before anything is read or released."""
     shown = ", ".join(f"{role} = {name}" for role, name in found.items())
@@ -195,7 +220,7 @@ def near_misses(role: str, names: Sequence[Any]) -> list[Any]:
         likeness = max(difflib.SequenceMatcher(None, plain, known).ratio() for known in usual)
         if len(plain) > 3 and any(known in plain for known in usual if len(known) > 3):
             likeness += 0.5
-        if likeness >= 0.6:
+        if likeness >= MIN_LIKENESS:
             scored.append((-likeness, str(name), name))
     return [name for _, _, name in sorted(scored, key=lambda entry: entry[:2])]
 

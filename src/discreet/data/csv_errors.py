@@ -9,9 +9,12 @@ from typing import BinaryIO
 
 import numpy as np
 
-from discreet.data.csv_format import CsvFormat
+from discreet.data.columns import ASSUMED
+from discreet.data.csv_format import NOT_UTF8, CsvFormat
 from discreet.data.ids import MISSING, RowError
 from discreet.data.values import parse_decimal, seconds
+
+_DROP = "drop such lines with missing='drop'"
 
 
 def first_problem(stream: BinaryIO, layout: CsvFormat) -> tuple[int, str] | None:
@@ -38,11 +41,11 @@ def first_problem(stream: BinaryIO, layout: CsvFormat) -> tuple[int, str] | None
 def _problem(role: str, text: str, layout: CsvFormat) -> str | None:
     plain = text.strip()
     if any("\udc80" <= letter <= "\udcff" for letter in text):
-        return f"the {role} is not UTF-8 text: save the file as UTF-8"
+        return f"the {role} is {NOT_UTF8}"
     if role in ("user", "item"):
         if plain in MISSING:
             state = f"is {plain!r}, a placeholder for a missing value" if plain else "is missing"
-            return f"the {role} id {state}: fill it in or drop the line"
+            return f"the {role} id {state}: fill it in, or {_DROP}"
         if "\n" in text:
             return f"the {role} id runs over several lines: close its quotes, or drop the line"
         if layout.doubtful(text):
@@ -53,12 +56,10 @@ def _problem(role: str, text: str, layout: CsvFormat) -> str | None:
         return None
     if plain in MISSING:
         state = f"is {plain!r}" if plain else "is missing"
-        return (
-            f"the {role} {state}: fill it in, {_drop(role)}, or ignore the column with {role}=False"
-        )
+        return f"the {role} {state}: fill it in, {_DROP}, or ignore the column with {role}=False"
     if role == "timestamp":
         try:
-            seconds(plain)
+            seconds(plain, 0, layout.dates)
         except RowError as error:
             return error.problem
         return None
@@ -76,17 +77,14 @@ def _problem(role: str, text: str, layout: CsvFormat) -> str | None:
     )
 
 
-def _drop(role: str) -> str:
-    return "drop such lines with missing='drop'" if role == "rating" else "drop the line"
-
-
 def _no_rating_hint(layout: CsvFormat) -> str:
     """Return what to do: a file without header may have no ratings, or have them elsewhere."""
     if layout.header:
         return "correct it or drop the line"
+    users = "user=0 and " if layout.user_doubt == ASSUMED else ""  # which private models need
     return (
-        "pass rating=False if the rows are purchases or clicks without ratings, the position of"
-        " the rating column (from 0) as rating= if there is one, or correct the line"
+        f"pass {users}rating=False if the rows are purchases or clicks without ratings, the"
+        " position of the rating column (from 0) as rating= if there is one, or correct the line"
     )
 
 

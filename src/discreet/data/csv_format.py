@@ -21,9 +21,26 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from discreet.data.column_words import AMBIGUOUS, normalize
-from discreet.data.columns import CONVENTIONS, USUAL, Column, Columns, by_order, find_columns
+from discreet.data.columns import (
+    ASSUMED,
+    CONVENTIONS,
+    USUAL,
+    Column,
+    Columns,
+    by_order,
+    describe_orders,
+    find_columns,
+    find_date_order,
+)
 from discreet.data.ids import MISSING, Coded, RowError, as_coded, parse_id, stands_for_nothing
-from discreet.data.values import as_ratings, as_timestamps, keep_rated, text_ratings, text_times
+from discreet.data.values import (
+    as_ratings,
+    as_timestamps,
+    check_date_order,
+    keep_complete,
+    text_ratings,
+    text_times,
+)
 from discreet.errors import DataError
 
 SEPARATORS = ("::", "\t", ",", ";", "|", " ")
@@ -34,6 +51,10 @@ _NO_TABLE = {
     b"<!doctype": "a web page: the download went wrong, so fetch the file itself",
     b"<html": "a web page: the download went wrong, so fetch the file itself",
 }
+#: For messages about text in another encoding, which in practice is the one of Excel on Windows.
+NOT_UTF8 = (
+    "not UTF-8 text: pass encoding='cp1252' if Excel on Windows wrote the file, or its encoding"
+)
 # bytes: long reviews fit; arrow's blocks are four times as long, and a row must fit into one
 MOST_LINE = 1 << 20
 _SAMPLE = 1 << 18  # bytes, thousands of lines: enough to detect the format
@@ -62,8 +83,10 @@ class CsvFormat:
         First rows, without the header.
     guessed : bool
         Whether the separator was detected, not given by the caller.
-    user_assumed : bool
-        Whether the first column was taken for users, because there is no header.
+    user_doubt : str
+        Why the user column may not identify users: its name, or a missing header.
+    dates : str or None
+        Order of dates with slashes: "day-first", "month-first" or unknown.
     """
 
     separator: str
@@ -73,7 +96,8 @@ class CsvFormat:
     columns: Mapping[str, int]
     sample: tuple[tuple[str, ...], ...]
     guessed: bool = False
-    user_assumed: bool = False
+    user_doubt: str = ""
+    dates: str | None = None
 
     @property
     def has_quotes(self) -> bool:
@@ -95,7 +119,9 @@ def read_sample(stream: BinaryIO, where: str) -> list[str]:
         head[:2] in (b"\xff\xfe", b"\xfe\xff")
         or max(head[::2].count(0), head[1::2].count(0)) * 2.2 > len(head) > 9
     ):
-        raise DataError(f"{where} is encoded as UTF-16: save it as UTF-8")
+        raise DataError(
+            f"{where} is encoded as UTF-16: pass encoding='utf-16-le', or save it as UTF-8"
+        )
     if b"\0" in head:
         raise DataError(
             f"{where} is not a text file: csv, tsv, ::-separated, parquet and feather can be read"
@@ -220,8 +246,10 @@ def find_layout(
     separator: str | None,
     header: bool | None,
     where: str,
+    dates: str | None = None,
 ) -> CsvFormat:
     """Detect the format of a ratings file from its first lines."""
+    check_date_order(dates)
     blank = 0
     while not lines[blank].strip():
         blank += 1
@@ -251,15 +279,21 @@ def find_layout(
 
     if header:
         names = tuple(name.strip() for name in first)
+        if any("\ufffd" in name for name in names):
+            raise DataError(f"{where}, line 1: the column names are {NOT_UTF8}")
+        dates = dates or find_date_order(names)
         columns = find_columns(names, chosen, where, no_header_hint=True, sample=values)
         if len(lines) == 1:
             raise DataError(f"{where} has a header line but no ratings: add at least one row")
     else:
         names = tuple(str(at) for at in range(len(first)))
         columns = by_order(len(first), chosen, where)
-    assumed = not header and chosen.get("user") is None
+    doubt = describe_orders(names[columns["user"]])
+    if not header and chosen.get("user") is None:
+        doubt = ASSUMED
     skip = blank + int(header)
-    return CsvFormat(separator, header, names, skip, columns, tuple(sample), guessed, assumed)
+    rows = tuple(sample)
+    return CsvFormat(separator, header, names, skip, columns, rows, guessed, doubt, dates)
 
 
 def read_text(
@@ -313,10 +347,11 @@ def read_text(
     columns = {role: table.column(str(position)) for role, position in layout.columns.items()}
     rows = len(table)
     del table
-    columns = keep_rated(columns, missing)
+    columns = keep_complete(columns, missing)
     times = None
     if "timestamp" in columns:
-        times = (text_times if "timestamp" in as_text else as_timestamps)(columns.pop("timestamp"))
+        convert = text_times if "timestamp" in as_text else as_timestamps
+        times = convert(columns.pop("timestamp"), layout.dates)
     ratings = None
     if "rating" in columns:
         ratings = (text_ratings if "rating" in as_text else as_ratings)(columns.pop("rating"))
@@ -325,7 +360,7 @@ def read_text(
     pa.default_memory_pool().release_unused()
     items = _ids(columns.pop("item"), "item", layout)
     pa.default_memory_pool().release_unused()
-    return Columns(users, items, ratings, times, rows, layout.user_assumed)
+    return Columns(users, items, ratings, times, rows, layout.user_doubt)
 
 
 def looks_whole(sample: Sequence[Sequence[str]], position: int) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from discreet.data.encodings import UTF16_MARKS, transcode
 from discreet.errors import ConfigError, DataError
 
 
@@ -152,8 +153,19 @@ def find_spark_format(paths: Iterable[str]) -> str:
     return kinds.pop()
 
 
-def open_text(file: Path) -> Any:
-    """Open the text of a file as a binary stream, decompressed on the way."""
+def open_text(file: Path, encoding: str | None = None) -> Any:
+    """Open the text of a file as a binary stream, decompressed and, if need be, made UTF-8.
+
+    A byte order mark of UTF-16, as Excel writes it, stands for that encoding.
+    """
+    stream = _open_bytes(file)
+    if encoding is None:
+        with _open_bytes(file) as head:
+            encoding = "utf-16" if head.read(2) in UTF16_MARKS else None
+    return stream if encoding is None else transcode(stream, encoding, str(file))
+
+
+def _open_bytes(file: Path) -> Any:
     head = _read_head(file)
     named = _COMPRESSED_ENDINGS.get(file.suffix.lower())
     found = next((codec for magic, codec in _COMPRESSED.items() if head.startswith(magic)), None)

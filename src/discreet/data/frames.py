@@ -10,16 +10,25 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from discreet.data.columns import Column, Columns, find_columns
-from discreet.data.values import as_ratings, as_timestamps, find_rated_rows
+from discreet.data.columns import (
+    Column,
+    Columns,
+    describe_orders,
+    find_columns,
+    find_date_order,
+)
+from discreet.data.values import as_ratings, as_timestamps, check_date_order, find_present
 from discreet.errors import ConfigError, DataError
 
 BACKENDS = ("pandas", "polars", "pyarrow")
 SAMPLE_ROWS = 1000  # enough to distinguish five star values from ids
 
 
-def frame_columns(frame: Any, chosen: Mapping[str, Column], missing: str = "error") -> Columns:
+def frame_columns(
+    frame: Any, chosen: Mapping[str, Column], missing: str = "error", dates: str | None = None
+) -> Columns:
     """Return the columns of any frame that narwhals or arrow's stream interface can read."""
+    check_date_order(dates)
     import narwhals.stable.v1 as nw
 
     what = f"the {type(frame).__module__.split('.')[0]} {type(frame).__name__}"
@@ -40,15 +49,20 @@ def frame_columns(frame: Any, chosen: Mapping[str, Column], missing: str = "erro
             series = {role: wrapped[:, at] for role, at in positions.items()}
     except nw.exceptions.DuplicateError:
         raise DataError(f"{what} has several columns of the same name: rename them") from None
-    if missing == "drop" and "rating" in series:
-        present = find_rated_rows(_numbers(series["rating"], nw)).tolist()
+    if missing == "drop":
+        complete = [find_present(_numbers(column, nw)) for column in series.values()]
+        present = np.logical_and.reduce(complete).tolist()
         series = {role: column.filter(present) for role, column in series.items()}
+    dates = dates or find_date_order(names)
     try:
         return Columns(
             _ids(series["user"], nw),
             _ids(series["item"], nw),
             as_ratings(_numbers(series["rating"], nw)) if "rating" in series else None,
-            as_timestamps(_numbers(series["timestamp"], nw)) if "timestamp" in series else None,
+            as_timestamps(_numbers(series["timestamp"], nw), dates)
+            if "timestamp" in series
+            else None,
+            user_doubt=describe_orders(names[positions["user"]]),
         )
     except UnicodeEncodeError:
         raise DataError(

@@ -23,13 +23,14 @@ from discreet.data.csr import compress, core, row_of_entry
 from discreet.data.frames import frame_columns, make_frame
 from discreet.data.ids import IdIndex, as_ids, choose
 from discreet.data.readers import read_columns
-from discreet.data.user_column import ASSUMED, find_user_problem
+from discreet.data.user_column import find_user_problem
 from discreet.data.values import as_ratings, as_timestamps
 from discreet.errors import ConfigError, DataError
 
 Duplicates = Literal["last", "mean", "error"]
 Unknown = Literal["error", "drop"]
 Missing = Literal["error", "drop"]
+DateOrder = Literal["day-first", "month-first"]
 _FIELDS = (
     "indptr",
     "indices",
@@ -117,6 +118,8 @@ class Ratings:
         trust_user_column: bool = False,
         normalize_ids: bool = False,
         missing: Missing = "error",
+        encoding: str | None = None,
+        dates: DateOrder | None = None,
     ) -> Ratings:
         """Read ratings from csv, tsv, ``::``-separated text (plain, gz, zst), parquet or feather.
 
@@ -146,15 +149,21 @@ class Ratings:
             Treat user ids that differ only in case, surrounding blanks or Unicode form as one user.
             Each id is changed by itself: to lower case, stripped, composed (NFC).
         missing : {"error", "drop"}
-            Rule for rows without a rating.
+            Rule for rows in which a user, an item, a rating or a timestamp is missing.
+        encoding : str, optional
+            Encoding of a text file, such as "cp1252" if Excel on Windows wrote it. UTF-8 by
+            default, and UTF-16 if the file begins with its byte order mark.
+        dates : {"day-first", "month-first"}, optional
+            Order of dates such as 5/6/2025. By default they are refused, or the day is first if the
+            names of the columns are in another language than English.
         """
         given = None if items is None else Catalog.from_any(items, hint=item)
         chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
-        columns = read_columns(path, chosen, separator, header, missing)
-        assumed = columns.user_assumed
+        columns = read_columns(path, chosen, separator, header, missing, encoding, dates)
+        doubt = columns.user_doubt
         try:
             fields = from_columns(columns, given, duplicates, unknown_items, normalize_ids)
-            return cls.from_indices(**fields | _check_users(fields, trust_user_column, assumed))
+            return cls.from_indices(**fields | _check_users(fields, trust_user_column, doubt))
         except DataError as error:
             raise DataError(f"{path}: {error}") from error
 
@@ -173,18 +182,19 @@ class Ratings:
         trust_user_column: bool = False,
         normalize_ids: bool = False,
         missing: Missing = "error",
+        dates: DateOrder | None = None,
     ) -> Ratings:
         """Convert a pandas, polars or pyarrow frame, one row per rating; see :meth:`read`."""
         given = None if items is None else Catalog.from_any(items, hint=item)
-        columns = frame_columns(
-            frame, {"user": user, "item": item, "rating": rating, "timestamp": timestamp}, missing
-        )
+        chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+        columns = frame_columns(frame, chosen, missing, dates)
+        doubt = columns.user_doubt
         if len(columns.users) == 0:
             raise DataError(
                 f"the {type(frame).__name__} holds no ratings: it has columns but no rows"
             )
         fields = from_columns(columns, given, duplicates, unknown_items, normalize_ids)
-        return cls.from_indices(**fields | _check_users(fields, trust_user_column))
+        return cls.from_indices(**fields | _check_users(fields, trust_user_column, doubt))
 
     @classmethod
     def from_arrays(
@@ -510,14 +520,14 @@ def _check_ids(ids: Any, what: str) -> NDArray[Any]:
     )
 
 
-def _check_users(fields: Mapping[str, Any], trusted: bool, assumed: bool = False) -> dict[str, Any]:
+def _check_users(fields: Mapping[str, Any], trusted: bool, doubt: str) -> dict[str, Any]:
     """Return the fields with the doubt about the user column; none if it is trusted."""
     if trusted:
         return {"rated": True, "user_problem": ""}
     merged = fields["merged"]
     n_rows = len(fields["indices"]) + merged
     problem = find_user_problem(fields["user_ids"], n_rows, merged)
-    return {"user_problem": problem or (ASSUMED if assumed else "")}
+    return {"user_problem": problem or doubt}
 
 
 def _with_filter(before: str, min_user_ratings: int, min_item_ratings: int) -> str:

@@ -5,13 +5,22 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from discreet.data.columns import Column, Columns, find_columns, only
+from discreet.data.columns import (
+    Column,
+    Columns,
+    describe_orders,
+    find_columns,
+    find_date_order,
+    only,
+)
 from discreet.data.csv_errors import first_problem
 from discreet.data.csv_format import (
     CsvFormat,
@@ -24,11 +33,12 @@ from discreet.data.csv_format import (
     read_text,
 )
 from discreet.data.csv_scan import check_quotes, scan
+from discreet.data.encodings import check_encoding, decode_list
 from discreet.data.formats import TableFormat, find_format, open_text
 from discreet.data.frames import SAMPLE_ROWS
 from discreet.data.ids import RowError, refuse_nulls
 from discreet.data.parquet import read_row_groups
-from discreet.data.values import as_ratings, as_timestamps, keep_rated
+from discreet.data.values import as_ratings, as_timestamps, check_date_order, keep_complete
 from discreet.errors import ConfigError, DataError
 
 # bytes of an unpacked list of items with titles or features: enough for some millions of items
@@ -70,16 +80,12 @@ def check_file(path: str | os.PathLike[str]) -> Path:
 
 
 def read_lines(file: Path) -> list[str]:
-    """Read the lines of a list of items in UTF-8, or Latin-1 as in older MovieLens archives."""
+    """Read the lines of a list of items in UTF-8, or in Windows-1252 as by Excel on Windows."""
     with open_text(file) as stream:
         data = stream.read(MOST_LIST + 1)
     if len(data) > MOST_LIST:
         raise DataError(f"{file} holds more than {MOST_LIST:,} bytes of text: give a list of items")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")
-    lines = as_lines(text)
+    lines = as_lines(decode_list(data))
     check_line(max(map(len, lines)), str(file))
     return lines
 
@@ -100,6 +106,8 @@ def read_columns(
     separator: str | None = None,
     header: bool | None = None,
     missing: str = "error",
+    encoding: str | None = None,
+    dates: str | None = None,
 ) -> Columns:
     """Read the columns of a ratings file.
 
@@ -110,19 +118,27 @@ def read_columns(
     separator, header
         For text files; detected if None.
     missing : {"error", "drop"}
-        Rule for rows without a rating.
+        Rule for rows that lack a value.
+    encoding : str, optional
+        Of a text file; UTF-8 if None.
+    dates : {"day-first", "month-first"}, optional
+        Order of dates with slashes.
     """
+    check_date_order(dates)
+    check_encoding(encoding)
     file = check_file(path)
     kind = find_format(file)
     try:
         if kind is None:
-            return _read_text_file(file, chosen, separator, header, missing)
-        for name, value in (("separator", separator), ("header", header)):
+            opened = partial(open_text, file, encoding)
+            return _read_text_file(file, opened, chosen, separator, header, missing, dates)
+        texts = {"separator": separator, "header": header, "encoding": encoding}
+        for name, value in texts.items():
             if value is not None:
                 raise ConfigError(
                     f"{name}={value!r} is for text files, and {file} is a {kind.name} file"
                 )
-        return _read_table_file(file, kind, chosen, missing)
+        return _read_table_file(file, kind, chosen, missing, dates)
     except pa.ArrowInvalid as error:
         raise DataError(
             f"{file} cannot be read: {_first_line(error)}; write the file again"
@@ -135,19 +151,22 @@ def read_columns(
 
 def _read_text_file(
     file: Path,
+    opened: Callable[[], Any],
     chosen: Mapping[str, Column],
     separator: str | None,
     header: bool | None,
     missing: str,
+    dates: str | None,
 ) -> Columns:
-    with open_text(file) as stream:
-        layout = find_layout(read_sample(stream, str(file)), chosen, separator, header, str(file))
+    with opened() as stream:
+        lines = read_sample(stream, str(file))
+    layout = find_layout(lines, chosen, separator, header, str(file), dates)
     as_text = {
         role
         for role, at in layout.columns.items()
         if role != "rating" and not looks_whole(layout.sample, at)
     }
-    with open_text(file) as stream:
+    with opened() as stream:
         seen = scan(stream, layout, str(file))
     as_text |= seen.as_text
     narrow = {
@@ -155,7 +174,7 @@ def _read_text_file(
     }
     while True:
         try:
-            with open_text(file) as stream:
+            with opened() as stream:
                 columns = read_text(stream, layout, as_text, narrow, missing)
             break
         except (pa.ArrowInvalid, RowError) as error:
@@ -166,10 +185,10 @@ def _read_text_file(
                 narrow.discard(doubt)
                 continue
             if doubt is None or doubt in as_text:
-                raise _explain_error(error, file, layout) from error
+                raise _explain_error(error, file, opened, layout) from error
             as_text.add(doubt)
     if seen.quotes and columns.rows < seen.lines - int(layout.header):
-        with open_text(file) as stream:
+        with opened() as stream:
             check_quotes(io.BufferedReader(stream), layout, str(file))
     return columns
 
@@ -190,9 +209,11 @@ def _doubt(message: str, layout: CsvFormat) -> str | None:
     )
 
 
-def _explain_error(error: Exception, file: Path, layout: CsvFormat) -> DataError:
+def _explain_error(
+    error: Exception, file: Path, opened: Callable[[], Any], layout: CsvFormat
+) -> DataError:
     """Return the error with the line number and what is wrong in the line."""
-    with open_text(file) as stream:
+    with opened() as stream:
         buffered: BinaryIO = io.BufferedReader(stream)
         problem = first_problem(buffered, layout)
     if problem is None:
@@ -201,7 +222,11 @@ def _explain_error(error: Exception, file: Path, layout: CsvFormat) -> DataError
 
 
 def _read_table_file(
-    file: Path, kind: TableFormat, chosen: Mapping[str, Column], missing: str
+    file: Path,
+    kind: TableFormat,
+    chosen: Mapping[str, Column],
+    missing: str,
+    dates: str | None,
 ) -> Columns:
     names = kind.names(file)
     positions = find_columns(
@@ -215,11 +240,13 @@ def _read_table_file(
     if kind.name == "parquet" and missing == "error":
         found = read_row_groups(file, {role: names[at] for role, at in positions.items()})
         if found is not None:
-            return found
+            return replace(found, user_doubt=describe_orders(names[positions["user"]]))
     table = kind.read(file, [names[at] for at in positions.values()])
     columns = {role: table.column(names[at]) for role, at in positions.items()}
     del table
-    columns = keep_rated(columns, missing)
+    columns = keep_complete(columns, missing)
+    dates = dates or find_date_order(names)
+    doubt = describe_orders(names[positions["user"]])
     if not len(columns["user"]):
         raise DataError(f"{file} holds no ratings: it has columns but no rows")
     try:
@@ -229,7 +256,8 @@ def _read_table_file(
             columns.pop("user"),
             columns.pop("item"),
             as_ratings(columns.pop("rating")) if "rating" in columns else None,
-            as_timestamps(columns.pop("timestamp")) if "timestamp" in columns else None,
+            as_timestamps(columns.pop("timestamp"), dates) if "timestamp" in columns else None,
+            user_doubt=doubt,
         )
     except RowError as error:
         raise DataError(f"{file}, {error}") from error

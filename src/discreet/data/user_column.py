@@ -3,9 +3,9 @@
 With a column of stars in its place, a statement would protect five star values. So `Ratings` from
 files and frames record doubts about their user column, and private training refuses them: if nearly
 all rows repeat a (user, item) pair, if there are fewer users than a public minimum, if user ids are
-dates, if a file has no header line and the caller names no user column, or if a rating range is
-given without a rating column. These refusals depend on the data and are not covered by ε: they come
-before any release, and contain only public numbers.
+dates, if its name is one of orders or sessions, if a file has no header line and the caller names
+no user column, or if a rating range is given without a rating column. These refusals depend on the
+data and are not covered by ε: they come before any release, and contain only public numbers.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.columns import describe_values
+from discreet.data.columns import ASSUMED, describe_values
 from discreet.data.ids import Coded, Integers
 from discreet.errors import DataError
 
 # at ε ≤ 10 noise hides the signal of fewer users; rating scales have up to 101 values
 MIN_USERS = 100
-ASSUMED = "the file has no header line, so that its first column was taken for users"
 MAX_MERGED = 0.9  # share of rows; a log of plays repeats pairs, but rarely nine times in ten
 CHECKED_IDS = 1000  # enough to tell dates from ids
 
@@ -65,11 +64,16 @@ def check_user_column(ratings: Any, rating_range: tuple[float, float] | None) ->
             " omit rating_range, or pass trust_user_column=True"
         )
     if problem := ratings.user_problem:
-        raise DataError(
-            f"{problem}: name the one that identifies users with user=... when reading"
-            + (", such as user=0" if problem == ASSUMED else "")
-            + ", or, if this one does, pass trust_user_column=True"
+        advice = (
+            "name the one that identifies users with user=... when reading, or, if this one does,"
+            " pass trust_user_column=True"
         )
+        if problem == ASSUMED:
+            advice = (
+                "pass user=0 when reading if it identifies users, else the position of the one"
+                " that does"
+            )
+        raise DataError(f"{problem}: {advice}")
 
 
 def hold_dates(ids: Sequence[Any]) -> bool:

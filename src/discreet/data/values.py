@@ -42,8 +42,13 @@ _NUMBERS = (
 )
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
-#: Day, month and year with points, as in most of Europe; with slashes the order is ambiguous.
-_POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(?:[ T]+(\d{1,2}):(\d{2})(?::(\d{2}))?)?")
+_CLOCK = r"(?:[ T,]+(\d{1,2}):(\d{2})(?::(\d{2}))?)?"
+#: Day, month and year with points, as in most of Europe.
+_POINTS = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})" + _CLOCK)
+#: The same with slashes or hyphens, where the month comes first in the United States.
+_SLASHES = re.compile(r"(\d{1,2})([/-])(\d{1,2})\2(\d{4})" + _CLOCK)
+_YEAR_FIRST = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})" + _CLOCK)
+DATE_ORDERS = ("day-first", "month-first")
 _ADVICE = "fill it in, drop the row, or ignore the column with {}=False"
 
 
@@ -68,18 +73,18 @@ def as_ratings(column: Any) -> NDArray[np.float32]:
     return values
 
 
-def keep_rated(columns: dict[str, Any], missing: str) -> dict[str, Any]:
-    """Return arrow columns without the rows that have no rating, if `missing` is "drop"."""
+def keep_complete(columns: dict[str, Any], missing: str) -> dict[str, Any]:
+    """Return arrow columns without the rows that lack a value, if `missing` is "drop"."""
     if missing not in ("error", "drop"):
         raise ConfigError(f'missing must be "error" or "drop", not {missing!r}')
-    if missing == "error" or "rating" not in columns:
+    if missing == "error":
         return columns
-    present = pa.array(find_rated_rows(columns["rating"]))
+    present = pa.array(np.logical_and.reduce([find_present(one) for one in columns.values()]))
     return {role: column.filter(present) for role, column in columns.items()}
 
 
-def find_rated_rows(column: Any) -> NDArray[np.bool_]:
-    """Check for each row whether its rating is present."""
+def find_present(column: Any) -> NDArray[np.bool_]:
+    """Check for each row of a column whether its value is present."""
     if isinstance(column, pa.ChunkedArray | pa.Array):
         if pa.types.is_floating(column.type):
             column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
@@ -135,8 +140,17 @@ def plain_ratings(column: Any) -> NDArray[np.float32] | None:
     return values
 
 
-def as_timestamps(column: Any) -> NDArray[np.int64]:
-    """Keep integers; convert dates and ISO text to seconds since 1970 (UTC if without zone)."""
+def check_date_order(dates: str | None) -> None:
+    """Raise an error unless `dates` is None or one of `DATE_ORDERS`."""
+    if dates is not None and dates not in DATE_ORDERS:
+        raise ConfigError(f'dates must be "day-first" or "month-first", not {dates!r}')
+
+
+def as_timestamps(column: Any, dates: str | None = None) -> NDArray[np.int64]:
+    """Keep integers; convert dates and ISO text to seconds since 1970 (UTC if without zone).
+
+    `dates` is the order of dates with slashes, "day-first" or "month-first".
+    """
     array = _as_array(column, "timestamp")
     if array.dtype.kind == "i" or (array.dtype.kind == "u" and array.max(initial=0) < 2**63):
         return array.astype(np.int64, copy=False)
@@ -151,17 +165,19 @@ def as_timestamps(column: Any) -> NDArray[np.int64]:
             raise _missing_value_error(int(bad[0]), "timestamp")
         return np.floor(array).astype(np.int64)
     return np.fromiter(
-        (seconds(value, row) for row, value in enumerate(array.tolist())), np.int64, len(array)
+        (seconds(value, row, dates) for row, value in enumerate(array.tolist())),
+        np.int64,
+        len(array),
     )
 
 
-def text_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
+def text_times(column: pa.ChunkedArray, dates: str | None = None) -> NDArray[np.int64]:
     """Apply `seconds` to every text, by arrow's casts where all texts have one form."""
-    parts = [_chunk_times(chunk) for chunk in refuse_nulls(column, "timestamp").chunks]
+    parts = [_chunk_times(chunk, dates) for chunk in refuse_nulls(column, "timestamp").chunks]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def _chunk_times(texts: pa.Array) -> NDArray[np.int64]:
+def _chunk_times(texts: pa.Array, dates: str | None) -> NDArray[np.int64]:
     whole = pc.match_substring_regex(texts, _WHOLE)
     rest = np.ones(len(texts), bool)
     rest[np.concatenate(numpy_chunks(pa.chunked_array([pc.indices_nonzero(whole)])))] = False
@@ -169,11 +185,11 @@ def _chunk_times(texts: pa.Array) -> NDArray[np.int64]:
     times[~rest] = np.concatenate(
         numpy_chunks(pa.chunked_array([texts.filter(whole).cast(pa.int64())]))
     )
-    times[rest] = _other_times(pa.chunked_array([texts.filter(pc.invert(whole))]))
+    times[rest] = _other_times(pa.chunked_array([texts.filter(pc.invert(whole))]), dates)
     return times
 
 
-def _other_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
+def _other_times(column: pa.ChunkedArray, dates: str | None) -> NDArray[np.int64]:
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.float64()):
         with contextlib.suppress(pa.ArrowInvalid):
             array = _as_array(column.cast(kind), "timestamp")
@@ -181,16 +197,17 @@ def _other_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
             if array.dtype.kind == "M" or bool((np.abs(array) < 2.0**53).all()):
                 return as_timestamps(array)
     coded = as_coded(column)
-    found = np.fromiter((seconds(text) for text in coded.values), np.int64, len(coded.values))
+    times = (seconds(text, 0, dates) for text in coded.values)
+    found = np.fromiter(times, np.int64, len(coded.values))
     return found[coded.codes]
 
 
-def seconds(value: Any, row: int = 0) -> int:
+def seconds(value: Any, row: int = 0, dates: str | None = None) -> int:
     """Return the seconds since 1970 of one timestamp in any form."""
     if is_missing(value):
         raise _missing_value_error(row, "timestamp")
     if isinstance(value, str):
-        return seconds(_from_text(value, row), row)
+        return seconds(_from_text(value, row, dates), row)
     if isinstance(value, datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         return (aware - _EPOCH) // timedelta(seconds=1)  # exact, unlike a float
@@ -211,15 +228,27 @@ def seconds(value: Any, row: int = 0) -> int:
     return whole
 
 
-def _from_text(text: str, row: int) -> int | float | datetime:
+def _from_text(text: str, row: int, dates: str | None) -> int | float | datetime:
     plain = text.strip()
     form = parse_id(plain)  # first, because floats cannot represent large integers
     if isinstance(form, int):
         return form
+    if dates is None and _SLASHES.fullmatch(plain):
+        raise RowError(
+            row,
+            f"the timestamp {plain!r} may begin with the day or the month: pass"
+            " dates='day-first' or dates='month-first', or ignore the column with timestamp=False",
+        )
     try:
+        if found := _SLASHES.fullmatch(plain):
+            first, _, second, year, *clock = (part or "0" for part in found.groups())
+            day, month = (first, second) if dates == "day-first" else (second, first)
+            return datetime(int(year), int(month), int(day), *map(int, clock))
         if found := _POINTS.fullmatch(plain):
-            day, month, year, hour, minute, second = (int(part or 0) for part in found.groups())
-            return datetime(year, month, day, hour, minute, second)
+            day, month, year, *clock = (int(part or 0) for part in found.groups())
+            return datetime(year, month, day, *clock)
+        if found := _YEAR_FIRST.fullmatch(plain):
+            return datetime(*(int(part or 0) for part in found.groups()))  # type: ignore[arg-type]
         return float(plain) if _looks_numeric(plain) else datetime.fromisoformat(plain)
     except ValueError:
         raise RowError(

@@ -650,7 +650,7 @@ class Recommender(Estimator, ABC):
         check_choice("unknown", unknown, "error", "skip")
         ids = as_ids(ids, "item id")
         at = self._index.positions(ids, "item id")
-        if (at < 0).any() and self.titles_ is not None:
+        if (at < 0).any():
             at = self.scorer().find_titles(ids.tolist(), at)
         if unknown == "error" and (at < 0).any():
             raise self.scorer().unknown_items(ids[at < 0].tolist(), advice)

@@ -6,6 +6,7 @@ Nothing here imports more than numpy, so that one command-line query starts fast
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections import defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,8 @@ class ItemLookup:
     """The items of a model, found by id (also an integer one, typed as text) or by title.
 
     A title may be given without what follows ``" · "``, without the year in brackets, with its
-    words in another order ("The Matrix" for "Matrix, The (1999)"), in any case, as long as only one
-    item answers to it.
+    words in another order ("The Matrix" for "Matrix, The (1999)"), without accents and in any case,
+    as long as only one item answers to it. Ids that are text are titles where there are no others.
     """
 
     def __init__(self, ids: Any, titles: Any) -> None:
@@ -66,6 +67,14 @@ class ItemLookup:
             return found[0]
         return _SEVERAL if found else -1
 
+    @property
+    def _names(self) -> list[str]:
+        """The titles, or without them the ids that are text."""
+        if self.titles is not None:
+            return [str(title) for title in self.titles]
+        ids = self.ids.tolist()
+        return ids if all(isinstance(item, str) for item in ids) else []
+
     def _with_title(self, text: str) -> list[int]:
         return self._by_title.get(fold_text(text)) or self._by_words.get(_words(text), [])
 
@@ -75,8 +84,7 @@ class ItemLookup:
 
     def near(self, text: str) -> str:
         """Return a question about similar names, or nothing."""
-        names = [str(t) for t in self.titles] if self.titles is not None else []
-        names += list(self._by_text)
+        names = list(dict.fromkeys([*self._names, *self._by_text]))
         wanted = fold_text(text)
         near = [name for name in names if wanted and wanted in name.casefold()][:3]
         near = near or difflib.get_close_matches(text, names, n=3)
@@ -90,8 +98,8 @@ class ItemLookup:
     def _by_title(self) -> dict[str, list[int]]:
         """Map every spelling of a title to positions; full titles precede shortened ones."""
         found: dict[str, list[int]] = defaultdict(list)
-        for at, title in enumerate(self.titles if self.titles is not None else []):
-            for way in dict.fromkeys(map(fold_text, _spellings(str(title)))):
+        for at, title in enumerate(self._names):
+            for way in dict.fromkeys(map(fold_text, _spellings(title))):
                 found[way].append(at)
         return found
 
@@ -99,8 +107,8 @@ class ItemLookup:
     def _by_words(self) -> dict[tuple[str, ...], list[int]]:
         """Map the words of every title, in any order, to positions."""
         found: dict[tuple[str, ...], list[int]] = defaultdict(list)
-        for at, title in enumerate(self.titles if self.titles is not None else []):
-            for way in dict.fromkeys(map(_words, _spellings(str(title)))):
+        for at, title in enumerate(self._names):
+            for way in dict.fromkeys(map(_words, _spellings(title))):
                 found[way].append(at)
         return found
 
@@ -113,8 +121,9 @@ def _spellings(title: str) -> tuple[str, str, str]:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """Return the words of a text, sorted."""
-    return tuple(sorted("".join(c if c.isalnum() else " " for c in text.casefold()).split()))
+    """Return the words of a text without accents, sorted."""
+    plain = drop_accents(fold_text(text))
+    return tuple(sorted("".join(c if c.isalnum() else " " for c in plain).split()))
 
 
 def rank_items(items: ItemLookup, ids: Any, scores: Any) -> list[dict[str, Any]]:
@@ -136,3 +145,11 @@ def rank_items(items: ItemLookup, ids: Any, scores: Any) -> list[dict[str, Any]]
 def fold_text(text: str) -> str:
     """Fold case and space, so that titles compare as users type them."""
     return " ".join(text.casefold().split())
+
+
+def drop_accents(text: str) -> str:
+    """Replace letters with accents by the letters alone, as in "Amelie" for "Amélie"."""
+    if text.isascii():
+        return text
+    letters = unicodedata.normalize("NFKD", text)
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))

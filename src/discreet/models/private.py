@@ -499,9 +499,7 @@ class PrivateRecommender(Recommender):
             self.item_factors_.shape[1] <= self.algorithm_.item_similarity(self._learned()).first
             and self.summary_
         ):
-            raise ConfigError(
-                f"there is nothing to compare items by. What was learned: {self.summary_}"
-            )
+            raise ConfigError(f"there is nothing to compare items by. {self.summary_}")
         super()._check_comparable()
         if self.details_.get("dimensions") == 0:
             logger.warning("similar items may be noise. What was learned: %s", self.summary_)

@@ -114,7 +114,7 @@ class Scorer:
         """Return the positions `at` with those of unknown ids (−1) that are titles filled in."""
         found = np.array(at)
         for place in np.flatnonzero(found < 0).tolist():
-            if self.titles is not None and isinstance(ids[place], str):
+            if isinstance(ids[place], str):
                 found[place] = self.lookup.find_title(ids[place])
                 if found[place] < -1:
                     raise self.lookup.several(ids[place])

@@ -30,6 +30,8 @@ def to_learn_from(given: Any, trust_user_column: bool = False, items: Any = None
     if isinstance(given, Ratings):
         return given if items is None else given.with_items(items)
     if sparse.issparse(given):
+        if given.nnz == 0:
+            raise DataError("the matrix holds no ratings: it needs at least one entry")
         return Ratings.from_csr(given, items=items)
     if _is_table(given):
         return Ratings.from_frame(given, items=items, trust_user_column=trust_user_column)

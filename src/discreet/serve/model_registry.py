@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from discreet.errors import ConfigError, DiscreetError
-from discreet.models.item_lookup import ItemLookup, fold_text
+from discreet.models.item_lookup import ItemLookup, drop_accents, fold_text
 from discreet.models.storage.load_scorer import OpenedModel, open_model
 from discreet.models.storage.read_folder import MODEL
 from discreet.serve.web_page import web_page
@@ -52,7 +52,7 @@ class ServedModel:
 
     def search(self, query: str, n: int) -> list[int]:
         """Return items whose title or id has all words; those that begin with the first lead."""
-        words = fold_text(query).split()
+        words = drop_accents(fold_text(query)).split()
         if not words:
             return list(range(min(n, len(self.scorer))))
         text, starts = self._text
@@ -119,7 +119,7 @@ class ServedModel:
             if titles is None
             else (f"{title} {item}" for title, item in zip(titles, ids, strict=True))
         )
-        lines = [fold_text(str(line)) for line in named]
+        lines = [drop_accents(fold_text(str(line))) for line in named]
         starts = [0]
         for line in lines[:-1]:
             starts.append(starts[-1] + len(line) + 1)

@@ -14,7 +14,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.catalog import Catalog
-from discreet.data.columns import Column, Columns, find_columns, only
+from discreet.data.columns import (
+    Column,
+    Columns,
+    describe_orders,
+    find_columns,
+    find_date_order,
+    only,
+)
 from discreet.data.csv_format import (
     CsvFormat,
     check_line,
@@ -30,7 +37,7 @@ from discreet.data.ids import Coded, IdIndex, RowError, canonical, encode, refus
 from discreet.data.ratings import Ratings
 from discreet.data.readers import check_file, damage
 from discreet.data.user_column import hold_dates, take_first
-from discreet.data.values import as_ratings, as_timestamps, keep_rated
+from discreet.data.values import as_ratings, as_timestamps, keep_complete
 from discreet.engines.user_hash import Identity, Secret, identities
 from discreet.errors import ConfigError, DataError
 
@@ -61,8 +68,8 @@ class BlockRows(NamedTuple):
         Values, and times or None.
     rated, dates : bool
         Whether there is a rating column, and whether user ids are dates.
-    user_assumed : bool
-        Whether the first column of a file without header was taken for users.
+    user_doubt : str
+        Why the user column may not identify users, as far as names tell.
     """
 
     who: Identity
@@ -71,7 +78,7 @@ class BlockRows(NamedTuple):
     times: NDArray[np.int64] | None
     rated: bool = True
     dates: bool = False
-    user_assumed: bool = False
+    user_doubt: str = ""
 
 
 class ItemColumn:
@@ -133,7 +140,7 @@ def pieces(
         ratings = columns.take("ratings")
         values = np.ones(len(who), np.float32) if ratings is None else ratings
         dates = hold_dates(take_first(users))
-        facts = (ratings is not None, dates, columns.user_assumed)
+        facts = (ratings is not None, dates, columns.user_doubt)
         yield BlockRows(who, at, values, columns.take("timestamps"), *facts)
 
 
@@ -253,14 +260,17 @@ def _table(file: Path, kind: TableFormat, reading: ReadOptions) -> Iterator[Colu
         }
         problem = ""
         try:
-            columns = keep_rated(columns, reading.missing)
+            columns = keep_complete(columns, reading.missing)
             for role in ("user", "item"):
                 refuse_nulls(columns[role], f"{role} id")
             read = Columns(
                 columns["user"],
                 columns["item"],
                 as_ratings(columns["rating"]) if "rating" in columns else None,
-                as_timestamps(columns["timestamp"]) if "timestamp" in columns else None,
+                as_timestamps(columns["timestamp"], find_date_order(names))
+                if "timestamp" in columns
+                else None,
+                user_doubt=describe_orders(names[positions["user"]]),
             )
         except RowError as error:
             problem = error.problem

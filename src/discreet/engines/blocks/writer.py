@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from discreet.data.atomic_files import swap_folders, temporary_sibling
 from discreet.data.csr import check_duplicates_rule
 from discreet.data.ratings import Ratings
-from discreet.data.user_column import ASSUMED, describe_problem
+from discreet.data.user_column import describe_problem
 from discreet.engines.block_format import portion_of
 from discreet.engines.blocks.manifest import (
     MANIFEST,
@@ -134,7 +134,7 @@ class _Read(NamedTuple):
     timed: bool
     rated: bool
     dates: bool
-    assumed: bool
+    doubt: str
 
 
 def _check_users(source: Any, read: _Read, counts: Any, trusted: bool) -> tuple[bool, str]:
@@ -144,7 +144,7 @@ def _check_users(source: Any, read: _Read, counts: Any, trusted: bool) -> tuple[
     if isinstance(source, Ratings):
         return source.rated, source.user_problem
     problem = describe_problem(read.dates, *map(int, counts))
-    return read.rated, problem or (ASSUMED if read.assumed else "")
+    return read.rated, problem or read.doubt
 
 
 def _divide(
@@ -153,7 +153,8 @@ def _divide(
     """Append every row to the scratch file of its block, in the order of the source."""
     timed: bool | None = None
     rated = dates = True
-    any_rows = assumed = False
+    any_rows = False
+    doubt = ""
     for piece in rows:
         if timed is not None and timed != (piece.times is not None):
             raise DataError(
@@ -162,7 +163,7 @@ def _divide(
         timed = piece.times is not None
         rated = rated and piece.rated
         dates = dates and piece.dates
-        assumed = assumed or piece.user_assumed
+        doubt = doubt or piece.user_doubt
         any_rows = any_rows or len(piece.who) > 0
         packed = np.empty(len(piece.who), _ROW)
         packed["who"] = piece.who
@@ -180,7 +181,7 @@ def _divide(
             progress(0, blocks, "reading")
     if not any_rows:
         raise DataError("the source holds no ratings: at least one is needed")
-    return _Read(bool(timed), rated, dates, assumed)
+    return _Read(bool(timed), rated, dates, doubt)
 
 
 def _open_private(path: str, flags: int) -> int:

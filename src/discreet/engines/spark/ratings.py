@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.catalog import Catalog
-from discreet.data.columns import Column, find_columns
+from discreet.data.columns import Column, describe_orders, find_columns
 from discreet.data.csr import check_duplicates_rule
 from discreet.data.ids import MISSING, canonical, encode, object_array
 from discreet.data.ratings import Duplicates, Missing, Unknown
@@ -176,7 +176,8 @@ class SparkRatings:
         ids = self._frame.select(F.col(self._columns["user"]).cast("string").alias("user"))
         some = ids.distinct().limit(CHECKED_IDS)
         found = [row["user"] for row in outcome(lambda: some.collect()) if row["user"] is not None]
-        return find_user_problem(object_array(found, len(found)), 1, 0)
+        problem = find_user_problem(object_array(found, len(found)), 1, 0)
+        return problem or describe_orders(self._columns["user"])
 
     @property
     def n_items(self) -> int:

@@ -80,11 +80,7 @@ class OpenedModel:
     def check_comparable(self) -> None:
         """Raise a `ConfigError` where items cannot be compared; warn where it may be noise."""
         if not self.scorer.factors.shape[1]:
-            why = (
-                f"What was learned: {self.summary_}"
-                if self.summary_
-                else f"{self.name} has no item factors"
-            )
+            why = self.summary_ or f"{self.name} has no item factors"
             raise ConfigError(f"there is nothing to compare items by. {why}")
         if self.details.get("dimensions") == 0:
             logger.warning("similar items may be noise. What was learned: %s", self.summary_)
