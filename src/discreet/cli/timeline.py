@@ -29,16 +29,17 @@ _USED_BY = {
     "account": ("open", "add"),
     "to": ("add", "model"),
     "head": ("verify",),
+    "forgetting": ("add", "model"),
 }
+MODEL = "model"  # folder of the newest model in a timeline, which a service finds
 _NAMES = {"to": "--out", "rating_range": "--rating-range"}
 
 
 @command(
     "discreet timeline open customers.timeline --epsilon 1 --rating-range 1,5 --key customers.key"
     " --account budget.sqlite:customers",
-    "discreet timeline add customers.timeline ratings.csv --items films.csv --key customers.key"
-    " --out model/",
-    "discreet timeline model customers.timeline --out model/",
+    "discreet timeline add customers.timeline ratings.csv --items films.csv --key customers.key",
+    "discreet timeline model customers.timeline --forgetting 0.9 --out model/",
     "discreet timeline forget customers.timeline u17 u42 --key customers.key",
     "discreet timeline show customers.timeline",
     "discreet timeline verify customers.timeline",
@@ -110,7 +111,20 @@ def timeline(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option("--out", "-o", help="Folder for the model of all rows.", metavar="FOLDER"),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder for the model of all rows. Default: TIMELINE/model.",
+            metavar="FOLDER",
+        ),
+    ] = None,
+    forgetting: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of a row relative to the next, for the model. Default: chosen from"
+            " released counts.",
+            metavar="λ",
+        ),
     ] = None,
     head: Annotated[
         str | None,
@@ -120,8 +134,8 @@ def timeline(
     """Keep a model fresh at one lifetime ε: each row releases all users' ratings as they are today.
 
     All rows together, any number of them, cost the ε that is reserved by open. The model is made of
-    public rows and costs nothing; a service that serves its folder takes over each new one. The
-    folder TIMELINE is public. TIMELINE.secret holds who entered when: never share it, never restore
+    public rows and costs nothing; discreet serve TIMELINE takes over each new one. The folder
+    TIMELINE is public. TIMELINE.secret holds who entered when: never share it, never restore
     an old copy of it, and keep the key elsewhere.
     """
     given = {
@@ -134,6 +148,7 @@ def timeline(
         "account": account,
         "to": to,
         "head": head,
+        "forgetting": forgetting,
     }
     for name, value in given.items():
         if value is not None and verb not in _USED_BY[name]:
@@ -159,7 +174,7 @@ def timeline(
         return
     charged = None if account is None else account_at(account)
     found = Timeline(folder, key=key, account=charged)
-    _RUN[verb](found, what or [], source, out, {"to": to, "head": head})
+    _RUN[verb](found, what or [], source, out, {"to": to, "head": head, "forgetting": forgetting})
 
 
 def _add(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
@@ -169,23 +184,22 @@ def _add(line: Timeline, what: list[str], source: DataOptions, out: Output, more
     line.add(ratings)
     out.say(f"Added row {len(line.rows_)} to {line.path}", style="bold")
     out.say(line.statement_.learned)
-    if more["to"] is not None:
-        _save(line, out, more["to"])
+    _save(line, out, more)
     out.result({"command": "timeline add", "timeline": str(line.path), **_facts(line)})
 
 
 def _model(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
-    if more["to"] is None:
-        raise ConfigError("timeline model needs a folder for the model: pass --out")
-    _save(line, out, more["to"])
-    out.result({"command": "timeline model", "out": more["to"], **_facts(line)})
+    to = _save(line, out, more)
+    out.result({"command": "timeline model", "out": to, **_facts(line)})
 
 
-def _save(line: Timeline, out: Output, to: str) -> None:
-    model = line.model()
+def _save(line: Timeline, out: Output, more: Any) -> str:
+    to = str(line.path / MODEL) if more["to"] is None else more["to"]
+    model = line.model(forgetting=more["forgetting"])
     model.save(to, replace=True)
     out.say(f"Saved to {to}")
     out.say(model.summary_, style="bold")
+    return str(to)
 
 
 def _forget(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
