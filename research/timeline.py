@@ -66,11 +66,11 @@ def run(settings: Settings, sources: Sources) -> list[Record]:
     if settings["world"] == "drift":
         ratings, born = simulate_drift(settings["users"], settings["arriving"], weeks, seed)
         world = by_timestamps(ratings, weeks, born)
-    elif settings["world"] == "own timestamps":
-        world = by_timestamps(_at_hand(settings["data"]), weeks)
     else:
-        ratings = sources.ratings(settings["data"], scale=settings.get("scale", 1.0))
-        world = without_drift(ratings, weeks, seed)
+        name, scale = settings["data"], settings.get("scale", 1.0)
+        ratings = _at_hand(name) if name == "movietweetings" else sources.ratings(name, scale=scale)
+        dated = settings["world"] == "own timestamps"
+        world = by_timestamps(ratings, weeks) if dated else without_drift(ratings, weeks, seed)
     shown = [week for week in settings["shown"]["weeks"] if week <= weeks]
     records: list[Record] = []
     for week, model in models(settings, world, shown):
@@ -83,6 +83,8 @@ def models(settings: Settings, world: Weeks, shown: list[int]) -> Iterator[tuple
     """Yield the model of each week that is shown, under the policy."""
     epsilon, policy, weeks = settings["epsilon"], settings["policy"], settings["weeks"]
     options: dict[str, Any] = {"delta": DELTA, "rating_range": world.rating_range}
+    low, high = world.rating_range
+    once = options if low < high else {"delta": DELTA}  # every interaction counts alike
     if policy == "timeline":
         os.environ.setdefault(VARIABLE, secrets.token_hex(32))
         with tempfile.TemporaryDirectory() as folder:
@@ -101,9 +103,7 @@ def models(settings: Settings, world: Weeks, shown: list[int]) -> Iterator[tuple
         prior = None
         chain = policy.endswith("prior")
         for week in range(1, max(shown) + 1) if chain else shown:
-            model = DPMF(epsilon=each, **options).fit(
-                world.ratings(week), prior=prior, progress=False
-            )
+            model = DPMF(epsilon=each, **once).fit(world.ratings(week), prior=prior, progress=False)
             prior = model if chain else None
             if week in shown:
                 yield week, model
@@ -114,7 +114,7 @@ def models(settings: Settings, world: Weeks, shown: list[int]) -> Iterator[tuple
         return
     for week in shown:
         trained = max(week - STALE.get(policy, 0), 1)
-        yield week, DPMF(epsilon=epsilon, **options).fit(world.ratings(trained), progress=False)
+        yield week, DPMF(epsilon=epsilon, **once).fit(world.ratings(trained), progress=False)
 
 
 # ------------------------------------------------------------------ worlds
@@ -159,12 +159,13 @@ def without_drift(ratings: Ratings, weeks: int, seed: int) -> Weeks:
     test = ratings.select_users(held, by="index")
     chosen = rng.random(test.n_ratings) < 0.2
     known = test.keep(~chosen)
-    target = test.keep(chosen & (test.values >= 4))
+    low, high = ratings.rating_range() or (1.0, 5.0)
+    target = test.keep(chosen & (test.values >= min(high, 4.0)))
 
     def until(week: int) -> Ratings:
         return public(ratings.select_users(train[arrival <= week], by="index"))
 
-    return Weeks(until, lambda week: (known, target), (1.0, 5.0))
+    return Weeks(until, lambda week: (known, target), (low, high))
 
 
 @lru_cache(maxsize=1)
@@ -224,8 +225,7 @@ def recall(model: Any, known: Ratings, target: Ratings) -> float:
         relevant = target.indices[target.indptr[at] : target.indptr[at + 1]]
         if not len(relevant):
             continue
-        scores = np.full(known.n_items, -np.inf)  # of items that are not in the model
-        scores[: len(factors)] = vectors[at] @ factors.T + model.item_biases_
+        scores: NDArray[Any] = vectors[at] @ factors.T + model.item_biases_
         scores[known.indices[known.indptr[at] : known.indptr[at + 1]]] = -np.inf
         top = np.argpartition(-scores, 20)[:20]
         found.append(np.isin(top, relevant).sum() / min(20, len(relevant)))

@@ -73,6 +73,15 @@ def test_a_service_finds_the_newest_model_of_a_timeline(run, line, private, monk
     assert run("timeline", "verify", path).code == 0
 
 
+def test_rows_are_read_from_block_files(run, line, private):
+    for _ in range(2):
+        result = add(run, line, private, "--engine", "blocks", "--blocks", 3)
+        assert result.code == 0, result.err
+    path, _ = line
+    assert "2 rows" in run("timeline", "verify", path).out
+    assert run("timeline", "show", path, "--engine", "blocks").code == 2
+
+
 def test_pages_state_the_lifetime(run, line, private, tmp_path):
     path, _ = line
     assert add(run, line, private).code == 0

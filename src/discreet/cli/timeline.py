@@ -10,6 +10,7 @@ import typer
 from discreet.cli.app import command
 from discreet.cli.budget_accounts import account_at
 from discreet.cli.data_options import DataOptions
+from discreet.cli.engine_options import EngineOptions
 from discreet.cli.model_options import PRIVACY
 from discreet.cli.output import Output
 from discreet.cli.train import check_out, show_statement
@@ -51,10 +52,14 @@ def timeline(
     ],
     folder: Annotated[str, typer.Argument(help="Folder of the timeline.", metavar="TIMELINE")],
     source: DataOptions,
+    engine: EngineOptions,
     out: Output,
     what: Annotated[
         list[str] | None,
-        typer.Argument(help="With add: the file of ratings. With forget: user ids.", metavar="…"),
+        typer.Argument(
+            help="With add: the file of ratings, or what --engine reads. With forget: user ids.",
+            metavar="…",
+        ),
     ] = None,
     epsilon: Annotated[
         float | None,
@@ -156,6 +161,8 @@ def timeline(
             raise ConfigError(f"{option} has no effect on timeline {verb}: leave it out")
     if verb not in ("add", "forget") and what:
         raise ConfigError(f"timeline {verb} takes no further arguments")
+    if verb != "add" and engine != EngineOptions():
+        raise ConfigError(f"--engine and its options have no effect on timeline {verb}")
     if to is not None:
         check_out(to, True)
     from discreet.timeline import Timeline
@@ -174,21 +181,23 @@ def timeline(
         return
     charged = None if account is None else account_at(account)
     found = Timeline(folder, key=key, account=charged)
-    _RUN[verb](found, what or [], source, out, {"to": to, "head": head, "forgetting": forgetting})
+    more = {"to": to, "head": head, "forgetting": forgetting, "source": source, "engine": engine}
+    _RUN[verb](found, what or [], out, more)
 
 
-def _add(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
-    if len(what) != 1:
-        raise ConfigError("timeline add needs one file of ratings")
-    ratings, _ = source.read(what[0], out, line)
-    line.add(ratings)
+def _add(line: Timeline, what: list[str], out: Output, more: Any) -> None:
+    if not what:
+        raise ConfigError("timeline add needs a file of ratings")
+    more["engine"].check()
+    with more["engine"].ratings(what, more["source"], out, line) as (ratings, _):
+        line.add(ratings)
     out.say(f"Added row {len(line.rows_)} to {line.path}", style="bold")
     out.say(line.statement_.learned)
     _save(line, out, more)
     out.result({"command": "timeline add", "timeline": str(line.path), **_facts(line)})
 
 
-def _model(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
+def _model(line: Timeline, what: list[str], out: Output, more: Any) -> None:
     to = _save(line, out, more)
     out.result({"command": "timeline model", "out": to, **_facts(line)})
 
@@ -202,7 +211,7 @@ def _save(line: Timeline, out: Output, more: Any) -> str:
     return str(to)
 
 
-def _forget(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
+def _forget(line: Timeline, what: list[str], out: Output, more: Any) -> None:
     if not what:
         raise ConfigError("timeline forget needs the ids of users")
     line.forget(what)
@@ -210,7 +219,7 @@ def _forget(line: Timeline, what: list[str], source: DataOptions, out: Output, m
     out.result({"command": "timeline forget", "timeline": str(line.path)})
 
 
-def _show(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
+def _show(line: Timeline, what: list[str], out: Output, more: Any) -> None:
     show_statement(line.statement_, out)
     out.say(line.statement_.learned)
     rows = [
@@ -221,7 +230,7 @@ def _show(line: Timeline, what: list[str], source: DataOptions, out: Output, mor
     out.result({"command": "timeline show", "timeline": str(line.path), **_facts(line)})
 
 
-def _verify(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
+def _verify(line: Timeline, what: list[str], out: Output, more: Any) -> None:
     found = line.verify(more["head"])
     lost = f", {found.missing} drawn and lost" if found.missing else ""
     out.say(

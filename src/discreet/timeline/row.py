@@ -44,8 +44,8 @@ from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import Restrict
 
-ENTER = 4.0  # deviations of a count at which an item enters the core
-STAY = 2.0  # deviations at which it stays: fewer, so that items do not come and go
+ENTER = 2.0  # deviations of a count at which an item enters the core
+STAY = 1.0  # deviations at which it stays: fewer, so that items do not come and go
 #: Part of a row for its size, which scales all other numbers: larger than in one training.
 SIZE_SHARE = 0.02
 CORE_FROM = 0.13  # times √(noise): as in `PairRanking.resolve`
