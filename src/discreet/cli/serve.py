@@ -28,7 +28,8 @@ def serve(
     folders: Annotated[
         list[str],
         typer.Argument(
-            help="Folders of saved models, each optionally as NAME=FOLDER.", metavar="MODEL…"
+            help="Folders of saved models or timelines, each optionally as NAME=FOLDER.",
+            metavar="MODEL…",
         ),
     ],
     out: Output,

@@ -85,6 +85,7 @@ def render(
         statement=statement,
         finite=statement is not None and statement.finite,
         badge=badge,
+        lifetime=getattr(model, "details_", {}).get("timeline", {}).get("guarantee", ""),
         sections=sections,
         look=_LOOK,
         quality=quality,

@@ -125,6 +125,7 @@ def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
         charged=account is not None and account.has_ledger(statement.ledger),
         times=times if statement.epsilon < 30 else f"e^{statement.epsilon:.3g}",
         verdict=describe_strength(statement),
+        lifetime=getattr(model, "details_", {}).get("timeline", {}).get("guarantee", ""),
         public=_list_public(statement, signing),
         people=statement.ledger.people,
         releases=_list_releases(statement),

@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from discreet.engines.fingerprint import fingerprint
 from discreet.engines.spark import worker
 from discreet.engines.spark.shuffle import SEALED
-from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece
+from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece, Work
 from discreet.engines.user_hash import Secret
 from discreet.errors import WORKER_MARK, DataError, EngineError
 from discreet.privacy.statistics.bounds import Bounds
@@ -108,7 +109,7 @@ class SparkEngine:
 
         def job() -> Any:
             with arrow_batches(spark, 1):  # blocks are large, so transfer one at a time
-                frame, tasks = self._sealed.run_on_blocks(work)
+                frame, tasks = self._sealed.run_on_blocks(partial(worker.add_up, work))
                 if size * tasks > LARGE_SUMS:  # depends on public numbers only
                     frame = frame.groupBy("place", "chunk").applyInArrow(
                         worker.add_chunks, worker.SUMS
@@ -121,7 +122,7 @@ class SparkEngine:
         per_chunk = work.chunk // 8
         for row in outcome(job):
             if row["place"] < 0:
-                counted += bytes(row["data"]).decode().split("\n")
+                counted += read_labels(row)
             else:
                 begin = row["chunk"] * per_chunk
                 part = np.frombuffer(bytes(row["data"]), np.int64)
@@ -156,7 +157,7 @@ class SealedBlocks:
         write()
         self._files = self._list_files()
 
-    def run_on_blocks(self, work: Pass) -> tuple[Any, int]:
+    def run_on_blocks(self, work: Work) -> tuple[Any, int]:
         """Return a frame of the workers' results over all blocks, and the number of tasks.
 
         If workers can open the files themselves (a local folder, or one mounted on all machines),
@@ -164,10 +165,25 @@ class SealedBlocks:
         """
         if not self.within_reach:
             blocks = self._frame().select(*Piece._fields, "payload")
-            return blocks.mapInArrow(worker.adder(work), worker.SUMS), self.parts
+            return blocks.mapInArrow(worker.from_payloads(work), worker.SUMS), self.parts
         tasks = max(min(len(self._files), cores(self.spark)), 1)
         numbers = self.spark.range(0, len(self._files), 1, tasks)
-        return numbers.mapInArrow(worker.reader(work, self._files), worker.SUMS), tasks
+        return numbers.mapInArrow(worker.from_files(work, self._files), worker.SUMS), tasks
+
+    def hash_users(self, age_key: NDArray[np.uint64], least: int) -> NDArray[np.uint64]:
+        """Return the workers' keyed hashes of users with at least so many ratings: secret."""
+        work = partial(worker.hash_users, self.secret, age_key, least)
+
+        def job() -> Any:
+            with arrow_batches(self.spark, 1):
+                return self.run_on_blocks(work)[0].collect()
+
+        rows = outcome(job)
+        counted = [one for row in rows if row["place"] < 0 for one in read_labels(row)]
+        if not self.each_once(counted):
+            raise EngineError("sealed blocks are lost: seal the ratings again")
+        found = [np.frombuffer(bytes(row["data"]), np.uint64) for row in rows if row["place"] >= 0]
+        return np.concatenate([np.zeros(0, np.uint64), *found])
 
     def _frame(self) -> Any:
         return self.spark.read.schema(SEALED).parquet(self.path)
@@ -217,6 +233,11 @@ class SealedBlocks:
         return [
             File(unquote(urlsplit(name).path), tuple(sorted(files[name]))) for name in sorted(files)
         ]
+
+
+def read_labels(row: Any) -> list[str]:
+    """Return the labels of the pieces that a task read."""
+    return bytes(row["data"]).decode().split("\n")
 
 
 def cores(spark: Any) -> int:

@@ -449,12 +449,12 @@ class PairRanking(Algorithm):
         seed: int,
         rows: ReleasedRows,
         last: tuple[NDArray[Any], float] | None = None,
-        least: float = 0.0,
+        forgetting: float | None = None,
     ) -> Learned:
         """(4)–(8) from released rows: `last` are the centered pairs of the last row and their t.
 
-        A single row is used as it was released. Several are combined at no cost, forgetting at
-        most by `least` from row to row.
+        A single row is used as it was released. Several are combined at no cost, with the weight
+        `forgetting` from row to row, which by default is chosen from them.
         """
         c = counts.above_noise(core)
         F = None if features is None else standardize(features)
@@ -462,7 +462,8 @@ class PairRanking(Algorithm):
         if last is not None and len(rows.rows) == 1:
             G, t = last
         else:
-            found = rows.pairs(core, size, rows.choose_forgetting(least)[1])
+            weight = rows.choose_forgetting()[1] if forgetting is None else forgetting
+            found = rows.pairs(core, size, weight)
             value = center_pairs(found.value, c) if self.centered else found.value
             G, f, t = level_noise(replace(found, value=value))
         with blas_threads():
