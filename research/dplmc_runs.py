@@ -56,9 +56,9 @@ REFIT = "refit"
 PRINTED_SPLIT = "private, printed split"
 RANDOM_USERS = "random, users too"
 
-#: What is searched: the paper's ranges. Where it is silent, or its range ends at the best value,
-#: they are wider: η above 0.3, α₁ below 2, λ and the scale of DPALS' start. A cut of 2 is as long
-#: as the longest row, so it is drawn most often.
+#: What is searched: wider than the paper's ranges where it is silent or the best value is at their
+#: end. These are η above 0.3 and α₁ below 2 for DPLMC, and for DPALS λ, the scale of its start, and
+#: Γ_u and Γ_M below the 2 and 4 that the paper sets.
 RANGES: dict[str, dict[str, Values | Logarithmic]] = {
     "DPLMC": {
         "step_size": Logarithmic(0.05, 2.0),
@@ -71,8 +71,20 @@ RANGES: dict[str, dict[str, Values | Logarithmic]] = {
         "iterations": (1, 2, 3, 4, 5),
         "max_items": tuple(range(30, 61)),
         "initial_scale": Logarithmic(0.03, 1.0),
+        "user_norm": (1.0, 1.4, 2.0, 2.0),
+        "rating_bound": (1.5, 2.0, 3.0, 4.0),
     },
     HOUSE: {},
+}
+#: The ranges that the paper prints, with those of λ and the scale of DPALS' start, which it does
+#: not. A cut of 2 is as long as the longest row, so it is drawn most often.
+PAPER_RANGES = RANGES | {
+    "DPLMC": RANGES["DPLMC"]
+    | {
+        "step_size": (0.05, 0.1, 0.15, 0.2, 0.25, 0.3),
+        "user_norm": (2.0, 2.0, 2.0, 2.0, 3.0, 4.0, 5.0, 6.0),
+    },
+    "DPALS": RANGES["DPALS"] | {"user_norm": (2.0,), "rating_bound": (4.0,)},
 }
 
 
@@ -82,7 +94,7 @@ def run(settings: Settings, sources: Sources) -> list[Record]:
 
     Settings: ``model``, ``users``, ``rank``, ``noise_variance``, ``epsilon``, ``start``,
     ``accounting``, ``trials``; ``tune_users``, how many users the validation matrices have;
-    ``search``, the fields of `Rounds`.
+    ``search``, the fields of `Rounds`; ``ranges``, "paper" for `PAPER_RANGES`.
     """
     seeds = range(settings["trials"])
     size = (settings["users"], settings["rank"], settings["noise_variance"])
@@ -96,6 +108,7 @@ def run(settings: Settings, sources: Sources) -> list[Record]:
         **key,
         users=settings.get("tune_users", settings["users"]),
         rounds=_rounds(settings["search"]),
+        printed_ranges=settings.get("ranges") == "paper",
     )
     return [
         record
@@ -277,11 +290,12 @@ def make(
         if accounting == "printed":
             sigmas = _printed_sigmas(epsilon, first if spectral else 0.0, chosen)
             common |= {"epsilon": _PRICED_BY_SIGMAS, "neighboring": "replace-one"}
-            return DPALS.configure(**common, sigmas=sigmas, **chosen)
+            return DPALS.configure(**(common | {"sigmas": sigmas} | chosen))
         if spectral:
             part = (gdp.mu(first, DELTA) / gdp.mu(epsilon, DELTA)) ** 2
             share = {k: v * (1 - part) for k, v in share.items()} | {"initial": part}
-        return DPALS.configure(**common, neighboring="replace-one", shares=share, **chosen)
+        common |= {"neighboring": "replace-one", "shares": share}
+        return DPALS.configure(**(common | chosen))
     common["neighboring"] = "replace-one"
     if model == HOUSE:
         own = {
@@ -324,10 +338,12 @@ def _tuned(
     accounting: str,
     users: int,
     rounds: Rounds,
+    printed_ranges: bool = False,
 ) -> dict[str, Found]:
     """The best parameters for each read-out on validation matrices that no trial has."""
     read_outs = (OUTPUT, REFIT) if model == "DPLMC" else ("",)
-    if not RANGES[model]:
+    ranges = (PAPER_RANGES if printed_ranges else RANGES)[model]
+    if not ranges:
         return {"": Found({}, math.nan, 0)}
     measured: dict[tuple[str, int], dict[str, float]] = {}
 
@@ -349,7 +365,7 @@ def _tuned(
             measured[name] = measure(chosen, at)
         return measured[name][read_out]
 
-    return {name: search_in(RANGES[model], partial(score, name), rounds) for name in read_outs}
+    return {name: search_in(ranges, partial(score, name), rounds) for name in read_outs}
 
 
 def _rounds(given: Mapping[str, Any]) -> Rounds:

@@ -72,9 +72,9 @@ def test_intervals_cover_as_often_as_they_say(epsilon):
         seen.append(((low <= X[:200] @ W.T) & (X[:200] @ W.T <= high)).mean())
         low, high = found.predict_interval(X[:200], observation=True)
         new.append(((low <= Y[:200]) & (Y[:200] <= high)).mean())
-    assert 0.94 < np.mean(inside) < 0.99
-    assert 0.94 < np.mean(seen) < 0.99
-    assert 0.94 < np.mean(new)
+    assert 0.94 < np.mean(inside) < 0.995
+    assert 0.94 < np.mean(seen) < 0.995
+    assert np.mean(new) > 0.94
 
 
 def test_users_with_many_rows_count_as_max_rows():
@@ -209,3 +209,14 @@ def test_no_users_at_all_give_a_model():
     """An exact edge at no users would reveal that there are none."""
     found = DPRegression(1.0, 1.0, 1.0).fit(np.zeros((0, 2)), np.zeros((0, 1)))
     assert np.isfinite(found.coef_).all()
+
+
+def test_the_example_runs(capsys):
+    import runpy
+    from pathlib import Path
+
+    script = Path(__file__).parents[2] / "examples" / "private_regression.py"
+    runpy.run_path(str(script))["main"](users=2000)
+    told = capsys.readouterr().out
+    assert "ε = 1" in told
+    assert "target 1, feature 1" in told

@@ -96,25 +96,25 @@ FAULTS = {
         "statistics.regression:RegressionSum._weighed",
         "np.minimum(1.0, most / np.maximum(length, 1e-300))",
         "np.ones(len(rows))",
-        (REGRESSION, REGRESSED, REGISTRY),
+        (REGRESSION, REGRESSED),
     ),
     "all rows of a user count": Fault(
         "statistics.regression:RegressionSum._weighed",
         "np.minimum(1.0, self.max_rows / counts)",
         "np.ones(len(counts))",
-        (REGRESSION, REGRESSED, REGISTRY),
+        (REGRESSION, REGRESSED),
     ),
     "weights of rows are roots, so that a user counts as √n rows": Fault(
         "statistics.regression:RegressionSum._weighed",
         "self.max_rows / counts",
         "(self.max_rows / counts) ** 0.5",
-        (REGRESSION, REGRESSED, REGISTRY),
+        (REGRESSION, REGRESSED),
     ),
     "products with targets are priced as if they had no sign": Fault(
         "statistics.regression:CrossProducts.reach",
         "l2, 2.0)",
         "l2, 2**0.5)",
-        (REGRESSION, REGRESSED, REGISTRY),
+        (REGRESSION, REGRESSED),
     ),
     "moments and number of rows are priced as one": Fault(
         "statistics.regression:RowMoments.reach", "2**0.5 * entry, 2", "entry, 2", (REGRESSED,)

@@ -76,17 +76,16 @@ def test_the_sensitivities_are_reached(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_grid_makes_a_contribution_larger(kind):
+    """Users at the bound, on a grid so coarse that rounding up would carry them over it."""
     rng = np.random.default_rng(3)
     for _ in range(20):
-        people = [rng.normal(size=(rng.integers(1, 5), P + M))]
+        people = [10 * np.abs(rng.normal(size=(rng.integers(1, 5), P + M)))]
         one = statistic(kind, people)
         whole = one.compute(KEY, grid=4.0**-3) * 4.0**-3
         for norm in NORMS:
             assert distance(whole, 0 * whole, one, norm) <= one.sensitivity("add-remove", norm)
-        largest = one.sensitivity("add-remove", "inf")
-        assert np.abs(whole).max() <= largest
         fine = one.compute(KEY, grid=4.0**-13) * 4.0**-13
-        assert np.abs(whole).sum() <= np.abs(fine).sum() + 1e-5 or kind is CrossProducts
+        assert (whole <= fine).all()
 
 
 def test_sums_are_those_of_the_textbook():
