@@ -42,7 +42,7 @@ Progress = Callable[[int, int, str], None]
 logger = logging.getLogger("discreet")
 LIBRARIES = ("numpy", "scipy", "numba")
 # packages that a number can depend on
-MATTERS = ("data", "evaluation", "kernels", "models", "privacy")
+MATTERS = ("data", "evaluation", "kernels", "models", "privacy", "regression")
 
 
 @dataclass(frozen=True)

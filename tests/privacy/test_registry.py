@@ -35,6 +35,7 @@ from discreet.privacy.statistics.gradients import (
     WeightedResidualGradient,
 )
 from discreet.privacy.statistics.pairs import LikeCounts, PairSums
+from discreet.privacy.statistics.regression import CrossProducts, FeatureGram, RowMoments
 from discreet.privacy.statistics.user_effects import (
     FitMoments,
     LeaveOneOutGains,
@@ -43,7 +44,7 @@ from discreet.privacy.statistics.user_effects import (
     SolutionGram,
 )
 from discreet.privacy.statistics.user_totals import UserCount, UserValues
-from discreet.privacy.users.sealed_users import seal, seal_values
+from discreet.privacy.users.sealed_users import seal, seal_rows, seal_values
 from discreet.privacy.users.steps import (
     Choose,
     ComputeResiduals,
@@ -88,6 +89,13 @@ def walking(rows):
 def measured(rows):
     """Two numbers of each user, its sum of ratings and its first one, as large as they may be."""
     return np.array([[sum(row.values()), next(iter(row.values()), 0.0)] for row in rows])
+
+
+def observed(rows):
+    """Each rating as a row of two features and two targets."""
+    counts = [len(row) for row in rows]
+    numbers = [(y, item - 1.0, y, -item) for row in rows for item, y in row.items()]
+    return np.concatenate([[0], np.cumsum(counts)]), np.array(numbers)
 
 
 def alone(rows):
@@ -213,6 +221,18 @@ EXAMPLES = {
     "user values": (
         lambda rows: seal_values(lambda: measured(rows)).sum(UserValues((1.0, 0.25))),
         "what users measured is not clipped",
+    ),
+    "feature Gram matrix": (
+        lambda rows: seal_rows(lambda: observed(rows)).sum(FeatureGram(2, 0.8, 0.7, 2)),
+        "features are not cut",
+    ),
+    "feature-target products": (
+        lambda rows: seal_rows(lambda: observed(rows)).sum(CrossProducts(2, 0.8, 0.7, 2)),
+        "products with targets are priced as if they had no sign",
+    ),
+    "row moments": (
+        lambda rows: seal_rows(lambda: observed(rows)).sum(RowMoments(2, 0.8, 0.7, 2)),
+        "all rows of a user count",
     ),
     "clipped gradient": (
         lambda rows: solved(rows).sum(ClippedGradient(V, 0.9)),

@@ -42,6 +42,8 @@ CENTERED = "test_centered_pairs.py::test_adversaries_on_the_grid"
 CENTERED_REACHED = "test_centered_pairs.py::test_every_user_with_a_pair_reaches_the_sensitivity"
 MOMENTS = "test_choice_moments.py::test_adversaries_on_the_grid"
 COMMUNITIES = "test_communities.py::test_adversaries_on_the_grid"
+REGRESSION = "test_regression.py::test_adversaries_on_the_grid"
+REGRESSED = "test_regression.py::test_the_sensitivities_are_reached"
 REGISTRY = "test_registry.py::test_nobody_moves_a_statistic_further_than_it_says"
 OWN = "test_user_effects.py::test_adversaries_on_the_grid"
 OWN_REACHED = "test_user_effects.py::test_the_sensitivities_are_reached"
@@ -89,6 +91,39 @@ FAULTS = {
     ),
     "pairs of residuals are charged as if they had no sign": Fault(
         "statistics.user_effects:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
+    ),
+    "features are not cut": Fault(
+        "statistics.regression:RegressionSum._weighed",
+        "np.minimum(1.0, most / np.maximum(length, 1e-300))",
+        "np.ones(len(rows))",
+        (REGRESSION, REGRESSED),
+    ),
+    "all rows of a user count": Fault(
+        "statistics.regression:RegressionSum._weighed",
+        "np.minimum(1.0, self.max_rows / counts)",
+        "np.ones(len(counts))",
+        (REGRESSION, REGRESSED),
+    ),
+    "weights of rows are roots, so that a user counts as √n rows": Fault(
+        "statistics.regression:RegressionSum._weighed",
+        "self.max_rows / counts",
+        "(self.max_rows / counts) ** 0.5",
+        (REGRESSION, REGRESSED),
+    ),
+    "products with targets are priced as if they had no sign": Fault(
+        "statistics.regression:CrossProducts.reach",
+        "l2, 2.0)",
+        "l2, 2**0.5)",
+        (REGRESSION, REGRESSED),
+    ),
+    "moments and number of rows are priced as one": Fault(
+        "statistics.regression:RowMoments.reach", "2**0.5 * entry, 2", "entry, 2", (REGRESSED,)
+    ),
+    "features are rounded away from zero": Fault(
+        "statistics.regression:CrossProducts.partial",
+        "X = np.trunc(X / grid**0.5)",
+        "X = np.ceil(X / grid**0.5)",
+        ("test_regression.py::test_no_grid_makes_a_contribution_larger",),
     ),
     "vectors are not clipped": Fault(
         "statistics.bounds:clip_rows",
