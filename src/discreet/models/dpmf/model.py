@@ -17,6 +17,7 @@ from discreet.models.dpmf.rating import RatingFactorization
 from discreet.models.dpmf.released_rows import ReleasedRows
 from discreet.models.parameters import check_choice, check_that
 from discreet.models.private import CLIPPED, PrivateRecommender
+from discreet.models.public_part import PublicPart
 from discreet.privacy.release.session import Session
 
 
@@ -162,6 +163,9 @@ class DPMF(PrivateRecommender):
             "The prior has the same random_state, so both would have the same noise. Pass another.",
         )
         return rows.move_rows(prior.item_ids_, ratings.item_ids)
+
+    def _public_part(self, given: Any, ratings: Any, algorithm: Algorithm) -> PublicPart:
+        return PublicPart.from_any(given, ratings.item_ids, algorithm.bounds())
 
     def restore_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.released_ = ReleasedRows.from_arrays(arrays, len(self.item_ids_))

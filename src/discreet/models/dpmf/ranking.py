@@ -101,6 +101,14 @@ from discreet.models.dpmf.communities import (
 from discreet.models.dpmf.feature_prior import standardize
 from discreet.models.dpmf.pair_factorization import FittedFactors, factorize
 from discreet.models.dpmf.profile import SHARE, example_moments, fit_profile, read_profile
+from discreet.models.dpmf.public_sums import (
+    TRUSTED,
+    LeveledPairs,
+    PublicPairs,
+    PublicSums,
+    combine_pairs,
+    level_pairs,
+)
 from discreet.models.dpmf.released_rows import (
     ReleasedRow,
     ReleasedRows,
@@ -135,6 +143,7 @@ from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.centered_pairs import KAPPA, CenteredPairSums
 from discreet.privacy.statistics.pairs import LEVELS, LikeCounts, PairSums
 from discreet.privacy.statistics.user_totals import UserCount
+from discreet.privacy.users.public_users import PublicUsers
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import GradeRatings, Restrict, ThresholdRatings
 
@@ -373,9 +382,11 @@ class PairRanking(Algorithm):
         seed: int,
         progress: Progress,
         prior: ReleasedRows | None = None,
+        public: PublicUsers | None = None,
     ) -> Learned:
         X = getattr(features, "X", features)
-        learned, size = self._learn_items(users, session, X, seed, progress, prior)
+        known = None if public is None else self._public_sums(public)
+        learned, size = self._learn_items(users, session, X, seed, progress, prior, known)
         if self.profile:
             categories = list(getattr(features, "categories", ()))
             (line,) = self._weights()
@@ -390,6 +401,7 @@ class PairRanking(Algorithm):
         seed: int,
         progress: Progress,
         prior: ReleasedRows | None,
+        public: PublicSums | None = None,
     ) -> tuple[Learned, float]:
         """(1)–(8), and ñ; what was released before improves every estimate."""
         lines = self._rest(users.n_items)
@@ -403,10 +415,14 @@ class PairRanking(Algorithm):
         rows = ReleasedRows((), users.n_items) if prior is None else prior
         # a prior has pairs and counts of items, which communities do not use
         if lines[0].parts and prior is None:
-            found = self._learn_communities(users, session, counts, size, seed, progress)
+            found = self._learn_communities(
+                users, session, with_public(counts, public), size, seed, progress, public
+            )
             if found is not None:
+                if public is not None and "communities" not in found.details:
+                    found = self._rank_public(public, counts, found, size, features, seed)
                 return replace(found, released=rows.append_row(row(counts))), size
-        known = self._with_rows(rows, row, counts, size)
+        known = with_public(self._with_rows(rows, row, counts, size), public)
         core = self._core(known)
         liked = users.copy_after(Restrict(core))
         pairs = liked.sum(self._pairs(known.above_noise(core)))
@@ -418,24 +434,35 @@ class PairRanking(Algorithm):
             liked = users.copy_after(Restrict(core))
             t = less
             gate *= ACCUMULATE
+        if public is not None:
+            core = self._core(known, public.noise_left(known.value[core], t, size))
+            liked = users.copy_after(Restrict(core))
         signal = Signal.from_counts(known, core, size, t, gate)
         progress(2, steps, "counts")
         bought = self._worth_buying(lines, signal)
         for line in lines:
             if line not in bought:
                 counts = counts.with_another(Estimate.release(session, line, counting))
-        known = self._with_rows(rows, row, counts, size)
+        released = self._with_rows(rows, row, counts, size)
+        known = with_public(released, public)
         c = known.above_noise(core)
         if not bought:
             rows = rows.append_row(row(counts))
             learned = self._popular(known, signal, without_pairs(signal, gate))
+            if public is not None:
+                learned = self._rank_public(public, released, learned, size, features, seed)
             return replace(learned, released=rows), size
         pairs = liked.sum(self._pairs(c))
         G = release_pairs(session, bought, pairs, len(core))
         progress(steps - 1, steps, "pairs")
         t = deviation_of_pairs(session, bought, pairs)
         rows = rows.append_row(row(counts, core, uncenter_pairs(G, c) if self.centered else G, t))
-        learned = self.rank(known, core, size, signal, features, seed, rows, (G, t))
+        leveled = None
+        if public is not None:
+            leveled = combine_pairs(G, t, self._public_pairs(public, core, c, size), c)
+        learned = self.rank(
+            known, core, size, signal, features, seed, rows, (G, t), leveled=leveled
+        )
         progress(steps, steps, "factors")
         return replace(learned, released=rows), size
 
@@ -450,6 +477,7 @@ class PairRanking(Algorithm):
         rows: ReleasedRows,
         last: tuple[NDArray[Any], float] | None = None,
         forgetting: float | None = None,
+        leveled: LeveledPairs | None = None,
     ) -> Learned:
         """(4)–(8) from released rows: `last` are the centered pairs of the last row and their t.
 
@@ -459,7 +487,9 @@ class PairRanking(Algorithm):
         c = counts.above_noise(core)
         F = None if features is None else standardize(features)
         f = np.ones(len(core))
-        if last is not None and len(rows.rows) == 1:
+        if leveled is not None:
+            G, f, t = leveled
+        elif last is not None and len(rows.rows) == 1:
             G, t = last
         else:
             weight = rows.choose_forgetting()[1] if forgetting is None else forgetting
@@ -473,6 +503,45 @@ class PairRanking(Algorithm):
         if self.centered:
             fitted = uncenter(fitted, c)
         return self._personal(counts, core, c, size, fitted, F, signal)
+
+    def _public_sums(self, users: PublicUsers) -> PublicSums:
+        """Grade what public users like, as private ones, and count it exactly."""
+        self._counts(users)  # type: ignore[arg-type]
+        return PublicSums.from_users(users, self._levels)
+
+    def _public_pairs(
+        self, public: PublicSums, core: NDArray[np.int64], c: NDArray[Any], size: float
+    ) -> PublicPairs:
+        """(3) of public users, exactly, scaled to so many users."""
+        return public.pairs(self._pairs(c), core, c, size, bool(self.centered))
+
+    def _rank_public(
+        self,
+        public: PublicSums,
+        released: Estimate,
+        popular: Learned,
+        size: float,
+        features: NDArray[Any] | None,
+        seed: int,
+    ) -> Learned:
+        """Rank by pairs of public users alone, where released counts agree with theirs; else by
+        popularity, as learned.
+        """
+        if public.explained(*released) < TRUSTED:
+            return popular
+        details = popular.details
+        assert popular.counts is not None
+        known = Estimate(popular.counts, details["least_count"])
+        core = self._core(known)
+        core = self._core(known, public.noise_left(known.value[core], released.deviation, size))
+        c = known.above_noise(core)
+        found = self._public_pairs(public, core, c, size)
+        alone = level_pairs(None, 1.0, found.P, c, found.spread, found.theta)
+        signal = Signal(False, details["signal"], details["top"], False)
+        rows = ReleasedRows((), len(known.value))
+        learned = self.rank(known, core, size, signal, features, seed, rows, leveled=alone)
+        said = f"{learned.details['learned']} Taste is that of public users alone."
+        return replace(learned, details={**learned.details, "learned": said})
 
     def _with_rows(
         self, rows: ReleasedRows, row: Callable[..., ReleasedRow], counts: Estimate, size: float
@@ -497,6 +566,7 @@ class PairRanking(Algorithm):
         size: float,
         seed: int,
         progress: Progress,
+        public: PublicSums | None = None,
     ) -> Learned | None:
         """Learn communities, or counts where the check refutes them; None for another route."""
         lines = self._rest(users.n_items)[0].divide()
@@ -514,8 +584,11 @@ class PairRanking(Algorithm):
         signal = Signal.from_counts(counts, core, size, t, self.gate)
         progress(2, len(lines) + 2, "counts")
         G = release_pairs(session, lines[:1], pairs, len(core))
+        f = np.ones(len(core))
+        if public is not None:
+            G, f, t = combine_pairs(G, t, self._public_pairs(public, core, c, size), c)
         with blas_threads():
-            fitted = self.estimate(G, t, c, size, seed, None)
+            fitted = self.estimate(G, t, f * c, size, seed, None)
         progress(3, len(lines) + 2, "pairs")
         again = session.deviation(lines[-1], counting)
         after = counts.with_another(Estimate(counts.value, again)).deviation
@@ -683,6 +756,11 @@ class Estimate(NamedTuple):
         """Both of the same numbers, averaged by their noise."""
         one, two = self.deviation**-2, other.deviation**-2
         return Estimate((one * self.value + two * other.value) / (one + two), (one + two) ** -0.5)
+
+
+def with_public(counts: Estimate, public: PublicSums | None) -> Estimate:
+    """Return the counts with those of public users as a prior."""
+    return counts if public is None else Estimate(*public.combine_counts(*counts))
 
 
 def counts_of(rows: ReleasedRows, size: float, forgetting: float) -> Estimate:
