@@ -289,9 +289,7 @@ class PairRanking(Algorithm):
         if self.like_threshold == EVERYTHING:
             return {}
         if self._levels > 1:
-            return {
-                "liked": "that a rating's position in the range measures how much the item is liked"
-            }
+            return {"liked": "the weight of a rating, by its position in the range"}
         return {"liked": f"that ratings of {self.like_threshold:g} and above count as liked"}
 
     def releases(self, n_items: int) -> list[Release]:
