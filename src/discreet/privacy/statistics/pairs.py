@@ -211,7 +211,7 @@ def _add_likes(
 
 
 def fold_shape(m: int) -> tuple[int, int]:
-    """(⌊m/2⌋, columns) with exactly m(m − 1)/2 entries."""
+    """Return (⌊m/2⌋, columns) with exactly m(m − 1)/2 entries."""
     return (m // 2, max(m - 1, 0) if m % 2 == 0 else m)
 
 
