@@ -10,10 +10,10 @@ What remains is the distance between the numbers drawn here and ideal ones. It h
 in docs/noise.md and `gaussian_spec`:
 
 1. Uniform bits. Every block of at most 2²⁰ draws has its own AES-128 key from the operating system
-   and reads AES in counter mode, at most 2²⁰ cipher blocks. That AES cannot be distinguished from
-   a random permutation is assumed, here as everywhere; a permutation never repeats a block where truly
-   random bits might, an advantage of at most (2²⁰)²/2¹²⁹ per key, below ``DRAW_DISTANCE`` = 2⁻¹⁰⁰
-   per draw. ``delta_of(n)`` charges it to δ: 2·10⁸ draws cost 1.6·10⁻²².
+   and reads AES in counter mode, at most 2²⁰ cipher blocks. That AES cannot be distinguished from a
+   random permutation is assumed, here as everywhere; a permutation never repeats a block where
+   truly random bits might, an advantage of at most (2²⁰)²/2¹²⁹ per key, below ``DRAW_DISTANCE`` =
+   2⁻¹⁰⁰ per draw. ``delta_of(n)`` charges it to δ: 2·10⁸ draws cost 1.6·10⁻²².
 2. From bits to noise. ``gaussian_spec`` draws from the rounded Gaussian, Laplace or Huber law by a
    procedure on real numbers; ``sampler`` takes the same decisions by interval arithmetic and hands
    over whatever 64 bits do not decide. The probability of every outcome is within a factor 1 ±
