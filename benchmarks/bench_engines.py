@@ -136,7 +136,7 @@ def _show_sizes(sizes: list[dict[str, Any]]) -> list[str]:
         "### How it grows",
         "",
         (
-            f"DPMF for ratings (rank {RANK}, {PER_USER} ratings a person), a whole training, by the"
+            f"DPMF for ratings (rank {RANK}, {PER_USER} ratings per user), a whole training, by the"
             " size of the data; peak memory of a process that trains and does nothing else."
             " Writing the blocks comes before it, once."
         ),
@@ -188,7 +188,7 @@ def _show_sizes(sizes: list[dict[str, Any]]) -> list[str]:
         *lines,
         "",
         (
-            f"Assumed: {PER_USER} ratings a person, {last['items']:,} items, the same rank and"
+            f"Assumed: {PER_USER} ratings per user, {last['items']:,} items, the same rank and"
             " steps; blocks of 1,500,000 ratings, 150 MB for each that is worked on, and the cache"
             " of 256 MB (one for all cores with blocks, one for each worker on Spark); all cores"
             " as fast as this machine's, files in the page cache or on disks of 2 GB/s, no"

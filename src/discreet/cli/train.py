@@ -258,7 +258,7 @@ def fit(model: Any, ratings: Any, out: Output, budget: Any = None, **known: Any)
 
 @contextmanager
 def ledger_kept(model: Any, folder: str, out: Output) -> Iterator[None]:
-    """If the block fails, report what was released and write its ledger next to `folder`."""
+    """Report what was released, and write its ledger next to `folder`, if the block fails."""
     try:
         yield
     except BaseException:  # also an interrupt: a release cannot be undone

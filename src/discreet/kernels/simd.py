@@ -83,7 +83,7 @@ VECTOR_BYTES = 4 * _chosen_lanes()
 
 
 def enabled() -> bool:
-    """Whether to use vector code: where the processor has it and ``DISCREET_KERNELS=plain``
+    """Return whether to use vector code: where the processor has it and ``DISCREET_KERNELS=plain``
     does not forbid it.
     """
     wanted = os.environ.get("DISCREET_KERNELS", "")
@@ -145,12 +145,12 @@ class Emit:
         return ir.Constant(self.vector, [value] * self.lanes)
 
     def splat(self, address: Any, offset: int = 0) -> Any:
-        """A vector with the one element at `address` in every lane."""
+        """Return a vector with the one element at `address` in every lane."""
         pointer = self.b.inttoptr(self.address_at(address, offset), self.element.as_pointer())
         return self._everywhere(self.b.load(pointer, align=self.size, typ=self.element))
 
     def number(self, n: Any) -> Any:
-        """A vector with the whole number n in every lane."""
+        """Return a vector with the whole number n in every lane."""
         return self._everywhere(self.b.sitofp(n, self.element))
 
     def _everywhere(self, scalar: Any) -> Any:
@@ -468,7 +468,7 @@ def _emit_gather(
     line = e.b.mul(R, I64(e.size))
 
     def emit_copy(vectors: int) -> Callable[[list[Any]], list[Any]]:
-        """So many vectors of every row; a row at a time would need a loop in the loop."""
+        """Copy so many vectors of every row; a row at a time would need a loop in the loop."""
 
         def row(carried: list[Any]) -> list[Any]:
             index, p, y, *rest = carried

@@ -74,7 +74,7 @@ def set_threads(n: int | None) -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """In this thread, kernels use no others: for engines that give every core work of its own."""
+    """Restrict kernels to the calling thread: for engines that give every core work of its own."""
     before = _alone.set(True)
     try:
         yield

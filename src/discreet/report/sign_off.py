@@ -180,7 +180,7 @@ class Family:
 
 
 def families(statement: PrivacyStatement) -> list[Family]:
-    """The ledger's releases in the order of their first appearance, steps of the same kind
+    """Return the ledger's releases in the order of their first appearance, steps of the same kind
     together.
     """
     found: dict[str, list[Entry]] = {}

@@ -156,7 +156,7 @@ class RowRule:
     # ------------------------------------------------------------ from released numbers
 
     def users(self, rows: ReleasedRows) -> float:
-        """(1); with renewal, the last size over the mean weight."""
+        """Compute (1); with renewal, the last size over the mean weight."""
         sizes = [row.size for row in rows.rows]
         if self.ages.renew is not None:
             return max(sizes[-1] * self.ages.renew * ONE / sum(self.ages.units), 1.0)

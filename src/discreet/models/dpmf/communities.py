@@ -267,7 +267,7 @@ def normalize_columns(N: NDArray[np.float64]) -> NDArray[np.float32]:
 def spherical_means(
     V: NDArray[np.float64], weight: NDArray[np.float64], K: int, seed: int
 ) -> NDArray[np.int64]:
-    """The cluster of each direction: weighted k-means by cosine, the best of four starts."""
+    """Return the cluster of each direction: weighted k-means by cosine, the best of four starts."""
     weight = np.maximum(weight, 1e-12 * max(float(weight.max(initial=0.0)), 1.0))
     best = -math.inf
     found = np.zeros(len(V), np.int64)
@@ -406,7 +406,8 @@ def _lifts(
 
 
 def popularity_handicap(c: NDArray[np.float64], now: float, after: float) -> float:
-    """How many more hits popularity has with noise `after` on its counts than with noise `now`.
+    """Return how many more hits popularity has with noise `after` on its counts than with noise
+    `now`.
 
     Counts ĉ are taken for the truth and noise is drawn on them: the ratio of what the best twenty
     have. It is between 1 and 2.

@@ -91,7 +91,9 @@ class DPMF(PrivateRecommender):
         return float(self.algorithm_.rating_range[1])  # type: ignore[attr-defined]
 
     def _observe_range(self, ratings: Any, algorithm: Algorithm) -> tuple[float, float] | None:
-        """For ranking as well, where no threshold says which ratings count as liked."""
+        """Observe the range for ranking as well, where no threshold says which ratings count as
+        liked.
+        """
         if self.goal == "rating" or self.rating_range is not None:
             return super()._observe_range(ratings, algorithm)
         if algorithm.like_threshold is not None:  # type: ignore[attr-defined]
@@ -171,13 +173,13 @@ class DPMF(PrivateRecommender):
         self.released_ = ReleasedRows.from_arrays(arrays, len(self.item_ids_))
 
     def params_to_save(self) -> dict[str, Any]:
-        """Without features, which are input, like ratings; where their file lies says something
+        """Leave out features, which are input, like ratings; where their file lies says something
         about the owner.
         """
         return super().params_to_save() | {"item_features": None}
 
     def __repr__(self) -> str:
-        """With the kind of item features instead of all their numbers."""
+        """Show the kind of item features instead of all their numbers."""
         if self.item_features is None or isinstance(self.item_features, str | os.PathLike):
             return super().__repr__()
         short = copy.copy(self)

@@ -38,7 +38,7 @@ def factorize(
     seed: int,
     features: NDArray[np.float64] | None = None,
 ) -> FittedFactors:
-    """(4) by rounds of (5)–(7).
+    """Estimate (4) by rounds of (5)–(7).
 
     Parameters
     ----------

@@ -102,7 +102,7 @@ def fit_profile(
     levels: int,
     mixture: tuple[float, int] = (0.0, 0),
 ) -> dict[str, Any] | None:
-    """The weights and features, as plain values, or None where no weight stands out.
+    """Return the weights and features, as plain values, or None where no weight stands out.
 
     Parameters
     ----------
@@ -225,7 +225,7 @@ def fit_weights(
     size: float,
     levels: int,
 ) -> ProfileWeights:
-    """(2)."""
+    """Fit the weights of (2)."""
     from scipy.special import ndtri
 
     d = inputs.size
@@ -266,7 +266,7 @@ def newton_step(
     prior: NDArray[np.float64],
     left_out: int = 1,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(2): the weights and their precision.
+    """Take one step of (2): the weights and their precision.
 
     Parameters
     ----------

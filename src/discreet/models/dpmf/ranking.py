@@ -298,9 +298,7 @@ class PairRanking(Algorithm):
         if self.like_threshold == EVERYTHING:
             return {}
         if self._levels > 1:
-            return {
-                "liked": "that a rating's position in the range measures how much the item is liked"
-            }
+            return {"liked": "the weight of a rating, by its position in the range"}
         return {"liked": f"that ratings of {self.like_threshold:g} and above count as liked"}
 
     def releases(self, n_items: int) -> list[Release]:
@@ -322,7 +320,7 @@ class PairRanking(Algorithm):
         return self.gate * math.sqrt(1 - weights / (1 - self.counts_share - SIZE_SHARE))
 
     def _rest(self, n_items: int, share: float = 1.0) -> list[Release]:
-        """What is decided on the way; its shapes are left open."""
+        """List releases that are decided on the way; their shapes are left open."""
         if self.route == "communities" or (self.route == "auto" and n_items > self.largest_core):
             return [Release("item pairs (or counts)", share=share, shape=None, parts=PARTS)]
         if n_items > SMALL_CATALOG:
@@ -352,7 +350,7 @@ class PairRanking(Algorithm):
         return {name: one for (name, _), one in zip(PARTS, found, strict=True)}
 
     def _pairs(self, c: NDArray[Any]) -> Statistic:
-        """(3), for these counts of the core."""
+        """Return the statistic (3), for these counts of the core."""
         return CenteredPairSums(c, self._levels) if self.centered else PairSums(self._levels)
 
     @property
@@ -362,7 +360,7 @@ class PairRanking(Algorithm):
         return self.levels
 
     def _counts(self, users: Users) -> ReleasableSum:
-        """(1), of users who keep only what they like, by how much."""
+        """Return the statistic (1), of users who keep only what they like, by how much."""
         if self._levels > 1:
             assert self.rating_range is not None
             users.apply(GradeRatings(*self.rating_range, self._levels))
@@ -403,7 +401,7 @@ class PairRanking(Algorithm):
         prior: ReleasedRows | None,
         public: PublicSums | None = None,
     ) -> tuple[Learned, float]:
-        """(1)–(8), and ñ; what was released before improves every estimate."""
+        """Learn (1)–(8), and ñ; what was released before improves every estimate."""
         lines = self._rest(users.n_items)
         steps = len(lines) + 3
         counting = self._counts(users)
@@ -479,7 +477,8 @@ class PairRanking(Algorithm):
         forgetting: float | None = None,
         leveled: LeveledPairs | None = None,
     ) -> Learned:
-        """(4)–(8) from released rows: `last` are the centered pairs of the last row and their t.
+        """Compute (4)–(8) from released rows: `last` are the centered pairs of the last row and
+        their t.
 
         A single row is used as it was released. Several are combined at no cost, with the weight
         `forgetting` from row to row, which by default is chosen from them.
@@ -546,14 +545,14 @@ class PairRanking(Algorithm):
     def _with_rows(
         self, rows: ReleasedRows, row: Callable[..., ReleasedRow], counts: Estimate, size: float
     ) -> Estimate:
-        """The counts together with those of earlier rows."""
+        """Combine the counts with those of earlier rows."""
         if not rows.rows:
             return counts
         together = rows.append_row(row(counts))
         return counts_of(together, size, together.choose_forgetting()[0])
 
     def _with_prior(self, rows: ReleasedRows, t: float, size: float) -> float:
-        """t after earlier rows of pairs are added to one with deviation t."""
+        """Return t after earlier rows of pairs are added to one with deviation t."""
         others = (row for row in rows.rows if len(row.core))
         more = sum(r.power / (size * r.pairs_deviation) ** 2 for r in others)
         return 1 / math.sqrt(t**-2 + more)
@@ -626,7 +625,7 @@ class PairRanking(Algorithm):
         return Learned(found.P, np.zeros(n, np.float32), counts.value, details)
 
     def _worth_buying(self, lines: list[Release], signal: Signal) -> list[Release]:
-        """The lines that release pairs; the others count again."""
+        """Return the lines that release pairs; the others count again."""
         if not signal.worth:
             return []
         return lines[:1] if signal.top > TOP_SHARE else lines  # counts decide much of the list
@@ -644,7 +643,7 @@ class PairRanking(Algorithm):
         return factorize(G, t, c, size, self.factors, self.rounds, seed, features)
 
     def _core(self, counts: Estimate, noise: float = 1.0) -> NDArray[np.int64]:
-        """The most liked items; earlier rows leave so much of a training's own noise."""
+        """Return the most liked items; earlier rows leave so much of a training's own noise."""
         assert self.core_from is not None
         least = self.core_from * math.sqrt(noise) * math.sqrt(max(float(counts.value.sum()), 1.0))
         many = int(np.clip((counts.value >= least).sum(), TOP_ITEMS, self.largest_core))
@@ -723,8 +722,8 @@ class PairRanking(Algorithm):
         )
 
     def item_similarity(self, learned: Learned) -> ItemSimilarity:
-        """Without popularity, which all items share; and of the core alone, unless features say
-        something of others.
+        """Compare items without popularity, which all share; and of the core alone, unless features
+        say something of others.
         """
         if not learned.factors.shape[1]:
             return ItemSimilarity()
@@ -749,7 +748,7 @@ class Estimate(NamedTuple):
         )
 
     def above_noise(self, some: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Those of some items, at least as large as the noise or as half a user."""
+        """Return those of some items, at least as large as the noise or as half a user."""
         return np.maximum(self.value[some], max(self.deviation, 0.5))
 
     def with_another(self, other: Estimate) -> Estimate:
@@ -866,8 +865,8 @@ _GAINS: dict[int, tuple[weakref.ref[Any], _Gain]] = {}
 
 
 def gain_of(learned: Learned) -> _Gain:
-    """Which row of the gain is an item's; the gain, (core, r); what is added to it; u of an empty
-    history.
+    """Return which row of the gain is an item's; the gain, (core, r); what is added to it; u of an
+    empty history.
 
     It follows from what is saved, so it is not saved itself; it is kept as long as the factors are.
     """
@@ -909,7 +908,7 @@ def add_profile(
     categories: list[Categories],
     size: float,
 ) -> Learned:
-    """The same with the profile among its details, where its weights stand out of the noise.
+    """Return the same with the profile among its details, where its weights stand out of the noise.
 
     Without categories the line releases counts, which nothing uses: the plan was made before.
     """
@@ -967,7 +966,7 @@ def popularity_of(
 
 
 def profile_fold_in(algorithm: PairRanking, learned: Learned) -> FoldIn:
-    """The read-out with the profile that is among the details."""
+    """Return the fold-in with the profile that is among the details."""
     n, r = learned.factors.shape
     popularity, _ = popularity_of(learned, learned.details["profile"]["least_popularity"])
     weights, arrays, numbers = read_profile(

@@ -103,7 +103,7 @@ class ReleasedRows:
         return forgetting ** np.arange(len(self.rows) - 1, -1, -1.0)
 
     def counts(self, users: float, forgetting: float) -> Combined:
-        """(1) for the counts of so many users; items of no row have an infinite deviation."""
+        """Compute (1) for counts of so many users; items of no row have an infinite deviation."""
         num, den, var = np.zeros((3, self.n_items))
         for weight, row in zip(self.weights(forgetting), self.rows, strict=True):
             precision = weight * row.counts_deviation**-2
@@ -120,7 +120,9 @@ class ReleasedRows:
         return found
 
     def pairs(self, core: NDArray[np.int64], users: float, forgetting: float) -> Combined:
-        """(1) for all pairs of the core, as matrices; pairs of no row are 0, with deviation ∞."""
+        """Compute (1) for all pairs of the core, as matrices; pairs of no row are 0, with deviation
+        ∞.
+        """
         place = np.full(self.n_items, -1)
         place[core] = np.arange(len(core))
         num, den, var = np.zeros((3, len(core), len(core)), np.float32)
@@ -225,7 +227,7 @@ class ReleasedRows:
 
 
 def _smooth_weights(q: float) -> float:
-    """(2)."""
+    """Compute the weights of (2)."""
     return 1 + q / 2 - math.sqrt(q + q * q / 4)
 
 

@@ -7,14 +7,14 @@ a function of x + N, the ideal mechanism, and costs what that costs. No float no
 float, so there is nothing to learn from the low bits.
 
 What remains is the distance between the numbers drawn here and ideal ones. It has two parts, proved
-in docs/noise.md:
+in docs/noise.md and `gaussian_spec`:
 
 1. Uniform bits. Every block of at most 2²⁰ draws has its own AES-128 key from the operating system
-   and reads AES in counter mode, at most 2²⁰ cipher blocks. That AES cannot be told from a random
-   permutation is assumed, here as everywhere; a permutation never repeats a block where truly
-   random bits might, an advantage of at most (2²⁰)²/2¹²⁹ per key, below ``DRAW_DISTANCE`` = 2⁻¹⁰⁰
-   per draw. ``delta_of(n)`` charges it to δ: 2·10⁸ draws cost 1.6·10⁻²².
-2. From bits to noise. ``exact`` draws from the rounded Gaussian, Laplace or Huber law by a
+   and reads AES in counter mode, at most 2²⁰ cipher blocks. That AES cannot be distinguished from a
+   random permutation is assumed, here as everywhere; a permutation never repeats a block where
+   truly random bits might, an advantage of at most (2²⁰)²/2¹²⁹ per key, below ``DRAW_DISTANCE`` =
+   2⁻¹⁰⁰ per draw. ``delta_of(n)`` charges it to δ: 2·10⁸ draws cost 1.6·10⁻²².
+2. From bits to noise. ``gaussian_spec`` draws from the rounded Gaussian, Laplace or Huber law by a
    procedure on real numbers; ``sampler`` takes the same decisions by interval arithmetic and hands
    over whatever 64 bits do not decide. The probability of every outcome is within a factor 1 ±
    2⁻¹⁸⁰ of the ideal one, so n draws add n·2⁻¹⁷⁹ to ε: less than the upward rounding of every ε

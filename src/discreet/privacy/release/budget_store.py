@@ -237,11 +237,11 @@ class BudgetStore:
         return Account(self, name)
 
     def accounts(self) -> list[Account]:
-        """All of them, in the order in which they were opened."""
+        """List the accounts in the order in which they were opened."""
         return [Account(self, name) for name in self._read().names]
 
     def log(self, name: str | None = None) -> list[Record]:
-        """Every record, or those of one account, oldest first."""
+        """List every record, or those of one account, oldest first."""
         found = self._read()
         return list(found.records) if name is None else found.for_account(name)
 
@@ -347,11 +347,11 @@ class Account:
             return self._balance(self._sums(log))
 
     def log(self) -> list[Record]:
-        """The account's records, oldest first."""
+        """List the account's records, oldest first."""
         return self.store.log(self.name)
 
     def ledgers(self) -> list[Ledger]:
-        """The archived ledgers of its trainings, verified, oldest first."""
+        """Return the archived ledgers of its trainings, verified, oldest first."""
         from discreet.privacy.release.ledger import Ledger
 
         log = self.store._read()
@@ -573,8 +573,8 @@ def charge_account(
 
 
 def _largest_epsilon(left: float, delta: float) -> float:
-    """The ε of a Gaussian training that takes no more than that of μ², to three digits, rounded
-    down.
+    """Return the ε of a Gaussian training that takes no more than that of μ², to three digits,
+    rounded down.
     """
     if left <= 0 or delta <= 0:
         return 0.0

@@ -208,7 +208,7 @@ class LeftOutHits(Statistic):
 
 
 def is_held_out(block: Block, part: float) -> NDArray[np.bool_]:
-    """Whether each user is, by its own key."""
+    """Return whether each user is, by its own key."""
     drawn = (block.key * MIX >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return np.asarray(drawn < part)
 
