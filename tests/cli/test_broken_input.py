@@ -539,6 +539,11 @@ CASES: list[Case] = [
     ),
     ("unknown order of dates", good_file("--dates", "dayfirst"), "'day-first'"),
     (
+        "encoding of blocks",
+        good_file("--epsilon", 1, "--engine", "blocks", "--encoding", "cp1252"),
+        "--encoding needs --engine memory",
+    ),
+    (
         "orders for users",
         lambda t, s: [
             "train",
