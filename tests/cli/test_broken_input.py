@@ -505,6 +505,12 @@ CASES: list[Case] = [
     ),
     ("pipe", a_pipe, "is a pipe"),
     # --- files of spreadsheets and shops
+    ("workbook", a_file("r.xlsx", b"PK\x03\x04noise"), "is a spreadsheet: save it as CSV UTF-8"),
+    (
+        "titles for items",
+        a_file("r.csv", "userId,title,rating\n1,Up,5\n"),
+        "did you mean --item title?",
+    ),
     (
         "Windows encoding",
         a_file("r.csv", GOOD.encode() + "Jörg,7,4\n".encode("cp1252")),
@@ -532,6 +538,11 @@ CASES: list[Case] = [
         "pass --dates day-first or --dates month-first",
     ),
     ("unknown order of dates", good_file("--dates", "dayfirst"), "'day-first'"),
+    (
+        "encoding of blocks",
+        good_file("--epsilon", 1, "--engine", "blocks", "--encoding", "cp1252"),
+        "--encoding needs --engine memory",
+    ),
     (
         "orders for users",
         lambda t, s: [

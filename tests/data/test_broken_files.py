@@ -153,6 +153,8 @@ TEXT = {
         "line 4: the rating 'x'",
     ),
     "sqlite": (b"SQLite format 3", "is an SQLite database"),
+    "old workbook": (b"\xd0\xcf\x11\xe0....", "is a spreadsheet: save it as CSV UTF-8"),
+    "titles for items": ("user,title,rating\nx,Up,3\n", "did you mean item='title'?"),
 }
 
 

@@ -212,6 +212,25 @@ def test_type_click_and_see_the_list_change(name, width, scheme, browser, tmp_pa
         assert [url.split("/")[-1] for url in page.requests()] == ["page.html"]
 
 
+def luminance(color):
+    """Relative luminance of a color such as rgb(85, 97, 108), as WCAG defines it."""
+    parts = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_placeholder_has_the_contrast_that_axe_core_does_not_check(scheme, browser, tmp_path):
+    with browser.page(390, 844, scheme=scheme, phone=True) as page:
+        page.open(written("DPMF", tmp_path))
+        style = "getComputedStyle(document.getElementById('search')"
+        text = luminance(page.evaluate(f"{style}, '::placeholder').color"))
+        paper = luminance(page.evaluate(f"{style}).backgroundColor"))
+        assert (max(text, paper) + 0.05) / (min(text, paper) + 0.05) >= 4.5
+
+
 def test_focus_stays_where_the_user_was(browser, tmp_path):
     """By keyboard alone: after every action the focus is on the same control or in its place."""
     with browser.page(1280) as page:

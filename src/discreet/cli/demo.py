@@ -146,7 +146,7 @@ def _show_list(
     out.table(["liked"], [[labels[item]] for item in history])
     out.table(
         ["", "recommended", "score"],
-        [[str(r["rank"]), r["title"], f"{r['score']:.2f}"] for r in rows],
+        [[str(r["rank"]), r["title"], f"{r['score']:.3f}"] for r in rows],
         flush_left=[1],
     )
     matching = [film.id for film in films() if set(film.genres) & set(genres)]

@@ -122,10 +122,14 @@ def report(
     size = file.stat().st_size
     quality: dict[str, Any] = {} if measured is None else {"quality": measured.found.to_dict()}
     if measured is not None:
+        from discreet.evaluation.metrics import parse
+
         found = measured.found
-        rows = [[row.name, *(cell(row.scores.get(m)) for m in found.metrics)] for row in found.rows]
+        # the page has the others as well; all of them together would not fit on a line
+        shown = [m for m in found.metrics if parse(m).kind in ("rating", "ranking")]
+        rows = [[row.name, *(cell(row.scores.get(m)) for m in shown)] for row in found.rows]
         out.table(
-            ["model", *found.metrics],
+            ["model", *shown],
             rows,
             title="On held-out ratings, exact and not covered by the model's ε",
         )

@@ -25,6 +25,7 @@ from discreet.data.column_words import (
     ORDERS,
     RATINGS,
     TIMES,
+    TITLES,
     USERS,
     english,
     names_of_ids,
@@ -58,6 +59,8 @@ _FOREIGN = frozenset().union(*CONVENTIONS.values()) - AMBIGUOUS
 _FOREIGN -= {name for role in USUAL for name in names_of_ids(USUAL[role], english(_TABLES[role]))}
 
 _ORDERS = frozenset(names_of_ids("", ORDERS))
+#: Names of titles, which are the items of files without other ones.
+_TITLES = frozenset(names_of_values("title", TITLES))
 
 MAX_LISTED = 12  # columns that a message lists: as many as fit on two lines
 MIN_LIKENESS = 0.75  # typing errors are above it, other words below ("country", "playcount": 0.63)
@@ -290,7 +293,8 @@ def _not_found(
             f"Columns: {_describe_column(names, sample)}"
         )
     others = {known for other in ROLES if other != role for known in CONVENTIONS[other]}
-    near = near_misses(role, [name for name in names if normalize(name) not in others])[:2]
+    near = near_misses(role, [name for name in names if normalize(name) not in others])
+    near = (near or [name for name in names if normalize(name) in _TITLES])[:2]
     hint = (
         f"did you mean {' or '.join(f'{role}={name!r}' for name in near)}?"
         if near

@@ -104,6 +104,8 @@ FORMATS: tuple[TableFormat, ...] = (
 _SPARK_ALONE = {".orc": "orc", ".json": "json"}  # formats that only Spark reads
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _COMPRESSED_ENDINGS = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
+_SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".ods", ".numbers")  # zip archives inside
+_XLS = b"\xd0\xcf\x11\xe0"  # Excel up to 2003
 _REFUSED = {
     b"PK\x03\x04": (
         "a zip archive: unpack it and give the file inside, or use load_dataset for a known"
@@ -125,6 +127,8 @@ def find_format(file: Path) -> TableFormat | None:
             f"{file} is empty: it should hold one line per rating, with a user, an item and a"
             " rating"
         )
+    if head.startswith(_XLS) or (head.startswith(b"PK") and file.suffix.lower() in _SPREADSHEETS):
+        raise DataError(f"{file} is a spreadsheet: save it as CSV UTF-8, and pass that file")
     for magic, meaning in _REFUSED.items():
         if head.startswith(magic):
             raise DataError(f"{file} is {meaning}")

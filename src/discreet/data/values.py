@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -240,15 +241,13 @@ def _from_text(text: str, row: int, dates: str | None) -> int | float | datetime
             " dates='day-first' or dates='month-first', or ignore the column with timestamp=False",
         )
     try:
-        if found := _SLASHES.fullmatch(plain):
-            first, _, second, year, *clock = (part or "0" for part in found.groups())
-            day, month = (first, second) if dates == "day-first" else (second, first)
-            return datetime(int(year), int(month), int(day), *map(int, clock))
-        if found := _POINTS.fullmatch(plain):
-            day, month, year, *clock = (int(part or 0) for part in found.groups())
-            return datetime(year, month, day, *clock)
         if found := _YEAR_FIRST.fullmatch(plain):
-            return datetime(*(int(part or 0) for part in found.groups()))  # type: ignore[arg-type]
+            return _make_date(found[1], found[2], found[3], found.groups()[3:])
+        if found := _POINTS.fullmatch(plain):
+            return _make_date(found[3], found[2], found[1], found.groups()[3:])
+        if found := _SLASHES.fullmatch(plain):
+            day, month = (1, 3) if dates == "day-first" else (3, 1)
+            return _make_date(found[4], found[month], found[day], found.groups()[4:])
         return float(plain) if _looks_numeric(plain) else datetime.fromisoformat(plain)
     except ValueError:
         raise RowError(
@@ -256,6 +255,12 @@ def _from_text(text: str, row: int, dates: str | None) -> int | float | datetime
             f"the timestamp {text[:40]!r} is neither a number nor a date such as 2024-05-31 or"
             " 31.05.2024: correct it, or ignore the column with timestamp=False",
         ) from None
+
+
+def _make_date(year: str, month: str, day: str, clock: Sequence[str | None]) -> datetime:
+    """Return the date and time of texts; hour, minute and second may be None."""
+    hour, minute, second = (int(part or 0) for part in clock)
+    return datetime(int(year), int(month), int(day), hour, minute, second)
 
 
 def _looks_numeric(text: str) -> bool:

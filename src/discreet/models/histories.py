@@ -108,8 +108,10 @@ def _split_history(history: Any, scorer: Scorer) -> tuple[list[Any], Any]:
 
         return split_one_user(history, scorer.item_ids)
     elif isinstance(history, (str, bytes)) or not hasattr(history, "__iter__"):
+        advice = f": pass [{history!r}]" if isinstance(history, str) else ""
         raise DataError(
             f"a history is a list of item ids or a mapping item id -> rating, not {history!r}"
+            f"{advice}"
         )
     elif isinstance(history, np.ndarray) and history.size and history.dtype.kind == "f":
         raise DataError(

@@ -618,9 +618,10 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
         near = difflib.get_close_matches(request.url.path, list(app.openapi()["paths"]), n=1)
+        allowed = (error.headers or {}).get("Allow", "")
         text = {
             404: f"unknown path: {f'did you mean {near[0]}?' if near else 'see /docs'}",
-            405: "this path does not support the method: see /docs",
+            405: f"this path does not support {request.method}: use {allowed or 'another method'}",
         }
         message = text.get(error.status_code, str(error.detail))
         return _json(
