@@ -168,7 +168,7 @@ def without_drift(ratings: Ratings, weeks: int, seed: int) -> Weeks:
     return Weeks(until, lambda week: (known, target), (low, high))
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=3)
 def simulate_drift(
     users: int, arriving: int, weeks: int, seed: int
 ) -> tuple[Ratings, NDArray[np.float64]]:
