@@ -88,7 +88,7 @@ def models(settings: Settings, world: Weeks, shown: list[int]) -> Iterator[tuple
     if policy == "timeline":
         os.environ.setdefault(VARIABLE, secrets.token_hex(32))
         with tempfile.TemporaryDirectory() as folder:
-            memory = settings.get("memory", 13)
+            memory = settings.get("memory", AgeWeights.memory)
             line = Timeline(
                 Path(folder) / "weeks.timeline", epsilon=epsilon, memory=memory, **options
             )
@@ -168,7 +168,7 @@ def without_drift(ratings: Ratings, weeks: int, seed: int) -> Weeks:
     return Weeks(until, lambda week: (known, target), (low, high))
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=3)
 def simulate_drift(
     users: int, arriving: int, weeks: int, seed: int
 ) -> tuple[Ratings, NDArray[np.float64]]:
@@ -237,7 +237,11 @@ def recall(model: Any, known: Ratings, target: Ratings) -> float:
 
 def multipliers(settings: Settings, sources: Sources) -> Record:
     """Return the noise of the last row over one training with all of μ, without drift."""
-    rows, policy, memory = settings["rows"], settings["policy"], settings.get("memory", 13)
+    rows, policy, memory = (
+        settings["rows"],
+        settings["policy"],
+        settings.get("memory", AgeWeights.memory),
+    )
     if policy == "binary tree, Honaker's estimate":
         return {"noise": tree_noise(rows, rows), "worst": tree_noise(rows)}
     ages = AgeWeights(memory)

@@ -43,6 +43,7 @@ EXCLUDED = {
     "from pyspark.sql": (
         "names a bucket and a cluster: tests/engines/test_spark.py and the notebook run it locally"
     ),
+    "from airflow": "needs Airflow: tests/cli/test_timeline_command.py runs its commands",
     "discreet train ratings.parquet --engine spark": (
         "needs Java: tests/engines/test_spark.py runs it"
     ),

@@ -270,7 +270,7 @@ def test_settings_cannot_change(tmp_path):
     with pytest.raises(ConfigError, match="cannot change"):
         open_timeline(tmp_path, memory=26)
     settings = tmp_path / "x.timeline" / public_state.SETTINGS
-    settings.write_text(settings.read_text().replace('"memory": 13', '"memory": 26'))
+    settings.write_text(settings.read_text().replace('"memory": 20', '"memory": 26'))
     with pytest.raises(DamagedStore, match="was changed"):
         Timeline(tmp_path / "x.timeline")
 

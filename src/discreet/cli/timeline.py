@@ -71,7 +71,7 @@ def timeline(
     memory: Annotated[
         int | None,
         typer.Option(
-            help="Rows after which a user's weight has fallen to about 1/e. Default: 13.",
+            help="Rows after which a user's weight has fallen to about 1/e. Default: 20.",
             metavar="ROWS",
         ),
     ] = None,

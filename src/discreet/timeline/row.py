@@ -49,6 +49,9 @@ STAY = 1.0  # deviations at which it stays: fewer, so that items do not come and
 #: Part of a row for its size, which scales all other numbers: larger than in one training.
 SIZE_SHARE = 0.02
 CORE_FROM = 0.13  # times √(noise): as in `PairRanking.resolve`
+#: Rows to come that a row's core and its gate count on: pairs that are released earlier are in
+#: more rows.
+AHEAD = 26
 #: λ may fall below γ only while sizes stay above this part of their largest: without new users the
 #: weights of old ones fall by γ from row to row, and forgetting faster would leave noise alone.
 INFLOW = 0.5
@@ -175,12 +178,12 @@ class RowRule:
     def _noise_of_pairs(self, rows: ReleasedRows, t: float | None = None) -> float:
         """Deviation of a pair that is in all rows with pairs.
 
-        With t, that of a last row, as it will be after `memory` rows like it: one row alone is
+        With t, that of a last row, as it will be after `AHEAD` rows like it: one row alone is
         rarely worth its pairs, and no row would begin.
         """
         found = [(row, row.pairs_deviation) for row in rows.rows if len(row.core)]
         if t is not None:
-            found += self.ages.memory * [(rows.rows[-1], t)]
+            found += AHEAD * [(rows.rows[-1], t)]
         weights = self.weights(rows)[1] ** np.arange(len(found) - 1, -1, -1.0)
         den = var = 0.0
         for weight, (row, deviation) in zip(weights, found, strict=True):

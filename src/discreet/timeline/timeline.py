@@ -101,7 +101,7 @@ class Timeline:
     epsilon, delta : float
         The guarantee for everything that the timeline ever releases about one user.
     memory : int
-        Rows after which a user's weight has fallen to about 1/e. Default 13.
+        Rows after which a user's weight has fallen to about 1/e. Default 20.
     rating_range : (low, high)
         Public range of ratings; low = high where every interaction counts alike.
     account : Account, optional
@@ -182,7 +182,7 @@ class Timeline:
             f"{self.path} or {self.secret_path} exists already. Choose another path.",
         )
         delta = DEFAULT_DELTA if given["delta"] is None else given["delta"]
-        memory = 13 if given["memory"] is None else given["memory"]
+        memory = AgeWeights.memory if given["memory"] is None else given["memory"]
         low, high = given["rating_range"]
         if low < high:
             check_range("rating_range", (low, high))
