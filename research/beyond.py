@@ -72,8 +72,8 @@ def run(settings: Settings, sources: Sources) -> Record:
     )
     baselines = {"user's own mean": Bias(3.0, items=False), "bias, not private": Bias()}
     if settings["lever"] in baselines:
-        model = baselines[settings["lever"]].fit(split.train)
-        return {"rmse": evaluate(model, split, "rmse", slices=None)["rmse"]}
+        baseline = baselines[settings["lever"]].fit(split.train)
+        return {"rmse": evaluate(baseline, split, "rmse", slices=None)["rmse"]}
     kind, given = LEVERS[settings["lever"]]
     given = given | {"rating_range": STARS.get(name, (0.5, 5.0))}
     model = _private(kind, settings, given | {"delta": settings.get("delta", 1e-5)}, "rating")

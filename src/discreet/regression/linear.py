@@ -28,6 +28,7 @@ within its own 99 % interval, and add the square of what the mean would change b
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -146,7 +147,7 @@ class DPRegression:
     def statistics(self, n_features: int) -> dict[str, RegressionSum]:
         """Return the sums by the names of their releases."""
         constant = self._constant(n_features)
-        kinds = {
+        kinds: dict[str, Callable[[int, float, float, int], RegressionSum]] = {
             "feature gram": FeatureGram,
             "cross products": CrossProducts,
             "row moments": RowMoments,
@@ -294,7 +295,7 @@ class DPRegression:
 
     @property
     def _columns(self) -> int:
-        return self.coef_.shape[1] + self.fit_intercept
+        return int(self.coef_.shape[1]) + self.fit_intercept
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "coef_"):

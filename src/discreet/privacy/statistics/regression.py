@@ -92,7 +92,8 @@ class RegressionSum(Statistic):
         weight = np.repeat(np.minimum(1.0, self.max_rows / counts), block.counts)
         length = np.sqrt((rows**2).sum(axis=1))
         scale = SHAVE * np.minimum(1.0, most / np.maximum(length, 1e-300))
-        return rows * (np.sqrt(weight) * scale)[:, None]
+        found: NDArray[np.float64] = rows * (np.sqrt(weight) * scale)[:, None]
+        return found
 
 
 @register("feature Gram matrix")
