@@ -11,20 +11,49 @@ take the place of hashed words.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from discreet.data.features import _ids, _read_columns
+from discreet.data.ids import IdIndex
 from discreet.errors import DataError
 
 BUCKETS = 1 << 14  # few words of a catalog share one, and a matrix of them fits into memory
 COMPONENTS = 16  # a prior with more than 64 features is reduced again, genres among them
 _WORD = re.compile(r"[^\W_]+")
 Embed = Callable[[Sequence[str]], Any]
+
+
+def text_features(
+    source: Any, item_ids: NDArray[Any], text: Sequence[str] | Mapping[str, Embed]
+) -> NDArray[np.float64]:
+    """Return numbers (n_items, k) of text columns; NaN for items without text.
+
+    Parameters
+    ----------
+    source : file or frame, as for `item_features`
+    item_ids : (n_items,)
+    text : names of columns, or {name: function from a list of texts to an array}
+    """
+    ids, columns, where = _read_columns(source)
+    at = IdIndex(_ids(ids)).positions(item_ids, "item id")
+    found = []
+    for name in text:
+        if name not in columns:
+            raise DataError(
+                f"{where} has no column {name!r}. Its columns are"
+                f" {', '.join(map(repr, list(columns)[:12]))}."
+            )
+        cells = ["" if cell is None or cell != cell else str(cell) for cell in columns[name]]
+        aligned = [cells[i] if i >= 0 else "" for i in at.tolist()]
+        found.append(embed_texts(aligned, text[name] if isinstance(text, Mapping) else None))
+    return np.hstack(found)
 
 
 def embed_texts(texts: Sequence[str], embed: Embed | None = None) -> NDArray[np.float64]:
@@ -58,7 +87,7 @@ def hash_words(texts: Sequence[str]) -> sparse.csr_array:
     place: dict[str, int] = {}
     for row, text in enumerate(texts):
         words = _WORD.findall(text.casefold())
-        pairs = [f"{a} {b}" for a, b in zip(words, words[1:], strict=False)]
+        pairs = [f"{a} {b}" for a, b in itertools.pairwise(words)]
         for gram in {*words, *pairs}:
             if gram not in place:
                 digest = hashlib.blake2b(gram.encode(), digest_size=8).digest()
