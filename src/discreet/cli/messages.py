@@ -9,7 +9,7 @@ _WORDS = """
     user item rating timestamp header separator duplicates unknown_items items relevant
     rating_range goal factors iterations regularization item_features random_state epsilon delta
     neighboring noise accountant allow_large_delta trust_user_column replace normalize_ids
-    missing distribution encoding dates public_ratings
+    missing distribution encoding dates public_ratings item_similarities
 """
 _OPTIONS = re.findall(r"\w+", _WORDS)
 #: Parameters whose option has another name.

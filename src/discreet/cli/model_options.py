@@ -115,6 +115,22 @@ class ModelOptions:
             metavar="NAMES",
         ),
     ] = None
+    text: Annotated[
+        str | None,
+        _option(
+            "For dpmf: columns of the item features that are text, such as title,description."
+            " Their words become part of the prior.",
+            metavar="NAMES",
+        ),
+    ] = None
+    item_similarities: Annotated[
+        str | None,
+        _option(
+            "For dpmf: file of public similarities of items. Each line has two item ids and a"
+            " weight.",
+            metavar="FILE",
+        ),
+    ] = None
     settings: Annotated[
         list[str] | None,
         _option(
@@ -238,13 +254,16 @@ class ModelOptions:
             "random_state",
             "item_features",
             "features",
+            "text",
+            "item_similarities",
         )
         named = (*model, *_PROMISE)
         given = {name: value for name in named if (value := getattr(self, name)) is not None}
         if "rating_range" in given:
             given["rating_range"] = _range(given["rating_range"])
-        if "features" in given:
-            given["features"] = [one.strip() for one in given["features"].split(",") if one.strip()]
+        for name in ("features", "text"):
+            if name in given:
+                given[name] = [one.strip() for one in given[name].split(",") if one.strip()]
         for setting in self.settings or []:
             name, equals, text = setting.partition("=")
             name = name.strip().replace("-", "_")

@@ -235,7 +235,7 @@ def test_biases_of_other_items_are_ignored():
 
 
 def test_models_with_public_users_are_closer_to_what_users_like():
-    private, public = make_ratings(5, 400, m=200), make_ratings(6, 60, m=200, first=1000)
+    private, public = make_ratings(5, 1500, m=200), make_ratings(6, 150, m=200, first=9000)
     exact = np.bincount(private.indices, minlength=200)
     near = {}
     for name, given in (("none", None), ("public", public), ("shuffled", shuffle_items(public))):

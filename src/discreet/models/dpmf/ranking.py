@@ -102,7 +102,7 @@ from discreet.models.dpmf.feature_prior import standardize
 from discreet.models.dpmf.pair_factorization import FittedFactors, factorize
 from discreet.models.dpmf.profile import SHARE, example_moments, fit_profile, read_profile
 from discreet.models.dpmf.public_sums import (
-    TRUSTED,
+    EXPLAINED,
     LeveledPairs,
     PublicPairs,
     PublicSums,
@@ -526,13 +526,13 @@ class PairRanking(Algorithm):
         """Rank by pairs of public users alone, where released counts agree with theirs; else by
         popularity, as learned.
         """
-        if public.explained(*released) < TRUSTED:
+        if public.explained(*released) < EXPLAINED:
             return popular
         details = popular.details
         assert popular.counts is not None
         known = Estimate(popular.counts, details["least_count"])
-        core = self._core(known)
-        core = self._core(known, public.noise_left(known.value[core], released.deviation, size))
+        many = int(np.clip(public.often_chosen(), TOP_ITEMS, self.largest_core))
+        core = most_frequent(known.value, min(many, len(known.value)))
         c = known.above_noise(core)
         found = self._public_pairs(public, core, c, size)
         alone = level_pairs(None, 1.0, found.P, c, found.spread, found.theta)
