@@ -32,8 +32,14 @@ _lanes = os.environ.get("DISCREET_LANES", "")  # see discreet.kernels.simd
 _LANES = f"-lanes-{_lanes}" if _lanes.isdigit() else ""
 
 
-def njit(function: Any = None, **options: Any) -> Any:
-    """Apply `numba.njit`; ``cache=True`` is ignored if no folder can be written."""
+def njit(function: Any = None, inner: bool = False, **options: Any) -> Any:
+    """Apply `numba.njit`; ``cache=True`` is ignored if no folder can be written.
+
+    An `inner` function is called by compiled functions only. It is compiled without the code
+    that Python and C would call it by, which takes a third of the time of a short function.
+    """
+    if inner:
+        options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return (
         _compile(function, options)
         if function is not None

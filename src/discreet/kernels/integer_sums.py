@@ -21,7 +21,7 @@ from discreet._numba import njit
 from discreet.kernels import simd
 from discreet.kernels.cholesky import allocate_aligned, pad_rank
 from discreet.kernels.gather import PACK, add_gram, pad_columns, prefetch_rows, sums
-from discreet.kernels.simd import gather_scaled, gather_truncated
+from discreet.kernels.simd import address, gather_scaled, gather_truncated
 from discreet.kernels.threads import cost_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
@@ -112,24 +112,24 @@ def _grams(
     for i in range(start, stop):
         # The first pack starts from zeros, later ones from the sum so far: no clearing of A per
         # row.
-        source = zero.ctypes.data
+        source = address(zero)
         # Without entries no tile is written, and A still holds the matrix of another row.
         if indptr[i] == indptr[i + 1]:
             G[i] = 0
             continue
         for first in range(indptr[i], indptr[i + 1], PACK):
             K = min(PACK, indptr[i + 1] - first)
-            index, factor = indices.ctypes.data + first * 4, c.ctypes.data + first * s
+            index, factor = address(indices) + first * 4, address(c) + first * s
             # Truncation happens before the product, per factor: a product of integers is an
             # integer.
             if whole:
-                gather_truncated(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
+                gather_truncated(P, address(Y), index, factor, K, address(P), R)
             else:
-                gather_scaled(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
+                gather_scaled(P, address(Y), index, factor, K, address(P), R)
             # Rows of Y are read at random; asking for the next pack hides the latency of memory.
             prefetch_rows(Y, indices, first + K, indptr[stop])
-            add_gram(P, P.ctypes.data, K, source, A.ctypes.data, R)
-            source = A.ctypes.data
+            add_gram(P, address(P), K, source, address(A), R)
+            source = address(A)
         # Only the r × r part of the padded matrix is kept.
         at = 0
         for k in range(r):
