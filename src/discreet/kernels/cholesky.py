@@ -117,7 +117,7 @@ def factor_interleaved(like: np.ndarray, A: int, T: int, R: int) -> None:
     _factor(like, T, R)
 
 
-@njit(inner=True, nogil=True, cache=True)
+@njit(inline="always", nogil=True, cache=True)
 def factor_turned(like: np.ndarray, A: int, T: int, R: int) -> None:
     """Do `factor_interleaved` for rotated diagonal blocks (see `gather.rotate_blocks`)."""
     W = lanes(like)
@@ -136,9 +136,7 @@ def factor_turned(like: np.ndarray, A: int, T: int, R: int) -> None:
         for d in range(W // 2 + 1):
             source = A + ((i + d) * R + i) * s
             target = T + i // 4 * panel + (i * 4 + i % 4) * E
-            transpose_to(
-                like, source, matrix_gap(s, R) * s, target, address(offsets) + d * W * 8
-            )
+            transpose_to(like, source, matrix_gap(s, R) * s, target, address(offsets) + d * W * 8)
     _factor(like, T, R)
 
 

@@ -93,9 +93,7 @@ def solve_dual(
             root = roots[lane]
             read_targets(entries, indptr[i], count, bp[lane * K :], root)
             index = address(indices) + indptr[i] * 4
-            gather_scaled(
-                Y, address(Y), index, address(root), count, address(Z) + z * s, R
-            )
+            gather_scaled(Y, address(Y), index, address(root), count, address(Z) + z * s, R)
             for c in range(R):
                 # B^(-1/2) is diagonal in the rotated basis: one factor per column.
                 d[c] = 1 / np.sqrt(D[c] + ridge[i])
@@ -122,9 +120,7 @@ def solve_dual(
             i = rows[first + lane]
             x[:] = 0
             z = address(Z) + lane * most * R * s
-            add_sum(
-                Y, z, address(bp) + lane * K * s, indptr[i + 1] - indptr[i], address(x), R
-            )
+            add_sum(Y, z, address(bp) + lane * K * s, indptr[i + 1] - indptr[i], address(x), R)
             for c in range(R):
                 x[c] /= np.sqrt(D[c] + ridge[i])
                 # `add_sum` adds: the place must be empty.

@@ -162,7 +162,7 @@ def _size(M: np.ndarray) -> float:
     return 2.0 ** np.floor(np.log2(np.float64(total) / r)) if total > 0 else 1.0
 
 
-@njit(nogil=True, cache=True)
+@njit(inner=True, nogil=True, cache=True)
 def mirror(M: np.ndarray) -> None:
     """Copy the upper triangle to the lower one, in blocks that fit the cache."""
     r = len(M)

@@ -97,7 +97,7 @@ def pad_columns(Y: np.ndarray, R: int) -> np.ndarray:
     return P
 
 
-@njit(inner=True, nogil=True, cache=True)
+@njit(inline="always", nogil=True, cache=True)
 def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> None:
     """Prefetch the rows of Y for the entries from `first` on, before `end`."""
     line = Y.shape[1] * Y.itemsize
@@ -109,7 +109,7 @@ def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> N
             prefetch(row + at)
 
 
-@njit(inner=True, nogil=True, cache=True)
+@njit(inline="always", nogil=True, cache=True)
 def add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
     """Set ``A = S + PᵀP`` on the tiles of the upper triangle; P is [K][R], S and A are [R][R]."""
     for i in range(0, R, lanes(like)):
@@ -165,7 +165,7 @@ def _turns(R: int, W: int) -> np.ndarray:
     return found
 
 
-@njit(inner=True, nogil=True, cache=True)
+@njit(inline="always", nogil=True, cache=True)
 def add_turned(
     like: np.ndarray,
     P: int,

@@ -195,7 +195,8 @@ def _residuals(
     for i in range(start, stop):
         u = U[i]
         square = 0.0
-        mine[:] = 0
+        for k in range(r):
+            mine[k] = 0
         for at in range(indptr[i], indptr[i + 1]):
             # Clamped to the last entry: an address beyond it is not ours to compute.
             ahead = address(V) + np.int64(indices[min(at + _AHEAD, end - 1)]) * line

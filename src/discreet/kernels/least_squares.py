@@ -256,7 +256,7 @@ def read_targets(entries: Entries, first: int, K: int, v: np.ndarray, root: np.n
             v[k] *= root[k]
 
 
-@njit(inner=True, nogil=True, cache=True)
+@njit(inline="always", nogil=True, cache=True)
 def _add_row(
     entries: Entries,
     Y: np.ndarray,
@@ -379,7 +379,7 @@ def _solve(
     R = Y.shape[1]
     W = lanes(Y)
     s = Y.itemsize
-    A, T, b, B, h, sums, packed, at_v, at_root, end = places
+    _, T, b, B, h, sums, packed, at_v, at_root, end = places
     gap = T // W
     base = address(work)
     v = work[at_v:at_root]

@@ -164,9 +164,7 @@ def _score(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray,
         # differently.
         for t in range(-(-n // rows)):
             C = address(S) + t * rows * line + p * width * s
-            score_tile(
-                S, address(P) + t * r * rows * s, rows * s, Q, width * s, r, start, C, line
-            )
+            score_tile(S, address(P) + t * r * rows * s, rows * s, Q, width * s, r, start, C, line)
 
 
 @njit(nogil=True, cache=True)

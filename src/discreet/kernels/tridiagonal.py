@@ -130,9 +130,7 @@ def _count(
 ) -> None:
     s = d.itemsize
     for k in range(0, len(x), B):
-        sturm(
-            d, address(d), address(squares), address(x) + k * s, address(n) + k * s, r
-        )
+        sturm(d, address(d), address(squares), address(x) + k * s, address(n) + k * s, r)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
