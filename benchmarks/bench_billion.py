@@ -3,8 +3,7 @@
 Ratings of 100 per user are generated in a stream, with groups of users that prefer groups of items.
 The phases are those of a large deployment: ratings arrive as a folder of Parquet files, are divided
 into block files, both kinds of DPMF train on them, and every user gets a list. Each phase runs in a
-process of its own, so that its peak memory is its own, and reports CPU seconds; parts of a training
-are those of its releases.
+process of its own, so that its peak memory is its own, and reports CPU seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ import pyarrow as pa
 
 PER_USER = 100
 ITEMS = {10**6: 5_000, 10**7: 20_000, 10**8: 50_000, 10**9: 100_000}
-LARGEST = 10**8  # without --scale: about five CPU minutes
+LARGEST = 10**8  # ratings without --scale: about ten CPU minutes
+SCALE = "DISCREET_BENCH_SCALE"  # of the environment: --scale
 PER_BLOCK = 1_500_000  # ratings, as docs/scale.md advises
 PER_FILE = 10_000_000  # ratings of a Parquet file
 CHUNK = 10_000  # users generated at a time: 1,000,000 ratings
@@ -44,8 +44,9 @@ SHOWN = {
 }
 
 
-def benchmark(quick: bool, largest: int = LARGEST) -> dict[str, Any]:
+def benchmark(quick: bool) -> dict[str, Any]:
     """CPU seconds, peak memory and bytes by size and phase; `quick` at 10⁶ only."""
+    largest = int(os.environ.get(SCALE, LARGEST))
     sizes = [10**6] if quick else [size for size in ITEMS if 10**7 <= size <= largest]
     return {"sizes": [{"ratings": size} | _measure(size) for size in sizes]}
 
@@ -75,8 +76,18 @@ def show(result: dict[str, Any]) -> list[str]:
         f"{name} {last[phase]['bytes'] / 1e9:.2f} GB"
         for name, phase in (("Parquet", "generate"), ("blocks", "blocks"), ("lists", "lists"))
     )
+    steps = [
+        f"- {SHOWN[goal]}: "
+        + ", ".join(f"{name} {cpu:.0f} s" for name, cpu in last[goal]["steps"].items())
+        + f". {last[goal]['summary']}"
+        for goal in ("ranking", "rating")
+    ]
     return [
         *lines,
+        "",
+        "CPU seconds of the longest steps at the largest size, and what was learned:",
+        "",
+        *steps,
         "",
         f"On disk at the largest size: {disk}; while blocks are written, {_scratch(last)} more.",
     ]
@@ -173,15 +184,27 @@ def _blocks(ratings: int, folder: Path) -> dict[str, Any]:
 
 
 def _train(goal: str, folder: Path) -> dict[str, Any]:
+    """Train and save; also the CPU seconds of the steps that take most of them."""
     from discreet.engines.blocks import BlockRatings
     from discreet.models.dpmf import DPMF
 
-    times: list[tuple[float, str]] = []
+    spent: dict[str, float] = {}
+    last = [time.process_time(), "begin"]
+
+    def note(done: int, total: int, text: str) -> None:
+        now = time.process_time()
+        spent[last[1]] = spent.get(last[1], 0.0) + now - last[0]
+        last[:] = [now, text]
+
     model = DPMF(RANK, goal=goal, epsilon=5.0, rating_range=(1.0, 5.0), random_state=0)
-    blocks = BlockRatings(folder / "blocks")
-    model.fit(blocks, progress=lambda *now: times.append((time.process_time(), now[2])))
+    model.fit(BlockRatings(folder / "blocks"), progress=note)
+    note(0, 0, "end")
     model.save(folder / goal)
-    return {"releases": len(model.privacy_.ledger.entries), "summary": model.summary_}
+    return {
+        "releases": len(model.privacy_.ledger.entries),
+        "summary": model.summary_,
+        "steps": dict(sorted(spent.items(), key=lambda step: -step[1])[:6]),
+    }
 
 
 def _lists(ratings: int, folder: Path) -> dict[str, Any]:
