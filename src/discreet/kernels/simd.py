@@ -238,6 +238,21 @@ def lanes(typingctx: Any, like: Any) -> Any:
     )
 
 
+@intrinsic
+def address(typingctx: Any, array: Any) -> Any:
+    """Address of the first element, signed.
+
+    ``array.ctypes.data`` is unsigned, and its sum with a signed offset a float64: every kernel
+    that receives addresses would be compiled for each mix of the three.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, I64)
+
+    return ADDRESS(array), generate
+
+
 def _emit_prefetch(builder: ir.IRBuilder, address: Any) -> None:
     pointer = ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [pointer, I32, I32, I32])

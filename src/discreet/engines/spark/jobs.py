@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -32,6 +34,9 @@ BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # bytes that the driver may collect; larger sums are added on the workers, chunk by chunk
 LARGE_SUMS = 1 << 28
 _TYPE = re.compile(re.escape(WORKER_MARK) + r"(\w+)")
+# Spark's own words about a worker that cannot run Python code; they contain no data
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_VERSION = re.compile(r"PYTHON_VERSION_MISMATCH|Python in worker has different version")
 
 
 class SparkEngine:
@@ -250,12 +255,28 @@ def cores(spark: Any) -> int:
 
 def shake_hands(spark: Any, tasks: int) -> None:
     """Raise an `EngineError` unless all workers compute like the driver, before any charge."""
+    use_own_python(spark)
 
     def job() -> Any:
         return spark.range(0, tasks, 1, tasks).mapInArrow(worker.greet, "machine string").collect()
 
     if any(row["machine"] != fingerprint() for row in outcome(job)):
         raise EngineError(PROBLEMS["Machine"])
+
+
+def use_own_python(spark: Any) -> None:
+    """Let workers of a local master run the Python of this process, unless one is configured.
+
+    Without PYSPARK_PYTHON, Spark starts the first `python3` of the search path, which may have
+    another version and lack the package.
+    """
+    with suppress(Exception):  # Spark Connect has no context, and its workers are elsewhere
+        context = spark.sparkContext
+        chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains(
+            "spark.pyspark.python"
+        )
+        if context.master.startswith("local") and not chosen:
+            context.pythonExec = sys.executable
 
 
 @contextmanager
@@ -271,16 +292,36 @@ def arrow_batches(spark: Any, rows: int) -> Iterator[None]:
 
 def outcome(job: Callable[[], T]) -> T:
     """Return the result of a job; report only the type of an error, whose text may hold data."""
-    kind = ""
+    kind = problem = ""
     try:
         return job()
     except (DataError, EngineError):
         raise
     except Exception as error:
-        found = _TYPE.findall(str(error))
+        text = str(error)
+        found = _TYPE.findall(text)
         kind = found[-1] if found else type(error).__name__
+        problem = "" if found else _describe_python(text)
+    if problem:
+        raise EngineError(problem)
     if kind in PROBLEMS:
         raise (EngineError if kind in ("Machine", "Portion") else DataError)(PROBLEMS[kind])
     raise EngineError(
         f"a job on the cluster failed ({kind}): see Spark's log, which may hold users' data"
+    )
+
+
+def _describe_python(text: str) -> str:
+    """Return what is wrong with the Python of the workers, or nothing."""
+    if _VERSION.search(text):
+        return (
+            "Spark's workers run another version of Python than this process. Set PYSPARK_PYTHON"
+            " to the same Python on all machines before Spark starts."
+        )
+    missing = _MISSING.findall(text)
+    if not missing:
+        return ""
+    return (
+        f"The Python of Spark's workers has no package {missing[-1].split('.')[0]!r}. Install"
+        " discreet there, or set PYSPARK_PYTHON to a Python that has it before Spark starts."
     )

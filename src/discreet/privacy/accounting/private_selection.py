@@ -84,11 +84,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from discreet.errors import ConfigError
 from discreet.privacy.accounting.budget import require_number
+from discreet.privacy.accounting.roots import brentq
 
 LAWS = ("geometric", "logarithmic", "poisson")
 MOST_RUNS = 1000.0
