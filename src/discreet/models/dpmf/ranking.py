@@ -91,7 +91,7 @@ from discreet.models.dpmf.communities import (
     HEAD_SHARE,
     PARTS,
     STEPS_TO_READ,
-    STRENGTH,
+    STRENGTH_TO_READ,
     Communities,
     Prospect,
     assess_counts,
@@ -100,7 +100,13 @@ from discreet.models.dpmf.communities import (
 )
 from discreet.models.dpmf.feature_prior import standardize
 from discreet.models.dpmf.pair_factorization import FittedFactors, factorize
-from discreet.models.dpmf.profile import SHARE, example_moments, fit_profile, read_profile
+from discreet.models.dpmf.profile import (
+    SHARE,
+    example_moments,
+    fit_profile,
+    read_profile,
+)
+from discreet.models.dpmf.profile import STEPS as WEIGHTS
 from discreet.models.dpmf.public_sums import (
     EXPLAINED,
     LeveledPairs,
@@ -310,7 +316,9 @@ class PairRanking(Algorithm):
         return [counts, size, *self._rest(n_items, 1 - spent), *weights]
 
     def _weights(self) -> list[Release]:
-        return [Release("feature weights", share=SHARE, shape=None)] if self.profile else []
+        if not self.profile:
+            return []
+        return [Release(name, share=SHARE / len(WEIGHTS), shape=None) for name in WEIGHTS]
 
     @property
     def _gate(self) -> float:
@@ -387,8 +395,8 @@ class PairRanking(Algorithm):
         learned, size = self._learn_items(users, session, X, seed, progress, prior, known)
         if self.profile:
             categories = list(getattr(features, "categories", ()))
-            (line,) = self._weights()
-            learned = add_profile(self, learned, users, session, line, categories, size)
+            lines = self._weights()
+            learned = add_profile(self, learned, users, session, lines, categories, size)
         return learned
 
     def _learn_items(
@@ -613,7 +621,7 @@ class PairRanking(Algorithm):
             "least_count": max(counts.deviation, 0.5),
             "featured": False,
             "communities": found.shares.tolist(),
-            "strength": STRENGTH * len(found.shares),
+            "strength": STRENGTH_TO_READ * len(found.shares),
             "steps": STEPS_TO_READ,
             "signal": signal.signal,
             "top": signal.top,
@@ -904,17 +912,18 @@ def add_profile(
     learned: Learned,
     users: Users,
     session: Session,
-    line: Release,
+    lines: list[Release],
     categories: list[Categories],
     size: float,
 ) -> Learned:
     """Return the same with the profile among its details, where its weights stand out of the noise.
 
-    Without categories the line releases counts, which nothing uses: the plan was made before.
+    Without categories the lines release counts, which nothing uses: the plan was made before.
     """
     levels = algorithm._levels
     if not categories:
-        session.release(line, users.sum(LikeCounts(levels)))
+        for line in lines:
+            session.release(line, users.sum(LikeCounts(levels)))
         return learned
     least = 1e-12
     if learned.factors.size and "communities" not in learned.details:
@@ -924,7 +933,7 @@ def add_profile(
     profile = fit_profile(
         session,
         users,
-        line,
+        lines,
         popularity,
         positive_counts(learned),
         vectors,
