@@ -6,7 +6,7 @@ import difflib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -327,6 +327,7 @@ def _check_type(name: str, value: Any, wanted: Any) -> Any:
         type(None): "none",
         dict: 'a mapping such as {"sum": 1}',
         tuple: "a list such as [1, 5]",
+        list: 'a list such as ["author"]',
     }
     allowed = [
         repr(kind) if isinstance(kind, str) else names.get(kind, str(kind)) for kind in kinds
@@ -342,5 +343,7 @@ def _kinds(wanted: Any) -> list[Any]:
         return [dict]
     if get_origin(wanted) in (tuple, list):
         return [get_origin(wanted)]
+    if get_origin(wanted) is Sequence:
+        return [list]
     parts = get_args(wanted)
     return [kind for part in parts for kind in _kinds(part)] if parts else [wanted]
