@@ -150,6 +150,33 @@ def test_a_model_is_trained_and_used(container):
     )
 
 
+@as_root
+@pytest.mark.parametrize("safe", [True, False], ids=["", "others may have changed it"])
+def test_code_in_a_folder_that_cannot_be_written_is_used(container, safe):
+    place = container[0]
+    kept = place / f"kept-{safe}"
+    tiny = place / f"tiny_{safe}.py"
+    tiny.write_text(
+        "from discreet._numba import njit, on_compile\n"
+        "@njit(cache=True)\n"
+        "def double(x):\n"
+        "    return 2 * x\n"
+        "with on_compile(lambda n, name: print('compiles', name)):\n"
+        "    print(double(3))\n"
+    )
+    environment = {"PYTHONPATH": container[2], "NUMBA_CACHE_DIR": str(kept), "PATH": os.defpath}
+    environment["PYTHONPATH"] = f"{place / 'site'}{os.pathsep}{environment['PYTHONPATH']}"
+    made = subprocess.run(
+        [container[1], tiny], env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert made.stdout == "compiles double\n6\n", made.stderr
+    for file in kept.rglob("*.nb?"):
+        file.chmod(0o644 if safe else 0o666)
+    done = inside(container, tiny, NUMBA_CACHE_DIR=str(kept))
+    assert done.stdout == ("6\n" if safe else "compiles double\n6\n"), done.stderr
+    assert done.stderr.count(SAID) == (0 if safe else 1)
+
+
 def test_where_there_is_no_home_the_cache_folder_is_asked_for(monkeypatch):
     for name in ("HOME", "XDG_CACHE_HOME", "DISCREET_CACHE"):
         monkeypatch.delenv(name, raising=False)

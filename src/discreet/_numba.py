@@ -132,14 +132,36 @@ def _use_temporary_folder() -> Path | None:
             "set NUMBA_CACHE_DIR to a folder that can be written"
         )
         return None
+    kept = os.environ.get("NUMBA_CACHE_DIR")
     os.environ["NUMBA_CACHE_DIR"] = str(folder)  # numba reloads its configuration from here
     numba.config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
+    if kept and _link_compiled(Path(kept), folder):
+        return folder  # as intended in an image: only what is missing is compiled
     logger.warning(
         "compiled code is cached in %s, because neither the installation nor the home folder can be"
         " written: set NUMBA_CACHE_DIR to use another folder",
         folder,
     )
     return folder
+
+
+def _link_compiled(kept: Path, folder: Path) -> bool:
+    """Link the code of a read-only folder into another one; return whether there is any.
+
+    numba reads only from folders that it can write to, so that the code which an image brings along
+    would be compiled again at every start. Code that other users may have changed is left out.
+    """
+    found = False
+    for file in kept.glob("*/*.nb[ci]") if hasattr(os, "getuid") else ():
+        about = file.stat()
+        if about.st_uid not in (0, os.getuid()) or about.st_mode & 0o022:
+            continue
+        found = True
+        place = folder / file.parent.name / file.name
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            place.symlink_to(file)
+    return found
 
 
 def _private_folders() -> Iterator[Path]:

@@ -46,6 +46,19 @@ def test_train_and_evaluate_take_features(run, tmp_path):
     assert list(discreet.load(tmp_path / "other").features) == ["genres"]
 
 
+def test_columns_of_a_profile_are_named(run, tmp_path):
+    ratings = write_ratings(tmp_path / "ratings.csv", n_users=300)
+    kinds = features(tmp_path / "kinds.csv")
+    given = ["--epsilon", 20, "--rating-range", "1,5", "--item-features", kinds]
+    given += ["--out", tmp_path / "model", "--features"]
+    result = run("train", ratings, *given, "kind, genres", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["model"]["parameters"]["features"] == ["kind", "genres"]
+    result = run("train", ratings, *given, "kinds", "--replace")
+    assert result.code == 2
+    assert "'kinds'" in result.err
+
+
 def test_wrong_features_are_one_sentence_and_exit_code_2(run, tmp_path):
     ratings, kinds = (
         write_ratings(tmp_path / "ratings.csv", n_users=120),

@@ -161,3 +161,13 @@ def test_orders_are_no_users(tmp_path, name):
             DPMF(2, epsilon=1).fit(ratings, progress=False)
     trusted = Ratings.read(tmp_path / "r.csv", user=name, trust_user_column=True)
     assert not trusted.user_problem
+
+
+# ------------------------------------------------------------ words of two languages
+
+
+def test_a_word_of_two_languages_counts_among_words_of_its_own(tmp_path):
+    file = written(tmp_path / "r.csv", "uid,lid,time\n1,2,3\n", "utf-8")  # location id
+    assert Ratings.read(file, item="lid").user_ids.tolist() == [1]
+    file = written(tmp_path / "s.csv", "lid,boek,tijd\n1,2,3\n", "utf-8")  # Dutch: member
+    assert Ratings.read(file).user_ids.tolist() == [1]

@@ -139,9 +139,9 @@ _NUMBERS = """
     番号 コード
     번호 코드 아이디
 """
-#: English words with another meaning in other languages: they count where another column's name is
+#: Words with another meaning in English (`lid`: location id): they count where another column is
 #: not English.
-AMBIGUOUS = frozenset({"note", "nota", "data", "karakter"})
+AMBIGUOUS = frozenset({"note", "nota", "data", "karakter", "lid"})
 _LINKS = ("", "de", "du", "del", "des", "d", "do", "da", "della", "of")
 
 
