@@ -2,10 +2,11 @@
 
     python -m benchmarks.timeline_stress kill 50
     python -m benchmarks.timeline_stress year 100000
+    python -m benchmarks.timeline_stress blocks 10000000
 
 The first kills a process that adds a row, runs it again, and checks each time: no row was drawn
 twice, no user's entry changed, and `verify` holds. The second prints seconds per row, memory and
-the size of the state.
+the size of the state. The third adds one row of so many interactions from block files.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from discreet.data.ratings import Ratings
+from discreet.engines.blocks import BlockRatings
 from discreet.timeline import Timeline
 from discreet.timeline.entries import VARIABLE, EntryTable
 from discreet.timeline.public_state import Records
@@ -115,5 +117,26 @@ def year(users: int) -> None:
         )
 
 
+def blocks(interactions: int) -> None:
+    """Add one row of so many interactions, 50 of each user, from block files."""
+    os.environ[VARIABLE] = "5a" * 32
+    with tempfile.TemporaryDirectory() as folder:
+        ratings = make_ratings(interactions // 50, 5000, 50, 0)
+        count = ratings.n_ratings
+        source = BlockRatings.write(ratings, Path(folder) / "blocks", blocks=64)
+        del ratings
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        line = Timeline(Path(folder) / "x.timeline", epsilon=1, rating_range=(1, 5))
+        start = time.process_time()
+        line.add(source)
+        seconds = time.process_time() - start
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(
+            f"{count:,} different interactions of {interactions // 50:,} users in block files: one"
+            f" row {seconds:.0f} s of CPU, {line.rows_[0]['core']:,} items with pairs, peak memory"
+            f" {memory:,.0f} MB ({before:,.0f} MB before, for generating the data)"
+        )
+
+
 if __name__ == "__main__":
-    {"kill": kill, "year": year}[sys.argv[1]](int(sys.argv[2]))
+    {"kill": kill, "year": year, "blocks": blocks}[sys.argv[1]](int(sys.argv[2]))

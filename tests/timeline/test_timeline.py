@@ -133,9 +133,9 @@ def test_forgetting_is_chosen_or_given(tmp_path):
         with pytest.raises(ConfigError, match="forgetting is"):
             line.model(forgetting=wrong)
     last, both = (line.model(forgetting=weight) for weight in (0.1, 1.0))
-    assert not np.array_equal(last.item_biases_, both.item_biases_)
+    assert not np.array_equal(last.item_factors_, both.item_factors_)
     again = line.model(forgetting=1.0)
-    np.testing.assert_array_equal(again.item_biases_, both.item_biases_)
+    np.testing.assert_array_equal(again.item_factors_, both.item_factors_)
 
 
 def test_the_statement_is_the_same_for_any_number_of_rows(tmp_path):
