@@ -1,5 +1,7 @@
 """Cells about public features and sparse catalogs: means over trainings, and what is measured."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -20,9 +22,9 @@ def test_a_cell_is_the_mean_of_its_trainings():
 class FixedLists:
     """A model whose lists are given."""
 
-    details_: dict = {}
+    details_: ClassVar = {}
 
-    class privacy_:  # noqa: N801
+    class privacy_:
         epsilon = 1.0
 
     def __init__(self, lists):
