@@ -126,6 +126,17 @@ def test_too_few_users_get_popularity_with_all_of_the_budget():
     assert found.item_factors_.shape[1] == 0
 
 
+@pytest.mark.parametrize(("clear", "promising"), [(100, False), (300, True)])
+def test_few_items_above_the_noise_make_no_communities(clear, promising):
+    """Whatever their signal: it is decided from counts, before anything else is released."""
+    counts = np.append(np.full(clear, 100.0), np.full(20_000 - clear, 5.0))
+    found = communities.assess_counts(counts, 0.5, size=10_000, mu=1.0, pair_deviation=1.0)
+    assert found.clear == clear
+    assert found.signal > communities.LEAST_SIGNAL
+    assert found.head < communities.HEAD_SHARE
+    assert found.is_promising == promising
+
+
 def test_a_saved_model_recommends_the_same(learned, ratings, tmp_path):
     learned.save(tmp_path / "model")
     again = discreet.load(tmp_path / "model")

@@ -143,6 +143,19 @@ def test_a_step_without_noise_is_newtons():
     assert np.allclose(precision, H, atol=1e-6)
 
 
+def test_two_steps_count_the_chance_of_the_same_choices_once():
+    """Without noise the precision is that of the choices, as after one step."""
+    H = np.array([[3.0, 1.0], [1.0, 2.0]])
+    g = np.array([1.0, -1.0])
+    curvature = np.sqrt(0.4) * np.array([3.0, np.sqrt(2.0), 2.0])
+    w, precision = np.zeros(2), 1e-9 * np.eye(2)
+    for slope in (g, np.zeros(2)):  # the likelihood is a parabola: its slope is 0 after one step
+        packed = np.append(np.sqrt(0.6) * slope, curvature)
+        w, precision = newton_step(packed, 1e-9, w, w, precision, left_out=3 / 2)
+    assert np.allclose(w, np.linalg.solve(H, g), atol=1e-6)
+    assert np.allclose(precision, 3 * H, atol=1e-5)
+
+
 def test_numbers_of_a_profile_are_packed():
     for largest in (0, 255, 256, 65_535, 70_000):
         values = np.array([0, 3, largest], np.int32)
