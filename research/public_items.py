@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from discreet.data.public_items import PublicItems
 from discreet.data.text_features import hash_words
 from discreet.models.dpmf import DPMF
 from research import ranking
@@ -28,13 +29,12 @@ def run(settings: Settings, sources: Sources) -> Record:
     name = settings["data"]
     people = ranking.held_out(name, 0.1, settings["scale"], settings["seed"], sources)
     promise = {"epsilon": settings["epsilon"], "delta": 1e-6}
-    knobs: dict[str, Any] = {}
     table = None
     if settings["model"] != "DPMF":
         table = _table(name)
     if "title words" in settings["model"]:
-        knobs["text"] = ["title"]
-    model = ranking.ours("DPMF", people, promise, table, **knobs)
+        table = PublicItems(table, text=["title"])
+    model = ranking.ours("DPMF", people, promise, table)
     return ranking.measured(model.fit(people.everything, progress=False), people)
 
 
@@ -51,7 +51,7 @@ def similar(settings: Settings, sources: Sources) -> Record:
         if "shuffled" in settings["model"]:
             order = np.random.default_rng(7).permutation(train.n_items)
             K = K[order][:, order]
-        given["item_similarities"] = K
+        given["item_features"] = PublicItems(similarities=K)
     model = DPMF.configure(goal="ranking", like_threshold="everything", **given)
     return measured(model.fit(train, progress=False), train, hidden)
 

@@ -3,6 +3,7 @@ from . import mechanisms as mechanisms
 from . import report as report
 from .auditing import audit as audit
 from .data.datasets import load_dataset as load_dataset
+from .data.public_items import PublicItems as PublicItems
 from .data.ratings import Ratings as Ratings
 from .data.splits import Split as Split
 from .engines.blocks import BlockRatings as BlockRatings

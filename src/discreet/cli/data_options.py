@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
@@ -279,11 +279,15 @@ class DataOptions(ColumnOptions):
         """Let the file of item features have the same column of ids as the catalog or ratings."""
         from discreet.data.catalog import ItemColumns
         from discreet.data.features import FeatureFile
+        from discreet.data.public_items import PublicItems
 
         file = getattr(model, "item_features", None)
         name = self.items_id or self.item
         if isinstance(file, str) and name:
             model.item_features = FeatureFile(file, ItemColumns(hint=name))
+        elif isinstance(file, PublicItems) and isinstance(file.features, str) and name:
+            named = FeatureFile(file.features, ItemColumns(hint=name))
+            model.item_features = replace(file, features=named)
 
     def refuse_filters(self, why: str) -> None:
         """Refuse filters and the options of named data sets."""

@@ -264,6 +264,13 @@ class ModelOptions:
         for name in ("features", "text"):
             if name in given:
                 given[name] = [one.strip() for one in given[name].split(",") if one.strip()]
+        more = {name: given.pop(name) for name in ("text", "item_similarities") if name in given}
+        if more:
+            from discreet.data.public_items import PublicItems
+
+            given["item_features"] = PublicItems(
+                given.get("item_features"), more.get("text", ()), more.get("item_similarities")
+            )
         for setting in self.settings or []:
             name, equals, text = setting.partition("=")
             name = name.strip().replace("-", "_")

@@ -8,12 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Literal
 
-import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.features import ItemFeatures, item_categories, item_features
-from discreet.data.similarities import similarity_features
-from discreet.data.text_features import text_features
+from discreet.data.features import ItemFeatures, item_categories
+from discreet.data.public_items import PublicItems
 from discreet.models.algorithm import Algorithm
 from discreet.models.dpmf.ranking import EVERYTHING, PairRanking
 from discreet.models.dpmf.rating import RatingFactorization
@@ -36,20 +34,13 @@ class DPMF(PrivateRecommender):
     goal : {"ranking", "rating"}
         Rank items by how much a user will like them, from ratings or plain interactions; or predict
         ratings.
-    item_features : file, frame, mapping or array, optional
+    item_features : file, frame, mapping, array or PublicItems, optional
         Public features of the items, such as genres or years: a prior for their factors, at no
-        privacy cost.
+        privacy cost. `PublicItems` adds texts and similarities.
     features : list of str, optional
         For ranking: columns of `item_features` that make up a user's own profile ("more by the
         authors that I have"), a factor on every score. Default: all that items share values of;
         [] for no profile.
-    text : list of str, or mapping, optional
-        Columns of `item_features` that are text, such as titles or descriptions: hashed words,
-        reduced to 16 numbers, are part of the prior. A mapping gives a function for each column,
-        from a list of texts to an array, such as a language model's.
-    item_similarities : file, frame, matrix or array, optional
-        Public similarities of items as a prior for their factors: rows of (item, item, weight), a
-        square matrix, or embeddings with one row per item.
     iterations : int, optional
         For ratings: the number of steps. Each one costs. Default 6, or 3 without factors.
     regularization : float, optional
@@ -60,8 +51,6 @@ class DPMF(PrivateRecommender):
     goal: Literal["ranking", "rating"] = "ranking"
     item_features: Any = None
     features: Sequence[str] | None = None
-    text: Any = None
-    item_similarities: Any = None
     iterations: int | None = None
     regularization: float | None = None
 
@@ -82,13 +71,9 @@ class DPMF(PrivateRecommender):
             or (self.goal == "ranking" and not isinstance(self.features, str)),
             "features is a list of columns of item_features, for goal='ranking'.",
         )
-        check_that(
-            self.text is None
-            or (self.item_features is not None and not isinstance(self.text, str)),
-            "text is a list of columns of item_features. Pass both.",
-        )
         found = super().make_algorithm()
-        if isinstance(found, PairRanking) and self.item_features is not None:
+        given = PublicItems.from_any(self.item_features)
+        if isinstance(found, PairRanking) and given.features is not None:
             wanted = self.features is None or len(self.features) > 0
             found = replace(found, profile=found.profile or wanted)
         return found
@@ -132,7 +117,7 @@ class DPMF(PrivateRecommender):
             session.record_assumption(
                 "ratings", f"the range of ratings, {given[0]:g} to {given[1]:g}{CLIPPED}"
             )
-        if self.item_similarities is not None:
+        if PublicItems.from_any(self.item_features).similarities is not None:
             session.record_assumption("similarities", "the similarities of the items")
         if self.goal == "ranking" and seen is not None and seen[0] < seen[1]:
             session.record_assumption(
@@ -149,28 +134,16 @@ class DPMF(PrivateRecommender):
             )
 
     def _features(self, ratings: Any) -> Any:
-        ids = ratings.item_ids
-        more = self._more_features(ids)
-        given = self.item_features
-        if given is None and not more:
+        if self.item_features is None:
             return None
-        ranking = self.goal == "ranking"
-        categories = (
-            [] if given is None or not ranking else item_categories(given, ids, self.features)
-        )
-        X = None if given is None else item_features(given, ids, bool(categories) or bool(more))
-        parts = [part for part in (X, *more) if part is not None]
-        found = np.hstack(parts) if parts else None
-        return ItemFeatures(found, categories) if ranking else found
-
-    def _more_features(self, ids: NDArray[Any]) -> list[NDArray[np.float64]]:
-        """Return numbers of texts and similarities."""
-        found = []
-        if self.text:
-            found.append(text_features(self.item_features, ids, self.text))
-        if self.item_similarities is not None:
-            found.append(similarity_features(self.item_similarities, ids))
-        return found
+        ids = ratings.item_ids
+        given = PublicItems.from_any(self.item_features)
+        if self.goal == "rating":
+            return given.numbers(ids, False)
+        categories = []
+        if given.features is not None:
+            categories = item_categories(given.features, ids, self.features)
+        return ItemFeatures(given.numbers(ids, bool(categories)), categories)
 
     def _prior_rows(self, prior: Any, ratings: Any, algorithm: Algorithm) -> Any:
         check_that(
@@ -210,14 +183,12 @@ class DPMF(PrivateRecommender):
         """Leave out features, which are input, like ratings; where their file lies says something
         about the owner.
         """
-        inputs = {"item_features": None, "text": None, "item_similarities": None}
-        return super().params_to_save() | inputs
+        return super().params_to_save() | {"item_features": None}
 
     def __repr__(self) -> str:
         """Show the kind of item features instead of all their numbers."""
+        if self.item_features is None or isinstance(self.item_features, str | os.PathLike):
+            return super().__repr__()
         short = copy.copy(self)
-        for name in ("item_features", "text", "item_similarities"):
-            given = getattr(self, name)
-            if given is not None and not isinstance(given, str | os.PathLike | list):
-                setattr(short, name, f"<{type(given).__name__}>")
+        short.item_features = f"<{type(self.item_features).__name__}>"
         return super(DPMF, short).__repr__()

@@ -1,0 +1,66 @@
+"""All that is public about items, as one value: features, texts and similarities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.features import item_features
+from discreet.data.similarities import similarity_features
+from discreet.data.text_features import Embed, text_features
+from discreet.errors import ConfigError
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PublicItems:
+    """Public features, texts and similarities of items, for `item_features` of `DPMF`.
+
+    Parameters
+    ----------
+    features : file, frame, mapping or array, optional
+        Columns such as genres or years.
+    text : list of str, or mapping, optional
+        Columns of `features` that are text, such as titles or descriptions: hashed words, reduced
+        to 16 numbers, are part of the prior. A mapping gives a function for each column, from a
+        list of texts to an array, such as a language model's.
+    similarities : file, frame, matrix or array, optional
+        Similarities of items as a prior for their factors: rows of (item, item, weight), a square
+        matrix, or embeddings with one row per item. They must not come from users.
+    """
+
+    features: Any = None
+    text: Sequence[str] | Mapping[str, Embed] = ()
+    similarities: Any = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.text, str) or (self.text and self.features is None):
+            raise ConfigError("text is a list of columns of the item features. Pass both.")
+
+    @classmethod
+    def from_any(cls, given: Any) -> PublicItems:
+        return given if isinstance(given, cls) else cls(given)
+
+    def numbers(self, item_ids: NDArray[Any], optional: bool) -> NDArray[np.float64] | None:
+        """Return features (n_items, k) of all kinds; with `optional`, None where there are none."""
+        found = []
+        if self.text:
+            found.append(text_features(self.features, item_ids, self.text))
+        if self.similarities is not None:
+            found.append(similarity_features(self.similarities, item_ids))
+        if self.features is not None:
+            X = item_features(self.features, item_ids, optional or bool(found))
+            found = found if X is None else [X, *found]
+        return np.hstack(found) if found else None
+
+    def __repr__(self) -> str:
+        """Name the kinds instead of all their numbers."""
+        given = [name for name in ("features", "text", "similarities") if self._has(name)]
+        return f"<PublicItems: {', '.join(given)}>"
+
+    def _has(self, name: str) -> bool:
+        value = getattr(self, name)
+        return value is not None and not (name == "text" and not value)

@@ -1,0 +1,151 @@
+"""Text columns and similarities of items become numbers, from public data alone."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import sparse
+
+import discreet
+from discreet.data.similarities import COMPONENTS, similarity_features
+from discreet.data.text_features import embed_texts, hash_words, reduce_columns, text_features
+from discreet.errors import ConfigError, DataError
+
+SPACE = [f"A voyage to the distant star {name}" for name in ("Vega", "Rigel", "Deneb", "Mira")]
+LOVE = [f"Summer letters of a secret heart in {name}" for name in ("Rome", "Oslo", "Lima", "Bern")]
+
+
+def test_texts_with_the_same_words_are_near():
+    X = embed_texts([*SPACE, *LOVE])
+    Z = X / np.linalg.norm(X, axis=1, keepdims=True)
+    near = Z @ Z.T
+    assert near[:4, :4].min() > near[:4, 4:].max() + 0.5
+
+
+def test_words_are_hashed_the_same_in_every_process():
+    """Python's own hash differs between processes; these columns are fixed numbers."""
+    X = hash_words(["red fox", "red dog"])
+    assert X.shape == (2, 1 << 14)
+    assert np.array_equal(embed_texts([*SPACE, *LOVE]), embed_texts([*SPACE, *LOVE]))
+    two = hash_words(["red", "red", "fox", "fox"])
+    assert np.flatnonzero(two.toarray().any(axis=0)).tolist() == [8466, 10509]
+
+
+def test_items_without_text_are_unknown():
+    X = embed_texts([*SPACE, "", "—"])
+    assert np.isnan(X[4:]).all()
+    assert np.isfinite(X[:4]).all()
+    assert embed_texts(["", "one"]).shape == (2, 0)
+
+
+def test_reduction_is_that_of_an_exact_svd():
+    X = np.random.default_rng(0).standard_normal((60, 5)) @ np.diag([9, 7, 5, 3, 1])
+    found = reduce_columns(X, 3)
+    U, s, _ = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)
+    np.testing.assert_allclose(np.abs(found), np.abs(U[:, :3] * s[:3]), atol=1e-6)
+
+
+def frame():
+    rows = [*SPACE, *LOVE]
+    return pa.table({"item_id": list(range(8)), "title": rows, "kind": ["a|b", "b"] * 4})
+
+
+def test_columns_by_name_or_by_a_function():
+    ids = np.arange(9)
+    X = text_features(frame(), ids, ["title"])
+    assert X.shape[0] == 9
+    assert np.isnan(X[8]).all()
+    lengths = text_features(frame(), ids, {"title": lambda texts: [[len(t)] * 3 for t in texts]})
+    expected = np.array([len(t) for t in [*SPACE, *LOVE]], float)
+    assert abs(np.corrcoef(lengths[:8, 0], expected)[0, 1]) == pytest.approx(1.0)
+    with pytest.raises(DataError, match="no column 'plot'"):
+        text_features(frame(), ids, ["plot"])
+    with pytest.raises(DataError, match="must return finite numbers"):
+        text_features(frame(), ids, {"title": lambda texts: [1.0]})
+
+
+# ------------------------------------------------------------------ similarities
+
+
+def blocks(n=40, size=10):
+    return (np.arange(n)[:, None] // size == np.arange(n) // size).astype(float)
+
+
+@pytest.mark.parametrize("form", ["square", "sparse", "rows", "embeddings"])
+def test_similar_items_have_similar_features(form, tmp_path):
+    K = blocks()
+    rows, columns = np.nonzero(np.triu(K, 1))
+    ids = np.array([f"i{k}" for k in range(40)], object)
+    given = {
+        "square": K,
+        "sparse": sparse.csr_array(K),
+        "rows": pa.table({"a": ids[rows], "b": ids[columns], "weight": np.ones(len(rows))}),
+        "embeddings": K[:, ::10],
+    }[form]
+    F = similarity_features(given, ids)
+    assert F.shape[1] <= COMPONENTS
+    centered = F - F.mean(axis=0)
+    kernel = centered @ centered.T
+    assert kernel[K > 0].min() > kernel[K == 0].max()
+
+
+def test_items_without_similarities_are_unknown():
+    K = np.zeros((5, 5))
+    K[0, 1] = K[1, 2] = 1.0
+    assert np.isnan(similarity_features(K, np.arange(5))[3:]).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.ones((3, 4)), "one row"),
+        (-np.ones((5, 5)), "negative"),
+        (sparse.csr_array((4, 4)), "shape"),
+        (pa.table({"a": [0], "b": [1]}), "2 columns"),
+        (pa.table({"a": [70], "b": [71], "w": [1.0]}), "no pair"),
+        (7, "file or frame"),
+    ],
+)
+def test_wrong_similarities_are_one_sentence(given, message):
+    with pytest.raises(DataError, match=message):
+        similarity_features(given, np.arange(5))
+
+
+# ------------------------------------------------------------------ models
+
+
+def make_ratings(n=800, m=40):
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 4, n)
+    user, item = np.nonzero(
+        rng.random((n, m)) < np.where(group[:, None] == np.arange(m) // 10, 0.6, 0.05)
+    )
+    values = rng.integers(1, 6, len(user)).astype(float)
+    return discreet.Ratings.from_arrays(user, item, values, item_ids=np.arange(m))
+
+
+@pytest.mark.parametrize("goal", ["ranking", "rating"])
+def test_models_take_texts_and_similarities(goal, tmp_path):
+    table = pa.table(
+        {"item_id": list(range(40)), "title": [f"{'abcd'[i // 10] * 3} tale" for i in range(40)]}
+    )
+    model = discreet.DPMF(
+        epsilon=20,
+        rating_range=(1, 5),
+        goal=goal,
+        item_features=discreet.PublicItems(table, text=["title"], similarities=blocks()),
+    )
+    model.fit(make_ratings(), progress=False)
+    names = {a.name for a in model.privacy_.assumptions}
+    assert {"features", "similarities"} <= names
+    model.save(tmp_path / "model")
+    assert discreet.load(tmp_path / "model").item_features is None
+    near = discreet.PublicItems(similarities=blocks())
+    alone = discreet.DPMF(epsilon=20, rating_range=(1, 5), goal=goal, item_features=near)
+    alone.fit(make_ratings(), progress=False)
+    assert "PublicItems" in repr(alone)
+    assert repr(near) == "<PublicItems: similarities>"
+
+
+def test_text_needs_features():
+    with pytest.raises(ConfigError, match="text is a list of columns"):
+        discreet.PublicItems(text=["title"])
