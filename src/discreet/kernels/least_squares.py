@@ -13,6 +13,7 @@ PᵀP and vᵀP (see `gather`), and solves W rows at a time.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -151,7 +152,7 @@ def _solve_rows(
     assert ridge.shape == (n,)
     assert S.shape == (r, r)
     # Gram matrix, factorization and fixed cost: pieces of equal time, not of equal rows.
-    cost = np.diff(indptr).astype(np.float64) * r * r + r**3 / 1.5 + 100.0
+    cost = np.diff(indptr) * float(r * r) + (r**3 / 1.5 + 100.0)
     if not simd.enabled():
         if c:
             # Portable loops have no vector width, so one more column is cheaper than eliminating
@@ -168,8 +169,10 @@ def _solve_rows(
     few = _solve_few(entries, Y, ridge, S, c, X, x0) if r >= DUAL_RANK else np.zeros(n, bool)
     rows = np.flatnonzero(~few)
     # Padding to whole vectors once, instead of handling remainders in every loop.
-    P, S = frozen(pad_columns(Y, R)), np.pad(S, (0, R - r))
-    S[range(r, R), range(r, R)] = 1  # the equation of a padded coordinate is 1 · x = 0
+    P = frozen(pad_columns(Y, R))
+    if r < R:
+        S = np.pad(S, (0, R - r))
+        S[range(r, R), range(r, R)] = 1  # the equation of a padded coordinate is 1 · x = 0
     S = rotate_blocks(S, W)
     places = _places(W, Y.itemsize, R)
 
@@ -335,6 +338,7 @@ def _add_row(
     return weight, value
 
 
+@lru_cache(maxsize=8)
 def _places(W: int, s: int, R: int) -> tuple[int, ...]:
     """Return where parts of the workspace of `_solve` begin, in elements of s bytes, and its size.
 

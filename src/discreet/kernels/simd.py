@@ -9,7 +9,7 @@ What they compute (W = lanes of a vector register):
 ``tile_3``, ``tile_2``, ``tile_1``, ``row_8``, ``row_4``, ``row_2``, ``row_1``
     ``C = S + Pᵀ Q`` on a small tile that stays in registers over the whole loop of K rows. The
     heart of a Gram matrix.
-``score_tile``
+``score_tile``, ``score_row``
     the same with one row S for every row of the tile.
 ``corner_0``, ``corner_1``, ``corner_2``, ``corner_0_both``, ``corner_1_both``
     a diagonal block of a Gram matrix, which is symmetric, by half its products ("turned", see
@@ -464,14 +464,29 @@ corner_0, corner_1, corner_2 = _corner(0), _corner(1), _corner(2)
 corner_0_both, corner_1_both = _corner(0, both=True), _corner(1, both=True)
 
 
-@intrinsic
-def score_tile(
-    typingctx: Any, like: Any, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any
-) -> Any:
-    def emit(e: Emit, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any) -> None:
-        _emit_tile(e, TILE_ROWS, SCORE_VECTORS, P, ldp, Q, ldq, K, S, C, ldc, I64(0))
+def _score_tile(rows: int) -> Any:
+    @intrinsic
+    def tile(
+        typingctx: Any,
+        like: Any,
+        P: Any,
+        ldp: Any,
+        Q: Any,
+        ldq: Any,
+        K: Any,
+        S: Any,
+        C: Any,
+        ldc: Any,
+    ) -> Any:
+        def emit(e: Emit, *args: Any) -> None:
+            _emit_tile(e, rows, SCORE_VECTORS, *args, I64(0))
 
-    return void(8, like, emit)
+        return void(8, like, emit)
+
+    return tile
+
+
+score_tile, score_row = _score_tile(TILE_ROWS), _score_tile(1)
 
 
 def _emit_gather(

@@ -14,7 +14,7 @@ import numpy as np
 from discreet._numba import njit
 from discreet.kernels import simd
 from discreet.kernels.gather import allocate_aligned_array
-from discreet.kernels.simd import SCORE_VECTORS, TILE_ROWS, address, score_tile
+from discreet.kernels.simd import SCORE_VECTORS, TILE_ROWS, address, score_row, score_tile
 from discreet.kernels.threads import even_cuts, run, thread_count
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
@@ -86,16 +86,18 @@ def top_k(
     # Chains start at the bias, so that it is added first for every item, in both implementations.
     starts = np.zeros((len(panels), width), np.float32)
     starts.ravel()[:m] = bias
-    step = ITEMS // width
+    # A block has few users and many items, or many users and few items.
+    users = max(min(USERS, n), 1)
+    step = max(min(USERS * ITEMS // users // width, len(panels)), 1)
 
     def work(start: int, stop: int) -> None:
         # Items are visited in ascending order, so one cursor per user passes over `seen` once.
         cursor = indptr[start:stop].copy()
-        S = allocate_aligned_array((USERS, step * width), np.dtype(np.float32))
+        S = allocate_aligned_array((users, step * width), np.dtype(np.float32))
         # Users are packed as well: a tile reads TILE_ROWS of their coordinates from one cache
         # line.
         P = allocate_aligned_array(
-            (USERS // TILE_ROWS, U.shape[1], TILE_ROWS), np.dtype(np.float32)
+            (-(-users // TILE_ROWS), U.shape[1], TILE_ROWS), np.dtype(np.float32)
         )
         for first in range(start, stop, USERS):
             last = min(first + USERS, stop)
@@ -148,9 +150,10 @@ def _pack(U: np.ndarray, P: np.ndarray) -> None:
 
 @njit(nogil=True, cache=True)
 def _score(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray, n: int) -> None:
-    """Score n users on the items of some panels, with the same instructions for every row.
+    """Score n users on the items of some panels: whole tiles, and single rows for the rest.
 
-    Also in the last tile, whose rows beyond n are computed and ignored.
+    Every score is one chain of additions over the coordinates, in a tile and in a row alike, so
+    that a user's scores do not depend on who else is in the block.
     """
     r = P.shape[1]
     rows = P.shape[2]
@@ -160,11 +163,13 @@ def _score(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray,
     for p in range(len(panels)):
         Q = address(panels) + p * r * width * s
         start = address(starts) + p * width * s
-        # The last tile is computed whole: other instructions for its rows would round
-        # differently.
-        for t in range(-(-n // rows)):
-            C = address(S) + t * rows * line + p * width * s
-            score_tile(S, address(P) + t * r * rows * s, rows * s, Q, width * s, r, start, C, line)
+        C = address(S) + p * width * s
+        for t in range(n // rows):
+            own = address(P) + t * r * rows * s
+            score_tile(S, own, rows * s, Q, width * s, r, start, C + t * rows * line, line)
+        for i in range(n // rows * rows, n):
+            own = address(P) + (i // rows * r * rows + i % rows) * s
+            score_row(S, own, rows * s, Q, width * s, r, start, C + i * line, line)
 
 
 @njit(nogil=True, cache=True)
