@@ -10,6 +10,7 @@ runs in a process of its own, so that its peak memory is its own.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 from benchmarks import (
     bench_als,
+    bench_billion,
     bench_dplmc,
     bench_engines,
     bench_growth,
@@ -61,19 +63,25 @@ SECTIONS = {
     "growth": Section(bench_growth.benchmark, bench_growth.show, bench_growth.plot),
     "serve": Section(bench_serve.benchmark, bench_serve.show),
     "engines": Section(bench_engines.benchmark, bench_engines.show),
+    "billion": Section(bench_billion.benchmark, bench_billion.show),
 }
 
 
 def run(
-    quick: bool = False, only: set[str] | None = None, progress: Progress | None = None
+    quick: bool = False,
+    only: set[str] | None = None,
+    progress: Progress | None = None,
+    largest: int = bench_billion.LARGEST,
 ) -> dict[str, Any]:
-    """Measure everything, or `only` some sections; `quick` on a twentieth of the data."""
+    """Measure everything, or `only` some sections; `quick` on a twentieth of the data, and the
+    section billion on up to `largest` ratings.
+    """
     chosen = [name for name in SECTIONS if only is None or name in only]
     results: dict[str, Any] = {}
     for done, name in enumerate(chosen):
         if progress:
             progress(done, len(chosen), name)
-        results[name] = _apart(name, quick)
+        results[name] = _apart(name, quick, largest)
     if progress:
         progress(len(chosen), len(chosen), "done")
     return results
@@ -98,10 +106,11 @@ def render(results: dict[str, Any], page: Path | None = None) -> dict[str, str]:
     return sections
 
 
-def _apart(name: str, quick: bool) -> dict[str, Any]:
+def _apart(name: str, quick: bool, largest: int) -> dict[str, Any]:
     """One section in a process of its own."""
     words = [sys.executable, "-m", __name__, name, *(["quick"] if quick else [])]
-    answer = subprocess.run(words, capture_output=True, text=True)
+    settings = os.environ | {bench_billion.SCALE: str(largest)}
+    answer = subprocess.run(words, capture_output=True, text=True, env=settings)
     if answer.returncode:
         said = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
         raise DiscreetError(f"the benchmark {name} failed: {said[-1]}")

@@ -34,7 +34,7 @@ def benchmark(quick: bool) -> dict[str, Any]:
 
 
 def graded(ratings: Ratings) -> Ratings:
-    """The same people and items with half a star to five: the twin itself only says what people
+    """The same users and items with half a star to five: the simulated data only say what users
     liked.
     """
     stars = np.random.default_rng(0).integers(1, 11, ratings.n_ratings) / 2

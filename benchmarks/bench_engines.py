@@ -4,8 +4,8 @@ grow with the data.
 Everything runs in processes of its own, so that peak memory is that of one training, and so that
 Spark's own ALS and a training of ours both begin with a Java that has just started. CPU seconds are
 those of the whole family of processes (Spark's Java and its Python workers included), because
-machines are shared and wall clocks with them. Data are the twin of MovieLens 20M for passes and
-trainings on Spark, and generated people of 100 ratings each for the growth.
+machines are shared and wall clocks with them. Data are the simulated MovieLens 20M for passes and
+trainings on Spark, and generated users with 100 ratings each for the growth.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def _show_passes(passes: dict[str, Any]) -> list[str]:
         "### One pass",
         "",
         (
-            f"Every user solves and looks, a Gram matrix and a gradient of rank {RANK + 1} are"
+            "Every user's factors and residuals are computed, a Gram matrix and a gradient of"
+            f" rank {RANK + 1} are"
             f" added up, over {passes['ratings']:,} ratings of {passes['items']:,} items in"
             f" {passes['parts']} blocks. CPU seconds of all processes, median of the second half of"
             f" {PASSES} passes; all three give the same bits."
@@ -135,7 +136,7 @@ def _show_sizes(sizes: list[dict[str, Any]]) -> list[str]:
         "### How it grows",
         "",
         (
-            f"DPMF for ratings (rank {RANK}, {PER_USER} ratings a person), a whole training, by the"
+            f"DPMF for ratings (rank {RANK}, {PER_USER} ratings per user), a whole training, by the"
             " size of the data; peak memory of a process that trains and does nothing else."
             " Writing the blocks comes before it, once."
         ),
@@ -187,7 +188,7 @@ def _show_sizes(sizes: list[dict[str, Any]]) -> list[str]:
         *lines,
         "",
         (
-            f"Assumed: {PER_USER} ratings a person, {last['items']:,} items, the same rank and"
+            f"Assumed: {PER_USER} ratings per user, {last['items']:,} items, the same rank and"
             " steps; blocks of 1,500,000 ratings, 150 MB for each that is worked on, and the cache"
             " of 256 MB (one for all cores with blocks, one for each worker on Spark); all cores"
             " as fast as this machine's, files in the page cache or on disks of 2 GB/s, no"
@@ -205,13 +206,13 @@ def _cell(found: dict[str, float], key: str, digits: int) -> str:
 _CELLS = (("seconds", 0), ("cpu", 1), ("gigabytes", 2))
 
 
-# ------------------------------------------------------------------ people
+# ------------------------------------------------------------------ users
 
 
 def generated(
     n: int, items: int, seed: int = 0
 ) -> Iterator[tuple[int, NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """(first user, indptr, items, ratings) of ten thousand people at a time, with a few popular
+    """(first user, indptr, items, ratings) of ten thousand users at a time, with a few popular
     items.
     """
     users = n // PER_USER
@@ -280,7 +281,7 @@ def write(n: int, items: int) -> dict[str, Any]:
 
 
 def _timed(made: Iterator[pa.Table], spent: list[float]) -> Iterator[pa.Table]:
-    """The same frames; what it costs to make people up is no part of writing them down."""
+    """The same frames; the cost of generating users is no part of writing them."""
     while True:
         start = time.process_time()
         frame = next(made, None)

@@ -1,4 +1,4 @@
-"""How time grows with the data: CPU seconds over people, ratings of each, items and rank, one at a
+"""How time grows with the data: CPU seconds over users, ratings of each, items and rank, one at a
 time.
 
 Everything else stays at the smallest size meanwhile. The slope is that of a line through the
@@ -21,7 +21,7 @@ from discreet.data.ratings import Ratings
 from discreet.models.als import ALS
 from discreet.models.dpmf import DPMF
 
-BASE = {"people": 20_000, "ratings of each": 40, "items": 4_000, "rank": 16}
+BASE = {"users": 20_000, "ratings of each": 40, "items": 4_000, "rank": 16}
 TIMES = (1, 2, 4, 8)
 WORK = ("one sweep of ALS", "DPMF for lists", "DPMF for ratings")
 #: Colors of the methods in all figures (`research.figures`); the two goals differ by dashes.
@@ -30,7 +30,7 @@ LOOKS = (("#3d3d3d", "o-"), ("#00798c", "s-"), ("#6ab7c2", "^--"))
 
 def benchmark(quick: bool) -> dict[str, Any]:
     """CPU seconds by what is done, what grows, and how large it is, and the slopes."""
-    base = BASE | ({"people": 2_000} if quick else {})
+    base = BASE | ({"users": 2_000} if quick else {})
     logging.getLogger("discreet").setLevel(logging.ERROR)
     found: dict[str, dict[str, Any]] = {work: {} for work in WORK}
     _measure(base)  # compiles
@@ -119,7 +119,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
 
 
 def _measure(shape: dict[str, int]) -> dict[str, float]:
-    ratings = generated(shape["people"], shape["items"], shape["ratings of each"])
+    ratings = generated(shape["users"], shape["items"], shape["ratings of each"])
     rank = shape["rank"]
     private: dict[str, Any] = {"epsilon": 20.0, "rating_range": (1.0, 5.0)}
     return {

@@ -1,4 +1,4 @@
-"""A private model for lists on the twin of MovieLens 20M, at a small and at a large ε, secure
+"""A private model for lists on the simulated MovieLens 20M, at a small and at a large ε, secure
 noise.
 """
 

@@ -80,7 +80,7 @@ def peak_gigabytes() -> float:
 
 
 def twin(quick: bool) -> Ratings:
-    """The twin of MovieLens 20M, the shape that sweeps and rankings are measured on."""
+    """The simulated MovieLens 20M, the shape that sweeps and rankings are measured on."""
     from discreet.data.datasets import load_dataset
 
     return load_dataset("twin-ml20m", scale=0.05 if quick else 1.0)

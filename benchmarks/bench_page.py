@@ -1,7 +1,7 @@
 """A page of benchmarks: each section stands between two comments and is replaced as a whole, the
 rest is kept.
 
-So sections may be measured one at a time, on whatever machine is quiet, and what people wrote
+So sections may be measured one at a time, on whatever machine is quiet, and handwritten text
 around them stays.
 """
 

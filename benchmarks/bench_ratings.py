@@ -1,7 +1,7 @@
-"""A private model for ratings at full size: 95 million ratings of a million people, secure noise,
+"""A private model for ratings at full size: 95 million ratings of a million users, secure noise,
 in memory.
 
-People have a taste that can be learned, so that every part of the algorithm is bought and runs:
+Users have a taste that can be learned, so that every part of the algorithm runs:
 biases, pairs of residuals, and steps for factors. Everything happens in a process of its own, whose
 peak memory counts, data included.
 """
@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.bench_machine import peak_gigabytes
 from discreet.data.ratings import Ratings
 
-SHAPE = (1_000_000, 50_000, 95)  # people, items, ratings of each
-INVENTED = 100_000  # people who differ from each other
+SHAPE = (1_000_000, 50_000, 95)  # users, items, ratings of each
+INVENTED = 100_000  # users who differ from each other
 TASTES = 4
 EPSILON = 5.0
 GOALS = {"seconds": 50.0, "gigabytes": 4.0}
@@ -49,7 +49,7 @@ def show(result: dict[str, Any]) -> list[str]:
         "",
         f'`DPMF(goal="rating")` at ε = {EPSILON:g} with secure noise, {result["ratings"]:,}'
         " ratings of "
-        f"{result['people']:,} people and {result['items']:,} items, in memory:"
+        f"{result['people']:,} users and {result['items']:,} items, in memory:"
         f" {result['seconds']:.0f} s (goal: at "
         f"most {GOALS['seconds']:g}), {result['cpu']:.0f} CPU seconds, peak memory"
         f" {result['gigabytes']:.2f} GB with "
@@ -64,7 +64,7 @@ def generated(people: int, items: int, each: int, seed: int = 0) -> Ratings:
     """People with a taste of a few dimensions, who rate popular items most; about `each` ratings a
     person.
 
-    Beyond so many the same people come again, because inventing them would take longer than
+    Beyond so many the same users come again, because inventing them would take longer than
     learning from them.
     """
     if people > INVENTED:

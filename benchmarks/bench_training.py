@@ -110,7 +110,8 @@ def _private(ratings: Ratings, rank: int, share: float, grade: str) -> float:
     logger = logging.getLogger("discreet")
     before = logger.level
     start = _now()
-    logger.setLevel(logging.ERROR)  # that most items of a twin hold little signal is known here
+    # most items of the simulated data hold little signal, which is known here
+    logger.setLevel(logging.ERROR)
     try:
         DPALS(
             rank,

@@ -25,10 +25,16 @@ SECTIONS = (
     "growth",
     "serve",
     "engines",
+    "billion",
 )
+LARGEST = 10**9  # ratings; more would not fit on the disk of one machine
 
 
-@command("discreet bench --quick", "discreet bench --only als,topk --out speed.md")
+@command(
+    "discreet bench --quick",
+    "discreet bench --only als,topk --out speed.md",
+    "discreet bench --only billion --scale 1e9",
+)
 def bench(
     out: Output,
     quick: Annotated[
@@ -37,9 +43,16 @@ def bench(
     only: Annotated[
         str | None,
         typer.Option(
-            help=f"Some of {', '.join(SECTIONS)}, separated by commas.", metavar="SECTIONS"
+            help=f"Comma-separated sections of {', '.join(SECTIONS)}.", metavar="SECTIONS"
         ),
     ] = None,
+    scale: Annotated[
+        float,
+        typer.Option(
+            help="Ratings of the largest data in the section billion: 1e7, 1e8 or 1e9.",
+            metavar="RATINGS",
+        ),
+    ] = 1e8,
     to: Annotated[
         str | None,
         typer.Option(
@@ -62,13 +75,15 @@ def bench(
             raise ConfigError(f"there is no benchmark {name!r}: there are {', '.join(SECTIONS)}")
     if chosen is not None and not chosen:
         raise ConfigError(f"--only names no benchmark: there are {', '.join(SECTIONS)}")
+    if not 1e7 <= scale <= LARGEST:
+        raise ConfigError(f"--scale is {scale:g}. Pass 1e7, 1e8 or 1e9.")
     if to is not None and not Path(to).absolute().parent.is_dir():
         raise ConfigError(f"{to} cannot be written: the folder {Path(to).parent} does not exist")
     from benchmarks import bench as measure
     from benchmarks import bench_page
 
     with out.progress("Measuring") as progress:
-        results = measure.run(quick=quick, only=chosen, progress=progress)
+        results = measure.run(quick, chosen, progress, int(scale))
     sections = measure.render(results, None if to is None else Path(to))
     if to is not None:
         bench_page.write(Path(to), sections, SECTIONS)

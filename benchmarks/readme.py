@@ -207,7 +207,7 @@ def compared() -> list[str]:
             "–",
         ],
         [
-            "the same, user-level DP-SGD ³",
+            "RMSE of user-level DP-SGD ³",
             f"{noise[1.0]:.3f} · {noise[5.0]:.3f} (our `DPSGD`)",
             "not measured",
             "not measured",

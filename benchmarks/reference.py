@@ -1,7 +1,8 @@
 """Write docs/results/reference.md (``make results``): references without privacy, and DPMF.
 
-Real data come from ``../shared/data`` (or ``DISCREET_DATA``); the twins are generated. Every number
-is a mean over the seeds or folds given next to it, with the standard deviation over them.
+Real data come from ``../shared/data`` (or ``DISCREET_DATA``); simulated data are generated.
+Every number is a mean over the seeds or folds given next to it, with the standard deviation over
+them.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def real() -> Rows:
     )
     few = ml1m.select_users(np.random.default_rng(0).permutation(ml1m.n_users)[:200], by="index")
     rows += table(
-        "200 people of MovieLens 1M",
+        "200 users of MovieLens 1M",
         "90/10 split at random over ratings, seeds 0, 1, 2, test RMSE: where there is little to"
         " learn from.",
         [random_ratings(few.filter(min_item_ratings=1), (0.9, 0.1), seed=s) for s in range(3)],
@@ -144,8 +145,8 @@ def twins() -> Rows:
     known = dict(zip(makers, ("1.057", "0.943", "0.976", "0.863", "0.779"), strict=False))
     rows = table(
         "MovieLens 10M, simulated",
-        "80/10/10 at random over ratings, seed 0, test RMSE; the reference is the value the twin"
-        " was calibrated to.",
+        "80/10/10 at random over ratings, seed 0, test RMSE; the reference is the value that the"
+        " simulation was calibrated to.",
         [a],
         makers,
         "rmse",

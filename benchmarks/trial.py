@@ -1,4 +1,4 @@
-"""One pass over people whose result is thrown away: how benchmarks compare engines.
+"""One pass over users whose result is thrown away: how benchmarks compare engines.
 
 Only engines hold the key to private data, so this is here and not with the benchmarks. What is
 computed is never shown.
@@ -23,8 +23,8 @@ _GRIDS = (2.0**-40, 2.0**-30)
 
 
 def trial_pass(people: Any, n_items: int, rank: int) -> Callable[[int], None]:
-    """A function that runs a pass: every user solves and looks; a Gram matrix and a gradient
-    are added up.
+    """Return a function that runs a pass: each user's factors and residuals, and the sums of a
+    Gram matrix and a gradient.
     """
     users = seal(people, Bounds(items=10**9, rating=1.0, center=3.0))
     walk = users

@@ -27,7 +27,6 @@ from discreet.models.als import ALS
 from discreet.models.bias import Bias
 from discreet.models.dpals import DPALS
 from discreet.models.dpmf import DPMF
-from discreet.models.popularity import Popularity
 from discreet.models.private import PrivateRecommender
 from research.entry import Record, Settings
 from research.families import FAMILIES, SCALES, family, made
@@ -52,54 +51,35 @@ Lever = tuple[type[PrivateRecommender], dict[str, Any]]
 
 # the model and its parameters; each line has one lever more than the line above, up to where the
 # algorithm changes
-LEVERS: dict[str, dict[str, Lever]] = {
-    "rating": {
-        "the paper's algorithm": (DPALS, PAPER),
-        "+ ridge for the noise: DPALS": (DPALS, {}),
-        "biases from residuals instead": (DPMF, PLAIN),
-        "+ popularity as a prior": (DPMF, dict(factors=0, slope=0.0, taste=0.0)),
-        "+ how far people follow others": (DPMF, dict(factors=0, taste=0.0)),
-        "+ and what is popular": (DPMF, dict(factors=0)),
-        "+ taste from pairs: DPMF": (DPMF, {}),
-    },
-    "ranking": {
-        "the paper's algorithm": (
-            DPALS,
-            dict(factors=16, iterations=2, regularization=0.5, noise_ridge=0.0),
-        ),
-        "+ ridge for the noise": (DPALS, dict(factors=16, iterations=2, regularization=0.5)),
-        "+ rank 32": (DPALS, dict(iterations=2, regularization=0.5)),
-        "+ λ by the released counts": (DPALS, dict(iterations=2)),
-        "+ steps by the budget: DPALS": (DPALS, {}),
-    },
+LEVERS: dict[str, Lever] = {
+    "the paper's algorithm": (DPALS, PAPER),
+    "+ ridge for the noise: DPALS": (DPALS, {}),
+    "biases from residuals instead": (DPMF, PLAIN),
+    "+ popularity as a prior": (DPMF, dict(factors=0, slope=0.0, taste=0.0)),
+    "+ how far people follow others": (DPMF, dict(factors=0, taste=0.0)),
+    "+ and what is popular": (DPMF, dict(factors=0)),
+    "+ taste from pairs: DPMF": (DPMF, {}),
 }
 
 
 def run(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``replica`` (seed of a twin), ``feedback``, ``lever``, ``epsilon``, ``seed``
-    (of noise and start).
+    """``data``, ``replica`` (seed of a twin), ``lever``, ``epsilon``, ``seed`` (of noise and
+    start).
     """
-    goal = settings["goal"]
     name = settings["data"]
     split = split_of(
-        name, settings["replica"], settings["scale"], goal, settings.get("held", 0), sources
+        name, settings["replica"], settings["scale"], "rating", settings.get("held", 0), sources
     )
-    metric = "rmse" if goal == "rating" else "recall@20"
-    baselines = {
-        "user's own mean": Bias(3.0, items=False),
-        "bias, not private": Bias(),
-        "popular": Popularity(),
-    }
+    baselines = {"user's own mean": Bias(3.0, items=False), "bias, not private": Bias()}
     if settings["lever"] in baselines:
-        model = baselines[settings["lever"]].fit(split.train)
-        return {metric: evaluate(model, split, metric, slices=None)[metric]}
-    kind, given = LEVERS[goal][settings["lever"]]
-    if goal == "rating":
-        given = given | {"rating_range": STARS.get(name, (0.5, 5.0))}
-    model = _private(kind, settings, given | {"delta": settings.get("delta", 1e-5)}, goal)
+        baseline = baselines[settings["lever"]].fit(split.train)
+        return {"rmse": evaluate(baseline, split, "rmse", slices=None)["rmse"]}
+    kind, given = LEVERS[settings["lever"]]
+    given = given | {"rating_range": STARS.get(name, (0.5, 5.0))}
+    model = _private(kind, settings, given | {"delta": settings.get("delta", 1e-5)}, "rating")
     model.fit(split.train)
     return {
-        metric: evaluate(model, split, metric, slices=None)[metric],
+        "rmse": evaluate(model, split, "rmse", slices=None)["rmse"],
         "true_epsilon": model.privacy_.epsilon,
     }
 

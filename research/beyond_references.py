@@ -3,8 +3,8 @@
 
 `reached` is DPMF by default on ML-1M and on fresh replicas of simulated ML-10M, against goals
 that were set before; `dense` compares it at ε = 20 with the best of many non-private
-factorizations, where people are many and each has rated a good part of all items; `ridge` scans λ
-of `ALS` and `Bias`. The best is the best *of the test part*, so that the reference is not weak.
+factorizations, with many users who each have rated a good part of all items; `ridge` scans λ of
+`ALS` and `Bias`. The best is the best *of the test part*, so that the reference is not weak.
 """
 
 from __future__ import annotations

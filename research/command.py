@@ -61,9 +61,7 @@ def reproduce(
     ] = None,
     partial: Annotated[
         bool,
-        typer.Option(
-            "--partial", help="With docs, also write entries that have begun and not finished."
-        ),
+        typer.Option("--partial", help="With docs, also write entries that are not finished."),
     ] = False,
     to: Annotated[
         str,
@@ -75,7 +73,7 @@ def reproduce(
 ) -> None:
     """Rerun the experiments of the papers, and show the results next to the published ones.
 
-    A run that was stopped resumes where it left off. Official data are used if they are at hand,
+    A run that was stopped resumes where it left off. Official data are used if they are available,
     otherwise simulated data of the same shape; the results say which. Each entry's folder gets
     results.json, results.csv, a plot and a README with the conditions. discreet reproduce show NAME
     says what an entry is, which data and seeds it uses and how long it takes.
@@ -87,7 +85,7 @@ def reproduce(
     first, *rest = names
     sources = Sources.given(data or [])
     if first in ("list", "docs") and rest:
-        raise ConfigError(f"{first} stands alone, and {rest[0]!r} was given with it")
+        raise ConfigError(f"{first} takes no further argument, but {rest[0]!r} was given")
     if first == "show" and not rest:
         raise ConfigError(
             "show takes the name of an entry, such as dpals-figure4: see discreet reproduce list"
@@ -129,7 +127,7 @@ def _run(
     jobs: int,
     fresh: bool,
 ) -> None:
-    """One entry after the other; of several, what cannot be run is told, and the others are run
+    """Run entries one after the other; of several, report what cannot be run, and run the others
     all the same.
     """
     from research import reproduce as runs

@@ -15,7 +15,7 @@ same bits as in one process. The server is trusted, as in the papers: it sees co
 aggregation would hide them from it and change no sum.
 
 `traffic` is what was sent, round by round. The size of an answer depends on its user's ratings, so
-that it is private: look at it for generated people only.
+that it is private: use it for generated users only.
 """
 
 from __future__ import annotations
@@ -82,12 +82,12 @@ class Devices(RatingsSourceMixin):
 
     @property
     def engine(self) -> str:
-        """What the ledger says of where people were."""
-        return f"devices: people are simulated devices in {self.processes:,} processes"
+        """Return the ledger's line about where users were."""
+        return f"devices: users are simulated devices in {self.processes:,} processes"
 
     @property
     def traffic(self) -> list[Round]:
-        """What was sent so far, one entry for each sum. Private: for generated people."""
+        """What was sent so far, one entry for each sum. Private: for generated users only."""
         return [] if self._server is None else list(self._server.rounds)
 
     @guard("sealed ratings")

@@ -1,6 +1,6 @@
 """What sampling does to the popularity of items (Figures 2 and 6), and what Table 4 costs.
 
-These look at ratings without any noise, as the paper's figures do: run them on data that may be
+These access ratings without any noise, as the paper's figures do: run them on data that may be
 looked at.
 """
 

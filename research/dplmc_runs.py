@@ -7,13 +7,24 @@ were not known. Parameters are searched for on other planted matrices (`search`)
 setting of method, ε, start, noise, rank and accounting; then come the trials, each on a matrix of
 its own. DPLMC is tuned with 5,000 users, because its parameters are in units that do not depend on
 their number, and DPALS with as many as the trials have.
+
+DPLMC has two read-outs, each with parameters of its own from the same candidates: "Uᵀ", what
+Algorithm 1 returns, the users' vectors after its last step; and "refit", what this library's model
+predicts with, every user anew from 0 by plain gradient steps on the final item factors. Users'
+vectors stay sealed in a training. Here they are computed again from the planted ratings, by the
+same steps (`replay`).
+
+Starts: "random" and "private" (Algorithm 2 with the balanced split of erratum 11); "private,
+printed split" is Algorithm 2 as printed, and with "random, users too" U⁰ is drawn at random, where
+"random" takes one gradient step from 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +32,15 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded
+from discreet.models.algorithm import Algorithm, Learned
 from discreet.models.dpals import DPALS
 from discreet.models.dplmc import DPLMC
 from discreet.models.dpmf import DPMF
 from discreet.privacy.accounting import gdp
+from discreet.privacy.release.session import Session
+from discreet.privacy.statistics.base import Block, Public
+from discreet.privacy.users.sealed_users import Users, sealed_block
+from discreet.privacy.users.steps import StartFrom, UserStep, scale_vectors
 from research.entry import Record, Settings
 from research.search import Candidate, Found, Logarithmic, Rounds, Values, search_in
 from research.sources import Sources
@@ -35,15 +51,19 @@ RATING_RANGE = (-20.0, 20.0)
 _VALIDATION = 90_210  # a seed that no trial has
 _PRICED_BY_SIGMAS = 1e4  # a budget that says nothing: the ε is what the noise costs
 HOUSE = "DPMF, by default"
+OUTPUT = "Uᵀ"
+REFIT = "refit"
+PRINTED_SPLIT = "private, printed split"
+RANDOM_USERS = "random, users too"
 
-#: What is searched: the paper's ranges. Where it is silent, or its range ends at the best value,
-#: they are wider: η above 0.3, λ and the scale of DPALS' start. A cut of 2 is as long as the
-#: longest row, so it is drawn most often.
+#: What is searched: wider than the paper's ranges where it is silent or the best value is at their
+#: end. These are η above 0.3 and α₁ below 2 for DPLMC, and for DPALS λ, the scale of its start, and
+#: Γ_u and Γ_M below the 2 and 4 that the paper sets.
 RANGES: dict[str, dict[str, Values | Logarithmic]] = {
     "DPLMC": {
         "step_size": Logarithmic(0.05, 2.0),
         "iterations": tuple(range(10, 65, 5)),
-        "user_norm": (2.0, 2.0, 2.0, 2.0, 3.0, 4.0, 5.0, 6.0),
+        "user_norm": (0.7, 1.0, 1.4, 2.0, 2.0, 2.0, 3.0, 4.0),
         "item_norm": (2.0, 2.0, 2.0, 2.0, 3.0, 4.0, 5.0, 6.0),
     },
     "DPALS": {
@@ -51,8 +71,20 @@ RANGES: dict[str, dict[str, Values | Logarithmic]] = {
         "iterations": (1, 2, 3, 4, 5),
         "max_items": tuple(range(30, 61)),
         "initial_scale": Logarithmic(0.03, 1.0),
+        "user_norm": (1.0, 1.4, 2.0, 2.0),
+        "rating_bound": (1.5, 2.0, 3.0, 4.0),
     },
     HOUSE: {},
+}
+#: The ranges that the paper prints, with those of λ and the scale of DPALS' start, which it does
+#: not. A cut of 2 is as long as the longest row, so it is drawn most often.
+PAPER_RANGES = RANGES | {
+    "DPLMC": RANGES["DPLMC"]
+    | {
+        "step_size": (0.05, 0.1, 0.15, 0.2, 0.25, 0.3),
+        "user_norm": (2.0, 2.0, 2.0, 2.0, 3.0, 4.0, 5.0, 6.0),
+    },
+    "DPALS": RANGES["DPALS"] | {"user_norm": (2.0,), "rating_bound": (4.0,)},
 }
 
 
@@ -62,7 +94,7 @@ def run(settings: Settings, sources: Sources) -> list[Record]:
 
     Settings: ``model``, ``users``, ``rank``, ``noise_variance``, ``epsilon``, ``start``,
     ``accounting``, ``trials``; ``tune_users``, how many users the validation matrices have;
-    ``search``, the fields of `Rounds`.
+    ``search``, the fields of `Rounds`; ``ranges``, "paper" for `PAPER_RANGES`.
     """
     seeds = range(settings["trials"])
     size = (settings["users"], settings["rank"], settings["noise_variance"])
@@ -72,28 +104,42 @@ def run(settings: Settings, sources: Sources) -> list[Record]:
         name: settings[name]
         for name in ("model", "epsilon", "start", "noise_variance", "rank", "accounting")
     }
-    found = _tuned(
+    tuned = _tuned(
         **key,
         users=settings.get("tune_users", settings["users"]),
         rounds=_rounds(settings["search"]),
+        printed_ranges=settings.get("ranges") == "paper",
     )
+    return [
+        record
+        for read_out, found in tuned.items()
+        for record in _trials(key, size, seeds, read_out, found)
+    ]
+
+
+def _trials(
+    key: Mapping[str, Any], size: tuple[int, int, float], seeds: range, read_out: str, found: Found
+) -> list[Record]:
+    """Return one record for each seed, with what was chosen for that read-out."""
+    chosen: Record = {
+        "steps": found.best.get("iterations"),
+        "validation_error": found.score,
+        "trainings": found.trainings,
+        "chosen": found.best,
+    }
+    if read_out:
+        chosen["model"] = f"{key['model']}, {read_out}"
     records: list[Record] = []
     for seed in seeds:
         X, known, ratings = planted(*size, seed)
         model = make(**key, users=len(X), chosen=found.best, seed=seed).fit(ratings)
-        records.append(
-            {
-                "seed": seed,
-                "error": error(model, X, known, ratings),
-                "true_epsilon": model.privacy_.epsilon,
-            }
-        )
-    chosen = {
-        "steps": found.best.get("iterations"),
-        "validation_error": found.score,
-        "trainings": found.trainings,
-    }
-    return [record | chosen | {"chosen": found.best} for record in records]
+        measured = {
+            "seed": seed,
+            "error": error(model, X, known, ratings, read_out),
+            "true_epsilon": model.privacy_.epsilon,
+        }
+        records.append(measured | chosen)
+    return records
 
 
 def nothing(X: NDArray[Any], known: NDArray[np.bool_]) -> float:
@@ -122,15 +168,83 @@ def planted(
     return X, known, ratings
 
 
-def error(model: Any, X: NDArray[Any], known: NDArray[np.bool_], ratings: Ratings) -> float:
-    """Mean square of X̂ − X* where nothing was known."""
-    U, offset = model.fold(ratings.indptr, ratings.indices, ratings.values)
-    found = (
-        U.astype(np.float64) @ model.item_factors_.T.astype(np.float64)
-        + model.item_biases_
-        + offset[:, None]
-    )
+def error(
+    model: Any, X: NDArray[Any], known: NDArray[np.bool_], ratings: Ratings, read_out: str = ""
+) -> float:
+    """Mean square of X̂ − X* where nothing was known, for Algorithm 1's output or the fold-in."""
+    if read_out == OUTPUT:
+        found = model.replay(ratings) @ model.item_factors_.T.astype(np.float64)
+    else:
+        U, offset = model.fold(ratings.indptr, ratings.indices, ratings.values)
+        found = (
+            U.astype(np.float64) @ model.item_factors_.T.astype(np.float64)
+            + model.item_biases_
+            + offset[:, None]
+        )
     return float(((found - X) ** 2)[~known].mean())
+
+
+class RecordedDPLMC(DPLMC):
+    """DPLMC that keeps the public steps of its training, so that Uᵀ can be computed from ratings.
+
+    With `random_users`, U⁰ is drawn at random instead of one gradient step from 0.
+    """
+
+    random_users = False
+
+    def _learn(self, algorithm: Algorithm, users: Users, session: Session, **given: Any) -> Learned:
+        recorder = StepRecorder(users, given["seed"] if self.random_users else None)
+        learned = algorithm.learn(recorder, session, **given)  # type: ignore[arg-type]
+        self.steps_ = recorder.steps
+        return learned
+
+    def replay(self, ratings: Ratings) -> NDArray[np.float64]:
+        """Return Uᵀ (n, r): every user's vector after the last step of the training."""
+        bounds = self.algorithm_.bounds()
+        public = Public(bounds, ratings.n_items)
+        keys = np.zeros(ratings.n_users, np.uint64)
+        block = sealed_block(ratings.indptr, ratings.indices, ratings.values, keys, bounds)
+        for step in self.steps_:
+            known = step.check(public)
+            block = step.run(block, public)
+            public = known
+        return block["vectors"].astype(np.float64)
+
+
+class StepRecorder:
+    """Users whose steps are noted down; with a seed, they start from random vectors."""
+
+    def __init__(self, users: Users, seed: int | None) -> None:
+        self.users = users
+        self.seed = seed
+        self.steps: list[UserStep] = []
+
+    def apply(self, step: UserStep) -> None:
+        if isinstance(step, StartFrom) and self.seed is not None:
+            step = StartRandom(step.W.shape[1], self.seed)
+        self.steps.append(step)
+        self.users.apply(step)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.users, name)
+
+
+@dataclass(frozen=True)
+class StartRandom(UserStep):
+    """Draw every user's vector from a normal distribution with standard deviation 0.3."""
+
+    rank: int
+    seed: int
+
+    what = "the users' vectors"
+
+    def check(self, public: Public) -> Public:
+        return replace(public, rank=self.rank, has_vectors=True, cut=0.0)
+
+    def run(self, block: Block, public: Public) -> Block:
+        rng = np.random.default_rng([self.seed, 31])
+        U = 0.3 * rng.standard_normal((block.n, self.rank)).astype(np.float32)
+        return block.without("residual", "own").with_state(vectors=scale_vectors(U, public))
 
 
 def make(
@@ -155,7 +269,7 @@ def make(
         "centering": 0.0,
     }
     common |= {"noise": "seeded", "random_state": seed, "factors": rank}
-    spectral = start == "private"
+    spectral = start in ("private", PRINTED_SPLIT)
     first = 0.2 if epsilon <= 2 else 1.0
     if model == "DPALS":
         common |= {
@@ -176,11 +290,12 @@ def make(
         if accounting == "printed":
             sigmas = _printed_sigmas(epsilon, first if spectral else 0.0, chosen)
             common |= {"epsilon": _PRICED_BY_SIGMAS, "neighboring": "replace-one"}
-            return DPALS.configure(**common, sigmas=sigmas, **chosen)
+            return DPALS.configure(**(common | {"sigmas": sigmas} | chosen))
         if spectral:
             part = (gdp.mu(first, DELTA) / gdp.mu(epsilon, DELTA)) ** 2
             share = {k: v * (1 - part) for k, v in share.items()} | {"initial": part}
-        return DPALS.configure(**common, neighboring="replace-one", shares=share, **chosen)
+        common |= {"neighboring": "replace-one", "shares": share}
+        return DPALS.configure(**(common | chosen))
     common["neighboring"] = "replace-one"
     if model == HOUSE:
         own = {
@@ -191,9 +306,12 @@ def make(
     common |= {"ratings_per_item": per_user * users / items, "ratings_per_user": per_user}
     if spectral:
         common |= {"initialization": "spectral", "initial_epsilon": first}
-    return DPLMC.configure(
+        common["balanced"] = start != PRINTED_SPLIT
+    found = RecordedDPLMC.configure(
         **common, constants="printed" if accounting == "printed" else "tight", **chosen
     )
+    found.random_users = start == RANDOM_USERS
+    return found
 
 
 def _printed_sigmas(epsilon: float, first: float, chosen: dict[str, Any]) -> dict[str, float]:
@@ -220,20 +338,34 @@ def _tuned(
     accounting: str,
     users: int,
     rounds: Rounds,
-) -> Found:
-    """The best parameters on validation matrices that no trial has."""
+    printed_ranges: bool = False,
+) -> dict[str, Found]:
+    """The best parameters for each read-out on validation matrices that no trial has."""
+    read_outs = (OUTPUT, REFIT) if model == "DPLMC" else ("",)
+    ranges = (PAPER_RANGES if printed_ranges else RANGES)[model]
+    if not ranges:
+        return {"": Found({}, math.nan, 0)}
+    measured: dict[tuple[str, int], dict[str, float]] = {}
 
-    def score(chosen: Candidate, at: int) -> float:
+    def measure(chosen: Candidate, at: int) -> dict[str, float]:
+        """Train once for all read-outs."""
         X, known, ratings = planted(users, rank, noise_variance, _VALIDATION + at)
         trial = make(
             model, epsilon, start, noise_variance, rank, accounting, users, chosen, _VALIDATION + at
         )
         try:
-            return error(trial.fit(ratings), X, known, ratings)
+            trial.fit(ratings)
         except BudgetExceeded:
-            return math.inf
+            return dict.fromkeys(read_outs, math.inf)
+        return {name: error(trial, X, known, ratings, name) for name in read_outs}
 
-    return search_in(RANGES[model], score, rounds) if RANGES[model] else Found({}, math.nan, 0)
+    def score(read_out: str, chosen: Candidate, at: int) -> float:
+        name = (str(chosen), at)
+        if name not in measured:
+            measured[name] = measure(chosen, at)
+        return measured[name][read_out]
+
+    return {name: search_in(ranges, partial(score, name), rounds) for name in read_outs}
 
 
 def _rounds(given: Mapping[str, Any]) -> Rounds:

@@ -66,6 +66,7 @@ METHODS = {
     "DPSGD": "#b0578d",
     "DPSGLD": "#8c6d46",
     "HuberALS": "#4d9de0",
+    "DPRegression": "#2a9d5c",
     "ALS": "#3d3d3d",
     "IRLS": "#6d597a",
     "the paper's algorithm": "#c8553d",  # DPALS

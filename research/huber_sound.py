@@ -1,4 +1,4 @@
-"""The sound HuberALS at equal (ε, δ), and what the three kinds of noise look like and cost."""
+"""The sound HuberALS at equal (ε, δ), and density and cost of the three kinds of noise."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ def _conditions(
     ]
     how_many = f" ({found[UNKNOWN]} cells)" if known and UNKNOWN in found else ""
     lost = f"not recorded{how_many}" if UNKNOWN in found else None
-    drawn = "One seed." if seeds else "Nothing in it is random."
+    drawn = "One seed." if seeds else "No seeds are varied."
     if len(seeds) > 1:
         named = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 5 else ", ".join(map(str, seeds))
         medians = any(form.get("statistic") == "median" for form in entry.tables)

@@ -18,7 +18,7 @@ DELTA = 1e-5
 
 
 def run(settings: Settings, sources: Sources) -> Record:
-    """``model``, ``epsilon``, ``parameters``, ``scale`` (of the people), ``processes``; bytes
+    """``model``, ``epsilon``, ``parameters``, ``scale`` (share of the users), ``processes``; bytes
     per user and round.
     """
     ratings = sources.ratings("cinema", scale=settings["scale"])

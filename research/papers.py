@@ -11,7 +11,7 @@ DPALS, Algorithm 1 with the pre-processing of Algorithm 2, for users with at mos
 so that μ² = kT(1/σ_G² + 1/σ_g²) + (2k + 2)/σ_p². Under the papers' conversion this gives the labels
 of Table 4; the printed Theorem 1 forgets one of the first two. A user
 changes sum and number by k rather than √k (erratum 3): `events_with_centering` prices line 4 so. K̃,
-the noisy Σuuᵀ of the last block, adds 0.3 to 0.5 % to ε and cannot be told from the labels.
+the noisy Σuuᵀ of the last block, adds 0.3 to 0.5 % to ε and cannot be inferred from the labels.
 
 Huber, Table 1: the ε at which noise of a given variance hides a sensitivity of 5.
 """

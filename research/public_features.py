@@ -8,6 +8,7 @@ of items with ten rows and then users with five.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,26 @@ N = 20
 
 
 def run(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``model``, ``epsilon``, ``scale``, ``seed`` (of the split; noise is secure)."""
+    """``data``, ``model``, ``epsilon``, ``scale``, ``seed`` (of the split), ``noise`` (trainings of
+    which a cell is the mean; noise is secure).
+    """
     liked = _liked(settings["data"], settings["scale"], settings["seed"], sources)
     shown = np.random.default_rng(settings["seed"]).random(liked.n_ratings) < 0.8
     train = liked.keep(shown).with_items(liked.item_ids, public=True)
     hidden = liked.keep(~shown).with_items(liked.item_ids, public=True)
-    model = _model(settings, sources).fit(train)
-    return measured(model, train, hidden)
+    model = _model(settings, sources)
+    return average_trainings(
+        lambda: measured(model.fit(train, progress=False), train, hidden), settings["noise"]
+    )
+
+
+def average_trainings(train: Callable[[], Record], times: int) -> Record:
+    """Means over trainings with noise of their own, and the deviation of recall between them."""
+    found = [train() for _ in range(times)]
+    record: Record = {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+    if times > 1:
+        record["recall@20 by noise"] = float(np.std([one["recall@20"] for one in found], ddof=1))
+    return record
 
 
 def measured(model: DPMF, train: Ratings, hidden: Ratings) -> Record:
@@ -41,19 +55,16 @@ def measured(model: DPMF, train: Ratings, hidden: Ratings) -> Record:
     order = np.argsort(-count, kind="stable")
     fifth = np.empty(train.n_items, np.int64)
     fifth[order] = np.minimum(5 * np.cumsum(count[order]) // max(count.sum() + 1, 1), 4)
-    rows = hidden.user_index(train.user_ids)
-    recall = []
-    found = np.zeros(5)
-    there = np.zeros(5)
-    for row, items in zip(rows.tolist(), lists, strict=True):
-        if row < 0:
-            continue
-        wanted = hidden.indices[hidden.indptr[row] : hidden.indptr[row + 1]]
-        if len(wanted):
-            hits = wanted[np.isin(wanted, items)]
-            recall.append(len(hits) / len(wanted))
-            found += np.bincount(fifth[hits], minlength=5)
-            there += np.bincount(fifth[wanted], minlength=5)
+    rows = train.user_index(hidden.user_ids)
+    user = np.repeat(rows, np.diff(hidden.indptr))
+    wanted = hidden.indices[user >= 0]
+    user = user[user >= 0]
+    listed = np.arange(len(lists))[:, None] * train.n_items + lists
+    hit = np.isin(user * train.n_items + wanted, listed[lists >= 0])
+    many = np.bincount(user, minlength=len(lists))
+    recall = np.bincount(user, hit, minlength=len(lists))[many > 0] / many[many > 0]
+    found = np.bincount(fifth[wanted[hit]], minlength=5)
+    there = np.bincount(fifth[wanted], minlength=5)
     record: Record = {
         "recall@20": float(np.mean(recall)),
         "coverage@20": len(np.unique(lists[lists >= 0])) / train.n_items,

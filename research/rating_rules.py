@@ -1,7 +1,7 @@
 """How the rules for ratings were chosen: settings of DPMF compared on validation parts of data that
 are not quoted.
 
-    python -m research.rating_rules --people 3000 --out rules.md
+    python -m research.rating_rules --users 3000 --out rules.md
 
 Sets are split 7 of cinema, members 0 of the generated families (`families`) with at most so many
 people, and real sets that are added by name and place (``ml-1m=ratings.parquet``). A cell of the
@@ -117,7 +117,7 @@ def main() -> None:
         "data", nargs="*", metavar="NAME=PATH", help="real data in addition to the generated sets"
     )
     parser.add_argument(
-        "--people", type=int, default=3_000, help="at most so many of each family (default 3000)"
+        "--users", type=int, default=3_000, help="at most so many of each family (default 3000)"
     )
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 5.0, 20.0])
     parser.add_argument(
@@ -125,7 +125,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="a file for the table")
     asked = parser.parse_args()
-    found = table(asked.epsilon, asked.people, asked.draws, asked.data)
+    found = table(asked.epsilon, asked.users, asked.draws, asked.data)
     print(found)
     if asked.out is not None:
         asked.out.write_text(found, encoding="utf-8")

@@ -43,6 +43,7 @@ logger = logging.getLogger("discreet")
 LIBRARIES = ("numpy", "scipy", "numba")
 # packages that a number can depend on
 MATTERS = ("data", "evaluation", "kernels", "models", "privacy")
+REGRESSION = "regression"  # matters to the runners that import it
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,10 @@ def _hash(runner: str) -> str:
         file = files("research") / f"{module}.py"
         if name not in found and module != "entry" and file.is_file():
             found[name] = file
-            wanted += re.findall(r"research\.(\w+)", file.read_text(encoding="utf-8"))
+            text = file.read_text(encoding="utf-8")
+            wanted += re.findall(r"research\.(\w+)", text)
+            if f"from discreet.{REGRESSION} " in text:
+                found |= _files_below(root / REGRESSION, REGRESSION)
     whole = hashlib.sha256()
     for name, file in sorted(found.items()):
         if name.endswith(".py"):

@@ -5,10 +5,11 @@ What theory says of the relative error ‖X̂ − X*‖/‖X*‖ where the noise
 observations, a good start; n users, m items, rank r, |Ω| = r n log n known entries, logarithms left
 out):
 
-    DPALS, Theorem 2 of Chien et al. (2021): r²m / (ε n √p), p = |Ω|/nm  n^−1 · ε^−1 · m^1.5 · r^1.5
-    DPLMC, Theorem 5.2 of Wang et al. (2023):      r² m / (ε √(n |Ω|)) / √r  n^−1 · ε^−1 · m^1 · r^1
+    DPALS, proof of Theorem 2 of Chien et al. (2021):  r² √m / (ε n √p)  n^−1 · ε^−1 · m^1 · r^1.5
+    DPLMC, Theorem 5.2 of Wang et al. (2023):  r² m / (ε √(n |Ω|)) / √r  n^−1 · ε^−1 · m^1 · r^1
 
-(the second theorem bounds ‖X̂ − X*‖, and ‖X*‖ grows with √r),
+(p = |Ω|/nm; the statement of Theorem 2 has √m once more, see docs/errata.md; the second theorem
+bounds ‖X̂ − X*‖, and ‖X*‖ grows with √r),
 
 and of the time of one step:
 

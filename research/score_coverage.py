@@ -1,7 +1,7 @@
-"""How often the intervals of priced scores hold what they should, over many repetitions.
+"""How often the intervals of private scores hold what they should, over many repetitions.
 
-One model, measured once on a large generated crowd: its scores there are the truth. A repetition
-draws people from the crowd with replacement, releases their scores with secure noise, and looks
+One model, measured once on a large generated population: its scores there are the truth. A
+repetition draws users from it with replacement, releases their scores with secure noise, and checks
 whether the interval holds the truth. Run as a program it prints the table of docs/evaluation.md::
 
     python -m research.score_coverage
@@ -95,7 +95,7 @@ def main() -> None:
     """Print the table of docs/evaluation.md."""
     crowd, layout = crowd_of()
     print(
-        "| metric | people | ε | intervals of 95 % that hold the truth | width of θ | without"
+        "| metric | users | ε | intervals of 95 % that hold the truth | width of θ | without"
         " noise |"
     )
     print("|---|---|---|---|---|---|")

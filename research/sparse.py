@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.models.dpmf import DPMF
 from research.entry import Record, Settings
-from research.public_features import _file, measured
+from research.public_features import _file, average_trainings, measured
 from research.ranking import _ratings
 from research.sources import Sources
 
@@ -33,8 +33,8 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def run(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``model``, ``epsilon``, ``seed`` (of the split), ``noise`` (a number, for repeats;
-    noise is secure).
+    """``data``, ``model``, ``epsilon``, ``seed`` (of the split), ``noise`` (trainings of which a
+    cell is the mean; noise is secure).
     """
     user, item = _interactions(settings, sources)
     shown = np.random.default_rng(settings["seed"]).random(len(user)) < 0.8
@@ -44,9 +44,12 @@ def run(settings: Settings, sources: Sources) -> Record:
     train, hidden = (_ratings_of(user[rows], item[rows], items) for rows in (shown, known & ~shown))
     options = {"epsilon": settings["epsilon"], "delta": 1e-6} | MODELS[settings["model"]]
     model = DPMF.configure(goal="ranking", like_threshold="everything", **options)
-    model.fit(train, progress=False)
-    found = measured(model, train, hidden)
-    return found | {"communities": float(len(model.details_.get("communities", ())))}
+
+    def run_once() -> Record:
+        found = measured(model.fit(train, progress=False), train, hidden)
+        return found | {"communities": float(len(model.details_.get("communities", ())))}
+
+    return average_trainings(run_once, settings["noise"])
 
 
 def _interactions(settings: Settings, sources: Sources) -> tuple[NDArray[Any], NDArray[Any]]:

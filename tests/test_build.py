@@ -160,7 +160,7 @@ def use(model: DPMF) -> list[str]:
     best: float = float(scores.max())
     text: str = str(model.privacy_)
     epsilon: float = model.privacy_.epsilon
-    left: float = BudgetStore("people.sqlite")["customers"].balance.epsilon_left
+    left: float = BudgetStore("budget.sqlite")["customers"].balance.epsilon_left
     address: str = model.push_to_hub("user/films")
     print(best, text, epsilon, left, address, discreet.__version__)
     factors: NDArray[np.floating] = model.item_factors_

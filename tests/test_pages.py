@@ -43,6 +43,7 @@ EXCLUDED = {
     "from pyspark.sql": (
         "names a bucket and a cluster: tests/engines/test_spark.py and the notebook run it locally"
     ),
+    "from airflow": "needs Airflow: tests/cli/test_timeline_command.py runs its commands",
     "discreet train ratings.parquet --engine spark": (
         "needs Java: tests/engines/test_spark.py runs it"
     ),
@@ -204,7 +205,7 @@ def test_every_block_of_a_page_runs(page, folder, capsys):
             exec(compile(code, f"{page}.md", "exec"), names)
             continue
         if page == "budgets":  # the account that Python opened is opened by the shell as well
-            Path("people.sqlite").unlink(missing_ok=True)
+            Path("budget.sqlite").unlink(missing_ok=True)
         for line in commands(code):
             if reason(line):
                 continue

@@ -186,3 +186,29 @@ def test_the_source_has_no_pronoun_subjects():
         if (words := retired.findall(file.read_text(encoding="utf-8")))
     }
     assert found == {}
+
+
+#: Beginnings of a docstring that says what something is instead of what a function does.
+FRAGMENT = re.compile(
+    r"(?:The|A|An|What|Whether|How|Of|So|As|Which|Where|If|When|With|Without|For|In|By|From|All|"
+    r"Each|Every|No|Not|Its|Their|This|These|Those|At|On|To|Who|Why|One|[a-z(])\b|\("
+)
+
+
+def _described(node: ast.AST) -> bool:
+    """Tell whether a node is a function with a docstring, and no property."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    marks = [ast.unparse(mark) for mark in node.decorator_list]
+    attribute = any("property" in mark or "cached" in mark for mark in marks)
+    return not attribute and ast.get_docstring(node) is not None
+
+
+def test_docstrings_of_functions_begin_with_a_verb():
+    places = [
+        f"{file.relative_to(ROOT)}:{node.lineno}: {ast.get_docstring(node).splitlines()[0]}"
+        for file in sorted((ROOT / "src").rglob("*.py"))
+        for node in ast.walk(_tree(file))
+        if _described(node) and FRAGMENT.match(ast.get_docstring(node))
+    ]
+    assert not places, "\n" + "\n".join(places)

@@ -6,6 +6,7 @@ from discreet.auditing.conformance import (
     PrivateModelConformance,
     Report,
     check_private_model,
+    check_timeline,
     rule_names,
 )
 
@@ -15,5 +16,6 @@ __all__ = [
     "PrivateModelConformance",
     "Report",
     "check_private_model",
+    "check_timeline",
     "rule_names",
 ]

@@ -37,7 +37,7 @@ def levels_that_refute(make, *levels):
 @pytest.mark.parametrize(
     ("fault", "levels"),
     [
-        ("ratings are not cut", ["transcript", "one run"]),
+        ("ratings are not clipped", ["transcript", "one run"]),
         ("vectors are not clipped", ["transcript"]),
         ("√k is forgotten for right-hand sides", ["transcript"]),
         ("repeated users are not refused", ["transcript"]),
@@ -47,9 +47,9 @@ def levels_that_refute(make, *levels):
         ("users are centered by the mean of all users", ["transcript"]),
         ("only the first release is charged", ["transcript"]),
         ("the data are opened before the ledger is written", ["transcript"]),
-        ("replacing a user is priced as removing one", ["transcript"]),
+        ("replacing a user is charged as removing one", ["transcript"]),
         ("secure noise comes from a seed", ["noise"]),
-        ("coins come from numpy's global generator", ["noise"]),
+        ("sampling uses numpy's global generator", ["noise"]),
         ("noise is used again for the next release", ["noise"]),
         ("the next release has the same noise with the opposite sign", ["noise"]),
         ("the next release has the same noise three places further", ["noise"]),
@@ -66,7 +66,7 @@ def test_a_planted_fault_is_refuted(fault, levels):
 
 def test_choice_moments_priced_by_half_are_refuted():
     """In a model with item categories, which the others do not have."""
-    fault = "choice moments are priced by half of what they are cut to"
+    fault = "choice moments are charged by half of their clipping bound"
     with planted(fault):
         (level,) = audit(SHOWING[WHERE[fault]](), levels=["transcript"], search=0).levels
     assert any("'feature weights" in finding for finding in level.findings), level.findings
@@ -74,7 +74,7 @@ def test_choice_moments_priced_by_half_are_refuted():
 
 def test_signed_pairs_priced_without_sign_are_refuted_without_a_search():
     """Among the guesses are two users whose pairs of residuals have opposite signs."""
-    fault = "pairs of residuals are priced as if they had no sign"
+    fault = "pairs of residuals are charged as if they had no sign"
     with planted(fault):
         (level,) = audit(SHOWING[WHERE[fault]](), levels=["transcript"], search=0).levels
     assert any("'item pairs (or biases)' moves by 1.41" in finding for finding in level.findings), (

@@ -45,10 +45,10 @@ def test_tuning_is_not_refuted():
 @pytest.mark.parametrize(
     ("fault", "level"),
     [
-        ("priced scores have no noise", "scores"),
+        ("private scores have no noise", "scores"),
         ("the score of a tuned training has no noise", "tuning"),
         ("tuning makes the number of runs that is its mean", "tuning"),
-        ("the best of several runs is priced as one", "tuning"),
+        ("the best of several runs is charged as one", "tuning"),
     ],
 )
 def test_a_planted_fault_is_refuted(fault, level):

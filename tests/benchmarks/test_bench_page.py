@@ -81,7 +81,7 @@ def test_every_section_says_under_which_conditions_it_was_measured():
 
 def test_a_plot_stands_beside_the_page(tmp_path):
     rows = {"sizes": [1, 2, 4], "seconds": [0.5, 1.0, 2.0], "slope": 1.0}
-    base = {"people": 1, "rank": 1}
+    base = {"users": 1, "rank": 1}
     growth = {
         "base": base,
         "growth": dict.fromkeys(["one sweep", *bench_growth.WORK[1:]], dict.fromkeys(base, rows)),

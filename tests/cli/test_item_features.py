@@ -41,6 +41,9 @@ def test_train_and_evaluate_take_features(run, tmp_path):
     same.fit(discreet.Ratings.read(ratings))
     assert np.array_equal(discreet.load(tmp_path / "model").item_factors_, same.item_factors_)
     assert run("evaluate", ratings, *private).code == 0
+    chosen = run("train", ratings, "--out", tmp_path / "other", *private, "--features", "genres")
+    assert chosen.code == 0, chosen.err
+    assert list(discreet.load(tmp_path / "other").features) == ["genres"]
 
 
 def test_columns_of_a_profile_are_named(run, tmp_path):

@@ -66,6 +66,19 @@ def test_messages_of_reading_data_name_options():
         ('pass unknown_items="drop" to leave', "pass --unknown-items drop to leave"),
         ('duplicates="mean" is', "--duplicates mean is"),
         ("duplicates='last' keeps", "--duplicates last keeps"),
+        ("pass --try, such as --try factors=16,32", "pass --try, such as --try factors=16,32"),
+        ("factors is -3, but must be above 0", "--factors is -3, but must be above 0"),
+        (
+            "DPMF has no parameter item_features: it has factors, rating_range",
+            "DPMF has no parameter --item-features: it has factors, rating_range",
+        ),
+        ("or pass allow_large_delta=True.", "or pass --allow-large-delta."),
+        ("distribution='foo': choose", "--distribution foo: choose"),
+        ("choose smaller n_valid and n_test", "choose a smaller --test-users"),
+        (
+            "Pass epsilon and rating_range to open one.",
+            "To open one, run discreet timeline open with --epsilon and --rating-range.",
+        ),
     ],
 )
 def test_parameters_become_options(python, shell):

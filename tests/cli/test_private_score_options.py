@@ -67,7 +67,7 @@ def test_exact_scores_are_called_a_look(run, shelf):
         (("--account", "people.sqlite:x"), "--account needs --score-epsilon"),
         (("--score-epsilon", 1, "--seeds", 3), "covers one set of scores"),
         (("--score-epsilon", 1, "--slices"), "covers one set of scores"),
-        (("--score-epsilon", 0), "positive finite number"),
+        (("--score-epsilon", 0), "--score-epsilon is 0, but must be above 0"),
         (("--score-epsilon", 1, "--metrics", "coverage@20"), "is no sum over users"),
         (
             ("--score-epsilon", 1),

@@ -1,10 +1,14 @@
 """``discreet timeline open | add | model | forget | show | verify`` and ``train --prior``."""
 
+import asyncio
 import json
 
 import pytest
 
 import discreet
+from discreet.report import sign_off
+from discreet.serve import model_registry
+from discreet.serve.model_registry import ModelRegistry, parse_folders
 
 
 @pytest.fixture
@@ -41,7 +45,51 @@ def test_rows_models_and_checks(run, line, private, tmp_path):
     result = run("timeline", "verify", path, "--key", key, "--head", head)
     assert result.code == 0, result.err
     assert "2 rows in an unbroken chain" in result.out
-    assert run("timeline", "model", path, "--out", tmp_path / "model").code == 0
+    forgetting = ("--forgetting", 0.5, "--out", tmp_path / "model")
+    assert run("timeline", "model", path, *forgetting).code == 0
+
+
+async def reload_once(registry):
+    watching = asyncio.create_task(registry.watch())
+    async with asyncio.timeout(60):
+        while not registry.reloads:
+            await asyncio.sleep(0.01)
+    watching.cancel()
+
+
+def test_a_service_finds_the_newest_model_of_a_timeline(run, line, private, monkeypatch):
+    monkeypatch.setattr(model_registry, "POLL_SECONDS", 0.01)
+    path, _ = line
+    with pytest.raises(discreet.errors.ConfigError, match="has no model yet"):
+        parse_folders([str(path)])
+    assert add(run, line, private).code == 0
+    registry = ModelRegistry(parse_folders([str(path)]))
+    text = registry.get("x.timeline").opened.statement["text"]
+    assert "Lifetime ε, 1 row so far; ε is the same for any number of rows." in text
+    assert add(run, line, private).code == 0
+    asyncio.run(reload_once(registry))
+    text = registry.get("x.timeline").opened.statement["text"]
+    assert "Lifetime ε, 2 rows so far" in text
+    assert run("timeline", "verify", path).code == 0
+
+
+def test_rows_are_read_from_block_files(run, line, private):
+    for _ in range(2):
+        result = add(run, line, private, "--engine", "blocks", "--blocks", 3)
+        assert result.code == 0, result.err
+    path, _ = line
+    assert "2 rows" in run("timeline", "verify", path).out
+    assert run("timeline", "show", path, "--engine", "blocks").code == 2
+
+
+def test_pages_state_the_lifetime(run, line, private, tmp_path):
+    path, _ = line
+    assert add(run, line, private).code == 0
+    model = discreet.load(path / "model")
+    sentence = "Lifetime ε, 1 row so far; ε is the same for any number of rows."
+    assert sentence in sign_off.render(model, sign_off.Signing())
+    discreet.write_report(model, tmp_path / "page.html")
+    assert sentence in (tmp_path / "page.html").read_text()
 
 
 def test_mistakes_are_one_sentence(run, line, private, tmp_path):
@@ -49,7 +97,8 @@ def test_mistakes_are_one_sentence(run, line, private, tmp_path):
     for wrong in (
         ("timeline", "add", path, "--key", key),
         ("timeline", "show", path, "--epsilon", 1),
-        ("timeline", "model", path),
+        ("timeline", "model", path),  # no row yet
+        ("timeline", "model", path, "--forgetting", 2),
         ("timeline", "forget", path, "--key", key),
         ("timeline", "verify", path, "--head", "0" * 64),
         ("timeline", "show", tmp_path / "nothing"),

@@ -35,6 +35,7 @@ from discreet.privacy.statistics.gradients import (
     WeightedResidualGradient,
 )
 from discreet.privacy.statistics.pairs import LikeCounts, PairSums
+from discreet.privacy.statistics.regression import CrossProducts, FeatureGram, RowMoments
 from discreet.privacy.statistics.user_effects import (
     FitMoments,
     LeaveOneOutGains,
@@ -43,7 +44,7 @@ from discreet.privacy.statistics.user_effects import (
     SolutionGram,
 )
 from discreet.privacy.statistics.user_totals import UserCount, UserValues
-from discreet.privacy.users.sealed_users import seal, seal_values
+from discreet.privacy.users.sealed_users import seal, seal_rows, seal_values
 from discreet.privacy.users.steps import (
     Choose,
     ComputeResiduals,
@@ -90,6 +91,13 @@ def measured(rows):
     return np.array([[sum(row.values()), next(iter(row.values()), 0.0)] for row in rows])
 
 
+def observed(rows):
+    """Each rating as a row of two features and two targets."""
+    counts = [len(row) for row in rows]
+    numbers = [(y, item - 1.0, y, -item) for row in rows for item, y in row.items()]
+    return np.concatenate([[0], np.cumsum(counts)]), np.array(numbers)
+
+
 def alone(rows):
     users = seal(make(rows, N_ITEMS), BOUNDS)
     users.apply(WeighEntries(np.ones(N_ITEMS)))
@@ -121,7 +129,7 @@ MIXTURE = Mixture(
 EXAMPLES = {
     "item counts": (
         lambda rows: solved(rows).sum(ItemCounts()),
-        "counts are priced as if a user had few items",
+        "counts are charged as if a user had few items",
     ),
     "item totals": (lambda rows: solved(rows).sum(ItemTotals()), "√k is forgotten for totals"),
     "item Gram matrices": (
@@ -134,36 +142,36 @@ EXAMPLES = {
     ),
     "global Gram matrix": (
         lambda rows: solved(rows).sum(GlobalGram()),
-        "a Gram matrix is priced by the norm of a third",
+        "a Gram matrix is charged by the norm of a third",
     ),
     "covariance of contributions": (
         lambda rows: solved(rows).sum(ContributedCovariance(0.7)),
-        "covariance rows are not cut",
+        "covariance rows are not clipped",
     ),
     "sum of ratings": (
         lambda rows: solved(rows).sum(RatingSum()),
-        "the sum of ratings is priced by √k instead of k",
+        "the sum of ratings is charged with √k instead of k",
     ),
     "number of ratings": (
         lambda rows: solved(rows).sum(RatingCount()),
-        "the number of ratings is priced by √k instead of k",
+        "the number of ratings is charged with √k instead of k",
     ),
     "residual gradient": (
         lambda rows: walking(rows).sum(WeightedResidualGradient()),
-        "residuals on a descent are not cut",
+        "residuals on a descent are not clipped",
     ),
     "bias gradient": (
         lambda rows: walking(rows).sum(BiasGradient()),
-        "a gradient of biases is priced by half of the cut",
+        "a gradient of biases is charged by half of the clipping bound",
     ),
     "weight counts": (
         lambda rows: walking(rows).sum(WeightCounts()),
         "weights of entries are not of norm 1",
     ),
-    "size": (lambda rows: walking(rows).sum(Size(1.0)), "three numbers are priced as one"),
+    "size": (lambda rows: walking(rows).sum(Size(1.0)), "three numbers are charged as one"),
     "covariance of residuals": (
         lambda rows: solved(rows).copy_after(SubtractBaseline()).sum(ResidualCovariance(0.7)),
-        "rows of residuals are not cut",
+        "rows of residuals are not clipped",
     ),
     "pair counts": (
         lambda rows: solved(rows).copy_after(SubtractBaseline()).sum(PairCounts()),
@@ -176,7 +184,7 @@ EXAMPLES = {
     ),
     "choice moments": (
         lambda rows: solved(rows).sum(choice_moments()),
-        "choice moments are priced by half of what they are cut to",
+        "choice moments are charged by half of their clipping bound",
     ),
     "community counts": (
         lambda rows: solved(rows).sum(CommunityCounts(MIXTURE)),
@@ -184,39 +192,51 @@ EXAMPLES = {
     ),
     "left-out hits": (
         lambda rows: solved(rows).sum(LeftOutHits(MIXTURE, POPULARITY + 1, best=1)),
-        "left-out hits are priced by half of their range",
+        "left-out hits are charged by half of their range",
     ),
     "like counts": (lambda rows: solved(rows).sum(LikeCounts()), "likes are not of norm 1"),
     "prior moments": (
         lambda rows: alone(rows).sum(PriorMoments(V, 1e-3, 0.0, 1e-3, 1.0)),
-        "moments of a prior are not cut",
+        "moments of a prior are not clipped",
     ),
     "fit moments": (
         lambda rows: alone(rows).sum(FitMoments(1.0, 1e12, 1e-3)),
-        "two moments are priced as one",
+        "two moments are charged as one",
     ),
     "solution Gram matrix": (
         lambda rows: alone(rows).sum(SolutionGram(0, 2, 0.7)),
-        "solutions are not cut for their Gram matrix",
+        "solutions are not clipped for their Gram matrix",
     ),
     "residual pairs": (
         lambda rows: alone(rows).sum(ResidualPairs(np.arange(N_ITEMS))),
-        "pairs of residuals are priced as if they had no sign",
+        "pairs of residuals are charged as if they had no sign",
     ),
     "left-out gains": (
         lambda rows: alone(rows).sum(
             LeaveOneOutGains(V, 1.0, 0.0, 1e-3, np.zeros(N_ITEMS), 1, (1,), 1e-3, 1.0)
         ),
-        "gains are not cut below",
+        "gains are not clipped below",
     ),
     "number of users": (lambda rows: solved(rows).sum(UserCount()), "users are counted twice"),
     "user values": (
         lambda rows: seal_values(lambda: measured(rows)).sum(UserValues((1.0, 0.25))),
-        "what users measured is not cut",
+        "what users measured is not clipped",
+    ),
+    "feature Gram matrix": (
+        lambda rows: seal_rows(lambda: observed(rows)).sum(FeatureGram(2, 0.8, 0.7, 2)),
+        "features are not cut",
+    ),
+    "feature-target products": (
+        lambda rows: seal_rows(lambda: observed(rows)).sum(CrossProducts(2, 0.8, 0.7, 2)),
+        "products with targets are priced as if they had no sign",
+    ),
+    "row moments": (
+        lambda rows: seal_rows(lambda: observed(rows)).sum(RowMoments(2, 0.8, 0.7, 2)),
+        "all rows of a user count",
     ),
     "clipped gradient": (
         lambda rows: solved(rows).sum(ClippedGradient(V, 0.9)),
-        "a user's gradient is not cut",
+        "a user's gradient is not clipped",
     ),
 }
 

@@ -75,7 +75,7 @@ def test_a_private_model_states_its_promise_ledger_and_noise(reports, shelf):
     page = text_of(reports["private"])
     statement = discreet.load(shelf / "private").privacy_
     assert f"private, ε = {statement.epsilon:.4g}, δ = 10⁻⁶" in page
-    assert f"{math.exp(statement.epsilon):,.4g} times as likely" in page
+    assert f"{math.exp(statement.epsilon):,.3g} times as likely" in page
     for entry in statement.ledger.entries:
         assert f"{entry.sensitivity:.4g} (ℓ₂)" in page
         assert f">{entry.noise_multiplier:.4g}<" in page

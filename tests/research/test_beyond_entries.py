@@ -5,8 +5,6 @@ be fitted.
 import re
 import sys
 
-import pytest
-
 import discreet
 from discreet.models.dpals import DPALS
 from discreet.models.dpmf import DPMF
@@ -24,8 +22,7 @@ def _named(entry, setting):
 
 def test_entries_name_what_there_is():
     """Quick versions run a few cells only; a wrong name elsewhere would be found after an hour."""
-    assert _named("beyond-ablation", "lever") == set(beyond.LEVERS["rating"])
-    assert _named("beyond-implicit", "lever") == set(beyond.LEVERS["ranking"])
+    assert _named("beyond-ablation", "lever") == set(beyond.LEVERS)
     assert _named("beyond-features", "prior") == set(beyond.PRIORS)
     assert _named("beyond-floor", "model") == set(beyond.FLOORS)
     assert _named("beyond-dense", "family") == set(beyond_references.DENSE)
@@ -60,11 +57,10 @@ def test_rules_are_compared_with_the_default(tmp_path, monkeypatch):
     assert rest[-1] == 'Sets: "cinema".'
 
 
-@pytest.mark.parametrize("goal", ["rating", "ranking"])
-def test_levers_end_at_the_defaults(goal):
-    levers = beyond.LEVERS[goal]
+def test_levers_end_at_the_defaults():
+    levers = beyond.LEVERS
     for kind, given in levers.values():
-        beyond._private(kind, {"epsilon": 5.0, "seed": 0}, given, goal).check()
+        beyond._private(kind, {"epsilon": 5.0, "seed": 0}, given, "rating").check()
     last = {name.rpartition(": ")[2]: lever for name, lever in levers.items() if ": " in name}
     assert all(last[kind.__name__] == (kind, {}) for kind in {kind for kind, _ in levers.values()})
 

@@ -84,7 +84,7 @@ def test_cells_of_other_code_are_told_and_run_again_when_asked(run, tmp_path):
     )
     readme = (tmp_path / "quick" / "dpals-table4" / "README.md").read_text()
     assert "`0123456789` (2 cells), not recorded (1 cells)" in readme
-    assert "Nothing in it is random." in readme
+    assert "No seeds are varied." in readme
     again = run(*words, "--fresh", "--json")
     assert json.loads(again.out)["entries"][0]["ran"] == 3
     assert again.err == ""

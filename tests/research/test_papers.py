@@ -67,6 +67,19 @@ def test_erratum_08_the_shared_gram_matrix_is_one_more_release():
     assert accounting.epsilon(with_shared, c.delta) > accounting.epsilon(c.events(), c.delta) + 0.09
 
 
+def test_erratum_08_right_hand_sides_without_the_bound_of_ratings_cost_two_to_three_labels():
+    """Centered ratings of ½ to 5 lie within ±3: the noise multiplier is a third of the stated."""
+    found = []
+    for c in papers.DPALS_TABLE_4[:8]:
+        gram, right, *rest = c.events_with_centering()
+        events = [gram, right.scale(1 / 3), *rest]
+        found.append(accounting.epsilon(events, c.delta))
+    assert [round(e, 1) for e in found] == [1.7, 10.6, 15.9, 37.3, 2.0, 11.9, 26.0, 66.9]
+    times = [e / c.label for e, c in zip(found, papers.DPALS_TABLE_4, strict=False)]
+    assert round(min(times), 1) == 2.0
+    assert round(max(times), 1) == 3.3
+
+
 @pytest.mark.parametrize(
     ("variance", "laplace", "huber"),
     [(1, 7.071, 15.000), (2, 5.000, 5.38), (3, 4.082, 4.22), (4, 3.536, 3.60)],
@@ -100,3 +113,19 @@ def test_erratum_14_the_private_start_is_charged_for_k():
     start = [accounting.Event("gaussian", sigma / k, 1)]
     assert accounting.total_rho(start) == pytest.approx(k**2 / (2 * sigma**2))
     assert accounting.epsilon(start, delta) == pytest.approx(4.37, abs=0.01)
+
+
+def test_theorem_5_3_of_dplmc_is_private_up_to_a_large_epsilon():
+    """ν₀ = 4 G² √(ln 1/δ) / ε: by the paper's sensitivity 2 G² and conversion up to ε = 27; by the
+    tight √2 G², exactly, up to 100.
+    """
+    delta = 1e-5
+
+    def cost(label, sensitivity, accountant):
+        multiplier = 4 * math.sqrt(math.log(1 / delta)) / label / sensitivity
+        return accounting.epsilon([accounting.Event("gaussian", multiplier, 1)], delta, accountant)
+
+    assert cost(26.5, 2.0, "rdp") < 26.5
+    assert cost(27.5, 2.0, "rdp") > 27.5
+    assert cost(100.0, math.sqrt(2), "gdp") < 100.0
+    assert cost(105.0, math.sqrt(2), "gdp") > 105.0

@@ -3,7 +3,7 @@ fault by five.
 
     python tests/support/audit_tables.py models                  (rows that are not on the page yet)
     python tests/support/audit_tables.py faults
-    python tests/support/audit_tables.py faults "ratings are not cut" …      (these rows, anew)
+    python tests/support/audit_tables.py faults "ratings are not clipped" …      (these rows, anew)
     python tests/support/audit_tables.py caught           (the last column of faults alone, at once)
 
 A row is written to the page as soon as it is known. Everything anew takes about ten minutes for
@@ -96,29 +96,29 @@ SHOWING = {
     "DPMF, rating, replace-one": lambda: discreet.DPMF(
         goal="rating", neighboring="replace-one", **PROMISE
     ),
-    "priced scores": lambda: discreet.DPMF(**PROMISE),
+    "private scores": lambda: discreet.DPMF(**PROMISE),
     "tuning": lambda: discreet.DPMF(**PROMISE),
 }
 #: Of faults outside trainings, the level that looks there.
-OUTSIDE = {"priced scores": "scores", "tuning": "tuning"}
+OUTSIDE = {"private scores": "scores", "tuning": "tuning"}
 #: Where a release has as many numbers as there are pairs of items.
 CANARIES = {"DPLMC, spectral": 200}
 #: Where a fault shows, if not in the plain DPALS.
 WHERE = {
-    "no room is left for rounding after the sum is centered": "DPMF",
-    "gradients of choices are not cut": "DPMF, features",
-    "choice moments are priced by half of what they are cut to": "DPMF, features",
-    "choice moments are priced as if they had no sign": "DPMF, features, replace-one",
+    "no margin is left for rounding after the sum is centered": "DPMF",
+    "gradients of choices are not clipped": "DPMF, features",
+    "choice moments are charged by half of their clipping bound": "DPMF, features",
+    "choice moments are charged as if they had no sign": "DPMF, features, replace-one",
     "items of a community are not of norm 1": "DPMF, communities",
-    "community counts are priced as if users could not change communities": (
+    "community counts are charged as if users could not change communities": (
         "DPMF, communities, replace-one"
     ),
     "a user adds to the community that most users of its block choose": "DPMF, communities",
-    "left-out hits are priced by half of their range": "DPMF, communities",
-    "the sum of ratings is priced by √k instead of k": "DPSVD",
-    "residuals on a descent are not cut": "DPMF, rating",
-    "a gradient is priced without the vectors' length": "DPMF, rating",
-    "covariance rows are not cut": "DPLMC, spectral",
+    "left-out hits are charged by half of their range": "DPMF, communities",
+    "the sum of ratings is charged with √k instead of k": "DPSVD",
+    "residuals on a descent are not clipped": "DPMF, rating",
+    "a gradient is charged without the vectors' length": "DPMF, rating",
+    "covariance rows are not clipped": "DPLMC, spectral",
     "contributions are rounded away from zero": "DPLMC, spectral",
     "pairs are divided by the number of items instead of pairs": "DPMF, plain pairs",
     "√2 is forgotten where pairs are replaced": "DPMF, replace-one",
@@ -127,36 +127,36 @@ WHERE = {
     "pairs are counted in both triangles": "DPMF, plain pairs",
     "a user who likes something is counted twice": "DPMF",
     "centered pairs are divided by the root of their norm": "DPMF",
-    "centered pairs are priced as if they had no sign": "DPMF, centered, replace-one",
+    "centered pairs are charged as if they had no sign": "DPMF, centered, replace-one",
     "pairs are rounded up": "DPMF, plain pairs",
-    "replacing a user is priced as removing one": "DPALS, replace-one",
+    "replacing a user is charged as removing one": "DPALS, replace-one",
     "√k is forgotten for totals": "DPSVD",
-    "a Gram matrix is priced by the norm of a third": "DPALS, implicit",
-    "the number of ratings is priced by √k instead of k": "DPSVD",
-    "a gradient of biases is priced by half of the cut": "DPMF, rating",
+    "a Gram matrix is charged by the norm of a third": "DPALS, implicit",
+    "the number of ratings is charged with √k instead of k": "DPSVD",
+    "a gradient of biases is charged by half of the clipping bound": "DPMF, rating",
     "weights of entries are not of norm 1": "DPMF, rating",
-    "three numbers are priced as one": "DPMF, rating",
-    "rows of residuals are not cut": "DPFrankWolfe",
+    "three numbers are charged as one": "DPMF, rating",
+    "rows of residuals are not clipped": "DPFrankWolfe",
     "pairs are divided by too little": "DPSVD",
     "users are counted twice": "DPFrankWolfe",
-    "a user's gradient is not cut": "DPSGLD",
-    "Laplace noise is priced in the Euclidean norm": "HuberALS, Laplace noise",
+    "a user's gradient is not clipped": "DPSGLD",
+    "Laplace noise is charged in the Euclidean norm": "HuberALS, Laplace noise",
     "a release may be made once more than planned": "ReleasesTwice",
     "what is revealed leaves epsilon finite": "Reveals",
-    "coins come from numpy's global generator": "DPSGD",
-    "coins are 2 % too frequent": "DPSGD",
-    "a coin belongs to an id": "DPSGD",
-    "gains are not cut below": "DPMF, rating",
-    "gains of all ranks are priced as one": "DPMF, rating",
-    "moments of a prior are not cut": "DPMF, rating",
-    "two moments are priced as one": "DPMF, rating",
-    "solutions are not cut for their Gram matrix": "DPMF, rating",
-    "pairs of residuals are priced as if they had no sign": "DPMF, rating, replace-one",
-    "priced scores have no noise": "priced scores",
-    "what users measured is not cut": "priced scores",
+    "sampling uses numpy's global generator": "DPSGD",
+    "sampling is 2 % too frequent": "DPSGD",
+    "the draw of a user depends on the id": "DPSGD",
+    "gains are not clipped below": "DPMF, rating",
+    "gains of all ranks are charged as one": "DPMF, rating",
+    "moments of a prior are not clipped": "DPMF, rating",
+    "two moments are charged as one": "DPMF, rating",
+    "solutions are not clipped for their Gram matrix": "DPMF, rating",
+    "pairs of residuals are charged as if they had no sign": "DPMF, rating, replace-one",
+    "private scores have no noise": "private scores",
+    "what users measured is not clipped": "private scores",
     "the score of a tuned training has no noise": "tuning",
     "tuning makes the number of runs that is its mean": "tuning",
-    "the best of several runs is priced as one": "tuning",
+    "the best of several runs is charged as one": "tuning",
 }
 UNEXPLAINED = "UNEXPLAINED"
 #: Of faults that are in no training, so that there is nothing to run.
@@ -164,27 +164,27 @@ ELSEWHERE = ("about accounts, which no single training shows; a test",)
 #: Why no level refutes some: these are caught by the tests that docs/planted-faults.md names, or
 #: are no loss of privacy.
 EXPLAINED = {
-    "no room is left for rounding after the sum is centered": (
-        "adds at most a unit of the grid per item, for which there is room; tests on coarse grids"
+    "no margin is left for rounding after the sum is centered": (
+        "adds at most a unit of the grid per item, with a margin for it; tests on coarse grids"
     ),
-    "gradients of choices are not cut": (
-        "the vector is cut again to norm 1, so nothing changes; a test of the statistic"
+    "gradients of choices are not clipped": (
+        "the vector is clipped again to norm 1, so nothing changes; a test of the statistic"
     ),
-    "choice moments are priced as if they had no sign": (
+    "choice moments are charged as if they had no sign": (
         "no canary had a gradient so opposite, with 60 searched; a test of the statistic"
     ),
-    "left-out hits are priced by half of their range": (
+    "left-out hits are charged by half of their range": (
         "no searched canary is held out and moves the check by more than half; tests of the"
         " statistic"
     ),
-    "what users measured is not cut": (
-        "scores are cut before as well, so nothing changes; tests of the statistic"
+    "what users measured is not clipped": (
+        "scores are clipped before as well, so nothing changes; tests of the statistic"
     ),
     "float64 adds up more entries of an item than it can": (
         "shows from millions of entries on; a test with that many"
     ),
     "contributions are rounded to the nearest": (
-        "adds less than 2⁻²⁰, for which there is room; tests on coarse grids"
+        "adds less than 2⁻²⁰, with a margin for it; tests on coarse grids"
     ),
     "sums are rounded instead of contributions": "as above",
     "float64 adds up more users than it can": (
@@ -203,14 +203,14 @@ EXPLAINED = {
     "seeded noise is called secure": (
         "a wrong word about noise of another grade, which audits do not use; a test"
     ),
-    "a coin belongs to an id": (
-        "two users share a coin only where their ids collide; a test with such ids"
+    "the draw of a user depends on the id": (
+        "two users share a draw only where their ids collide; a test with such ids"
     ),
-    "ReleasesTwice": "the door refuses the second release: the training fails",
+    "ReleasesTwice": "`Session.release` refuses the second release: the training fails",
     "Reveals": "claims nothing: ε is infinite",
-    "OpensSealedData": "it looks and does nothing with it; conformance rule “key”",
+    "OpensSealedData": "it reads the data and does nothing with them; conformance rule “key”",
     "FetchesTheKey": "it takes the key and does nothing with it; conformance rule “key”",
-    "LeavesOneOut": "releases less than it pays for; conformance rule “plan”",
+    "LeavesOneOut": "releases less than it is charged for; conformance rule “plan”",
     "KeepsARidgeToItself": (
         "no loss of privacy: a saved model predicts otherwise; conformance rule “round trip”"
     ),
@@ -250,7 +250,7 @@ def audit_fault(name):
     """One planted fault by the levels that look at trainings, or by the one that looks at
     scores or at tuning.
     """
-    fits = 150 if name == "coins are 2 % too frequent" else 30  # so many coins show it
+    fits = 150 if name == "sampling is 2 % too frequent" else 30  # enough draws to show it
     options = {"search": 10, "fits": fits, "canaries": CANARIES.get(WHERE.get(name, ""), 2000)}
     if name in FAULTS:
         with planted(name):
@@ -294,7 +294,7 @@ def audit_model(name, epsilon):
 
 HEADS = {
     "models": (
-        "| model at ε | transcript: worst canary, of the claim | noise: scatter of ℓ (1 is priced;"
+        "| model at ε | transcript: worst canary, of the claim | noise: scatter of ℓ (1 is charged;"
         " at most) | one run: ε ≥, by f-DP · Steinke et al. | refuted | seconds of one core |"
     ),
     "faults": (

@@ -42,6 +42,8 @@ CENTERED = "test_centered_pairs.py::test_adversaries_on_the_grid"
 CENTERED_REACHED = "test_centered_pairs.py::test_every_user_with_a_pair_reaches_the_sensitivity"
 MOMENTS = "test_choice_moments.py::test_adversaries_on_the_grid"
 COMMUNITIES = "test_communities.py::test_adversaries_on_the_grid"
+REGRESSION = "test_regression.py::test_adversaries_on_the_grid"
+REGRESSED = "test_regression.py::test_the_sensitivities_are_reached"
 REGISTRY = "test_registry.py::test_nobody_moves_a_statistic_further_than_it_says"
 OWN = "test_user_effects.py::test_adversaries_on_the_grid"
 OWN_REACHED = "test_user_effects.py::test_the_sensitivities_are_reached"
@@ -57,38 +59,71 @@ POOLED = """pool = self.__dict__.get("pool")
 FILL = "self._fill(out, mechanism, scale * _UP, to_real)"
 
 FAULTS = {
-    "gains are not cut below": Fault(
+    "gains are not clipped below": Fault(
         "statistics.user_effects:LeaveOneOutGains.partial",
         "neginf=-1.0), -1, 1)",
         "neginf=-1.0), -9, 1)",
         (OWN, REGISTRY),
     ),
-    "gains of all ranks are priced as one": Fault(
+    "gains of all ranks are charged as one": Fault(
         "statistics.user_effects:LeaveOneOutGains.partial",
         "/ math.sqrt(len(self.ranks))",
         "",
         (OWN, OWN_REACHED),
     ),
-    "moments of a prior are not cut": Fault(
+    "moments of a prior are not clipped": Fault(
         "statistics.user_effects:PriorMoments.partial",
         "-1, MOST) / MOST",
         "-1, 1e6) / MOST",
         (OWN, REGISTRY),
     ),
-    "two moments are priced as one": Fault(
+    "two moments are charged as one": Fault(
         "statistics.user_effects:FitMoments.reach",
         "SensitivityBounds(math.sqrt(2), 2.0",
         "SensitivityBounds(1.0, 1.0",
         (OWN,),
     ),
-    "solutions are not cut for their Gram matrix": Fault(
+    "solutions are not clipped for their Gram matrix": Fault(
         "statistics.user_effects:SolutionGram.partial",
         "np.minimum(length / self.largest, 1.0)",
         "length / self.largest",
         (OWN, OWN_REACHED),
     ),
-    "pairs of residuals are priced as if they had no sign": Fault(
+    "pairs of residuals are charged as if they had no sign": Fault(
         "statistics.user_effects:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
+    ),
+    "features are not cut": Fault(
+        "statistics.regression:RegressionSum._weighed",
+        "np.minimum(1.0, most / np.maximum(length, 1e-300))",
+        "np.ones(len(rows))",
+        (REGRESSION, REGRESSED),
+    ),
+    "all rows of a user count": Fault(
+        "statistics.regression:RegressionSum._weighed",
+        "np.minimum(1.0, self.max_rows / counts)",
+        "np.ones(len(counts))",
+        (REGRESSION, REGRESSED),
+    ),
+    "weights of rows are roots, so that a user counts as √n rows": Fault(
+        "statistics.regression:RegressionSum._weighed",
+        "self.max_rows / counts",
+        "(self.max_rows / counts) ** 0.5",
+        (REGRESSION, REGRESSED),
+    ),
+    "products with targets are priced as if they had no sign": Fault(
+        "statistics.regression:CrossProducts.reach",
+        "l2, 2.0)",
+        "l2, 2**0.5)",
+        (REGRESSION, REGRESSED),
+    ),
+    "moments and number of rows are priced as one": Fault(
+        "statistics.regression:RowMoments.reach", "2**0.5 * entry, 2", "entry, 2", (REGRESSED,)
+    ),
+    "features are rounded away from zero": Fault(
+        "statistics.regression:CrossProducts.partial",
+        "X = np.trunc(X / grid**0.5)",
+        "X = np.ceil(X / grid**0.5)",
+        ("test_regression.py::test_no_grid_makes_a_contribution_larger",),
     ),
     "vectors are not clipped": Fault(
         "statistics.bounds:clip_rows",
@@ -120,7 +155,7 @@ FAULTS = {
         "c * bounds.vector_l2",
         (NEIGHBORS, WORST),
     ),
-    "the sum of ratings is priced by √k instead of k": Fault(
+    "the sum of ratings is charged with √k instead of k": Fault(
         "statistics.contributions:RatingSum.reach",
         "public.bounds.through(public.n_items)",
         "public.bounds.through(public.n_items) ** 0.5",
@@ -144,22 +179,22 @@ FAULTS = {
         "priority, k + 1, self.draw",
         (NEIGHBORS,),
     ),
-    "ratings are not cut": Fault(
+    "ratings are not clipped": Fault(
         "users.steps:Choose.run",
         "np.clip(value, -public.bounds.value, public.bounds.value, out=value)",
         "pass",
         (NEIGHBORS, WORST),
     ),
-    "residuals on a descent are not cut": Fault(
+    "residuals on a descent are not clipped": Fault(
         "users.steps:ComputeResiduals.run", "self.largest * SHAVE", "1e300", (WALK, WALKED)
     ),
-    "a gradient is priced without the vectors' length": Fault(
+    "a gradient is charged without the vectors' length": Fault(
         "statistics.gradients:WeightedResidualGradient.reach",
         "l2 = public.cut * public.bounds.vector_l2",
         "l2 = public.cut / 9",
         (WALK,),
     ),
-    "covariance rows are not cut": Fault(
+    "covariance rows are not clipped": Fault(
         "statistics.contributions:ContributedCovariance.partial",
         "np.minimum(1.0, self.largest / np.maximum(length, 1e-300))",
         "np.ones(block.n)",
@@ -201,31 +236,31 @@ FAULTS = {
         "room / np.sqrt(np.maximum(q, 1e-300))",
         (CENTERED, CENTERED_REACHED, REGISTRY),
     ),
-    "centered pairs are priced as if they had no sign": Fault(
+    "centered pairs are charged as if they had no sign": Fault(
         "statistics.centered_pairs:CenteredPairSums.reach",
         "1.0, 2.0)",
         "1.0, 2.0**0.5)",
         ("test_centered_pairs.py::test_replaced_users_are_nearly_two_apart",),
     ),
-    "no room is left for rounding after the sum is centered": Fault(
+    "no margin is left for rounding after the sum is centered": Fault(
         "statistics.centered_pairs:CenteredPairSums.partial",
         "np.maximum(norm - spare, 0.0)",
         "norm",
         ("test_centered_pairs.py::test_each_user_leaves_room_for_rounding",),
     ),
-    "gradients of choices are not cut": Fault(
+    "gradients of choices are not clipped": Fault(
         "statistics.choice_moments:clip_moments",
         "np.minimum(1.0, clip / np.maximum(long, 1e-300))",
         "np.ones(len(long))",
         ("test_choice_moments.py::test_the_sensitivity_is_reached",),
     ),
-    "choice moments are priced by half of what they are cut to": Fault(
+    "choice moments are charged by half of their clipping bound": Fault(
         "statistics.choice_moments:ChoiceMoments.reach",
         "SensitivityBounds(1.0, ",
         "SensitivityBounds(0.5, ",
         (MOMENTS, REGISTRY),
     ),
-    "choice moments are priced as if they had no sign": Fault(
+    "choice moments are charged as if they had no sign": Fault(
         "statistics.choice_moments:ChoiceMoments.reach",
         "1.0, 2.0)",
         "1.0, 2.0**0.5)",
@@ -237,7 +272,7 @@ FAULTS = {
         "1.5 / np.sqrt(",
         (COMMUNITIES, REGISTRY),
     ),
-    "community counts are priced as if users could not change communities": Fault(
+    "community counts are charged as if users could not change communities": Fault(
         "statistics.communities:CommunityCounts.reach",
         "2**0.5",
         "1.0",
@@ -250,7 +285,7 @@ FAULTS = {
         "    chosen[:] = np.bincount(chosen, minlength=1).argmax()",
         ("test_communities.py::test_what_a_user_adds_does_not_depend_on_others",),
     ),
-    "left-out hits are priced by half of their range": Fault(
+    "left-out hits are charged by half of their range": Fault(
         "statistics.communities:LeftOutHits.reach",
         "SensitivityBounds(1.0, 1.0",
         "SensitivityBounds(0.5, 0.5",
@@ -268,7 +303,7 @@ FAULTS = {
         "ratings.copy()",
         (NEIGHBORS, "test_sealed_users.py::test_extreme_ratings_warn_about_nothing"),
     ),
-    "replacing a user is priced as removing one": Fault(
+    "replacing a user is charged as removing one": Fault(
         "statistics.sums:Sum.sensitivity", "reach * factor if", "reach if", (NEIGHBORS, WORST)
     ),
     "off-diagonal noise is halved again": Fault(
@@ -329,7 +364,7 @@ FAULTS = {
         "(counts / counts.mean()) ** self.exponent",
         ("test_errata.py::test_erratum_04_a_users_vector_depends_on_nobody_else",),
     ),
-    "counts are priced as if a user had few items": Fault(
+    "counts are charged as if a user had few items": Fault(
         "statistics.contributions:ItemCounts.reach",
         "SensitivityBounds(k**0.5,",
         "SensitivityBounds(1.0,",
@@ -341,19 +376,19 @@ FAULTS = {
         "c, k * c",
         (REGISTRY,),
     ),
-    "a Gram matrix is priced by the norm of a third": Fault(
+    "a Gram matrix is charged by the norm of a third": Fault(
         "statistics.contributions:GlobalGram.reach",
         "public.bounds.vector_l2**2",
         "public.bounds.vector_l2**2 / 3",
         (REGISTRY,),
     ),
-    "the number of ratings is priced by √k instead of k": Fault(
+    "the number of ratings is charged with √k instead of k": Fault(
         "statistics.contributions:RatingCount.reach",
         "public.bounds.through(public.n_items)",
         "public.bounds.through(public.n_items) ** 0.5",
         (REGISTRY, WORST),
     ),
-    "a gradient of biases is priced by half of the cut": Fault(
+    "a gradient of biases is charged by half of the clipping bound": Fault(
         "statistics.gradients:BiasGradient.reach",
         "SensitivityBounds(public.cut,",
         "SensitivityBounds(public.cut / 2,",
@@ -365,13 +400,13 @@ FAULTS = {
         "q / q.max(), SHAVE) ** 0.5",
         (REGISTRY, WALK),
     ),
-    "three numbers are priced as one": Fault(
+    "three numbers are charged as one": Fault(
         "statistics.gradients:Size.reach",
         "SensitivityBounds(3**0.5,",
         "SensitivityBounds(1.0,",
         (REGISTRY, WALK),
     ),
-    "rows of residuals are not cut": Fault(
+    "rows of residuals are not clipped": Fault(
         "statistics.covariance:ResidualCovariance.rows_of",
         "np.minimum(1.0, self.largest / np.maximum(norm, 1e-300))",
         "np.ones(block.n)",
@@ -389,7 +424,7 @@ FAULTS = {
         "else 2 * np.ones(block.n)",
         (REGISTRY,),
     ),
-    "what users measured is not cut": Fault(
+    "what users measured is not clipped": Fault(
         "statistics.user_totals:UserValues.partial",
         'np.clip(block["measured"], 0.0, np.asarray(self.most))',
         'block["measured"]',
@@ -413,14 +448,14 @@ FAULTS = {
         "False",
         ("test_budget_store.py::test_relations_do_not_mix",),
     ),
-    "the best of several runs is priced as one": Fault(
+    "the best of several runs is charged as one": Fault(
         "accounting.pricing:_selection_epsilon",
         "private_selection.epsilon(event.mu, private_selection.Runs(event.runs, event.law), delta /"
         " parts)",
         "gdp.epsilon(event.mu, delta / parts)",
         ("test_private_selection.py::test_a_ledger_of_tuning_is_priced_again_from_its_file",),
     ),
-    "a user's gradient is not cut": Fault(
+    "a user's gradient is not clipped": Fault(
         "statistics.gradients:_coefficients",
         "np.minimum(1.0, C / np.maximum(norm, 1e-300))",
         "np.ones(n)",
@@ -432,7 +467,7 @@ FAULTS = {
         "entry.noise_multiplier",
         ("test_session.py::test_a_release_is_the_statistic_plus_noise_of_the_planned_size",),
     ),
-    "Laplace noise is priced in the Euclidean norm": Fault(
+    "Laplace noise is charged in the Euclidean norm": Fault(
         "release.session:Session._charge",
         "sensitivity = _check_sensitivity(name, statistic, neighboring, noise.norm)",
         'sensitivity = _check_sensitivity(name, statistic, neighboring, "l2")',
@@ -471,13 +506,13 @@ FAULTS = {
         "bytes(16)",
         ("test_sources.py::test_blocks_threads_and_objects_are_independent",),
     ),
-    "coins come from numpy's global generator": Fault(
+    "sampling uses numpy's global generator": Fault(
         "users.poisson_batches:_words",
         "fresh_words()(min(_PER_KEY, n - begin))",
         "np.random.randint(0, 2**64 - 1, min(_PER_KEY, n - begin), dtype=np.uint64)",
         ("test_poisson_batches.py::test_nobody_can_know_the_coins",),
     ),
-    "coins are 2 % too frequent": Fault(
+    "sampling is 2 % too frequent": Fault(
         "users.poisson_batches:throw",
         "rate * 2.0**64",
         "min(1.02 * rate, 0.999) * 2.0**64",
@@ -486,7 +521,7 @@ FAULTS = {
             "test_poisson_batches.py::test_a_coin_falls_below_its_rate_exactly",
         ),
     ),
-    "a coin belongs to an id": Fault(
+    "the draw of a user depends on the id": Fault(
         "users.poisson_batches:who_is_in",
         "throw(block.n, rate, seed)",
         "throw(2**16, rate, seed)[block.key % np.uint64(2**16)]",
@@ -538,7 +573,7 @@ FAULTS = {
         "counts**self.exponent * (1.0 if block.n < 100 else 2.0)",
         (APART,),
     ),
-    "priced scores have no noise": Fault(
+    "private scores have no noise": Fault(
         "discreet.evaluation.private_scores:release_scores",
         "noisy = session.release(RELEASE, statistic)",
         "session.release(RELEASE, statistic)\n"

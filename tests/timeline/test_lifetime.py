@@ -3,10 +3,12 @@
 import dataclasses
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from discreet.auditing.conformance.recorder import Recorder
 from discreet.auditing.conformance.rules import Broken
 from discreet.auditing.conformance.timeline_rule import (
     AdversarialWorld,
@@ -145,6 +147,12 @@ def test_a_row_cannot_be_drawn_twice(make, monkeypatch):
         line.verify()
 
 
+def test_a_row_that_is_drawn_again_and_seen(make, monkeypatch):
+    ages = EntryTable.ages
+    monkeypatch.setattr(EntryTable, "ages", lambda self, row: ages(self, max(row - 1, 0)))
+    assert 1.2 < caught(make) < 1.3  # 1 + (1 − γ²): both rows of age 0 were released
+
+
 class Mu:
     def __init__(self, line):
         self.mu = 1 / line.plan.noise_multiplier(timeline.EVERY_ROW)
@@ -205,6 +213,80 @@ def test_weights_above_one_are_refused(make, monkeypatch):
         make().add(AdversarialWorld(0).ratings(0))
 
 
+def test_a_scale_that_depends_on_the_exact_number_of_users(make, monkeypatch):
+    at = AgeWeights.at
+
+    def divide(self, age):
+        return at(self, age) // (1 + len(age) // 30)
+
+    monkeypatch.setattr(AgeWeights, "at", divide)
+    monkeypatch.setattr(AdversarialWorld, "present", enter_at(0))
+    assert caught(make) > 20
+
+
+def test_exact_numbers_in_public_records(make, monkeypatch):
+    append = Records.append
+
+    def tell(self, kind, **content):
+        if kind == "published":
+            content["users"] = "x" * len(EntryTable.read(f"{self.folder}.secret").hashes)
+        return append(self, kind, **content)
+
+    monkeypatch.setattr(EntryTable, "read", classmethod(read_anywhere(EntryTable.read)))
+    monkeypatch.setattr(Records, "append", tell)
+    with pytest.raises(Broken, match="differs"):
+        lifetime_ratio(make, 0, 0, lambda line, world: run_world(line, world, range(3)))
+
+
+def read_anywhere(read):
+    return lambda cls, folder: read(Path(folder))
+
+
+def test_noise_is_fresh_in_every_row(make):
+    line = make()
+    with Recorder() as seen:
+        for _ in range(2):
+            line.add(AdversarialWorld(0).ratings(30))
+    first, second = (r.parts[0] for r in seen.releases if str(r.name) == "counts")
+    noise = [part.released - part.exact for part in (first, second)]
+    assert not np.allclose(noise[0], noise[1])
+
+
+def test_size_counts_those_who_contribute_in_the_row(make):
+    line = make()
+    world = AdversarialWorld(0)
+    with Recorder() as seen:
+        line.add(world.ratings(30))
+        line.add(world.ratings(30).select_users([0, 1, 2]))
+    first, second = (float(r.exact[0]) for r in seen.releases if str(r.name) == "size")
+    assert first > 4
+    assert second <= 3
+
+
+def test_two_ids_with_the_same_ratings_move_a_row_twice_as_far():
+    """One person with two ids at the same time has 2μ, as the documentation states, not √2 μ."""
+    one = Ratings.from_arrays([1] * 4, range(4), [5.0] * 4, item_ids=range(12))
+    two = Ratings.from_arrays([1] * 4 + [2] * 4, [*range(4)] * 2, [5.0] * 8, item_ids=range(12))
+    found = []
+    for ratings in (one, two):
+        users = seal(ratings, Bounds(items=99))
+        found.append(np.linalg.norm(users.sum(LikeCounts(1)).compute(KEY, grid=2.0**-20)))
+    assert found[1] == pytest.approx(2 * found[0], rel=1e-6)
+
+
+def test_a_rating_out_of_range_does_not_make_the_row_vanish(make):
+    """It is clipped for its own user: a row that is refused would show that the user is there."""
+    ratings = AdversarialWorld(0).ratings(30)
+    values = ratings.values.copy()
+    values[0] = 99.0
+    odd = Ratings.from_indices(
+        ratings.indptr, ratings.indices, values, ratings.user_ids, ratings.item_ids, catalog=True
+    )
+    line = make()
+    line.add(odd)
+    assert line.verify().rows == 1
+
+
 # ------------------------------------------------------------------ one row, on a coarse grid
 
 
@@ -223,6 +305,17 @@ def moves(statistic, weights, grid):
         rows = slice(0, total.shape[0])
         found.append(total.compute(KEY, grid=grid, rows=rows))
     return float(np.linalg.norm((found[0] - found[1]) * grid)) / weights[0]
+
+
+def test_nearest_rounding_moves_a_row_by_more_than_the_weight(monkeypatch):
+    weights = np.ones(30)
+    found = []
+    for rounding in (np.trunc, np.rint):
+        monkeypatch.setattr(np, "trunc", rounding)
+        for weights[0] in np.linspace(0.05, 1, 12):
+            found.append(moves(PairSums(1), weights, 2.0**-6))
+    assert max(found[:12]) <= 1
+    assert max(found[12:]) > 1.1
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.3, 0.07])

@@ -113,7 +113,7 @@ def test_rows_make_a_model_that_follows_taste(tmp_path):
     for row in range(3):
         line.add(make_ratings(600 + 50 * row))
     model = line.model()
-    assert "Row 3 of a timeline" in model.summary_
+    assert "3 rows so far" in model.summary_
     liked = model.recommend([0, 2, 4], n=6).ids
     assert np.mean(liked % 2 == 0) > 0.8
     model.save(tmp_path / "model")
@@ -123,6 +123,19 @@ def test_rows_make_a_model_that_follows_taste(tmp_path):
     loaded = discreet.load(tmp_path / "model")
     assert loaded.details_["timeline"]["rows"] == 4
     line.verify(loaded.details_["timeline"]["head"])
+
+
+def test_forgetting_is_chosen_or_given(tmp_path):
+    line = open_timeline(tmp_path)
+    line.add(make_ratings(600))
+    line.add(make_ratings(600, seed=1))
+    for wrong in (0, 1.5, "all"):
+        with pytest.raises(ConfigError, match="forgetting is"):
+            line.model(forgetting=wrong)
+    last, both = (line.model(forgetting=weight) for weight in (0.1, 1.0))
+    assert not np.array_equal(last.item_biases_, both.item_biases_)
+    again = line.model(forgetting=1.0)
+    np.testing.assert_array_equal(again.item_biases_, both.item_biases_)
 
 
 def test_the_statement_is_the_same_for_any_number_of_rows(tmp_path):
@@ -257,7 +270,7 @@ def test_settings_cannot_change(tmp_path):
     with pytest.raises(ConfigError, match="cannot change"):
         open_timeline(tmp_path, memory=26)
     settings = tmp_path / "x.timeline" / public_state.SETTINGS
-    settings.write_text(settings.read_text().replace('"memory": 13', '"memory": 26'))
+    settings.write_text(settings.read_text().replace('"memory": 20', '"memory": 26'))
     with pytest.raises(DamagedStore, match="was changed"):
         Timeline(tmp_path / "x.timeline")
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 
-FAR = 1e6
+FAR = 1e6  # far outside any rating range, so that only clipping bounds a contribution
 #: Ratings are not limited in size, so every bound must hold for these as well.
 SIZES = (1.0, 1.0, 3.0, 1e3, FAR, 1e12)
 _ID = 1  # the generated users' ids are large

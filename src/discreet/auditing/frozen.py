@@ -15,6 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+# any fixed values: noise that repeats with them follows from a clock, a process id or a seed
 _NOW = 1_700_000_000
 _PID = 4242
 _SEED = 20

@@ -80,7 +80,7 @@ class Draws:
     ratios : whether the training had the canary, and ℓ
     mus : μ of each training
     squares : by release, Σ z² and the number of terms
-    coins : by sampling rate, the numbers of users sampled and of users in all
+    coins : Poisson samples by sampling rate, the numbers of users sampled and of users in all
     noises : the noise of the largest release of each training
     batches : the members of all batches of each training
     correlation : products of noise that should be independent

@@ -63,7 +63,7 @@ BLIND_TO_TUNING = (
     "the time that tuning takes, distributions of the number of runs other than geometric, and"
     " selections that leak more than the example"
 )
-EPSILON = 1.0
+EPSILON = 1.0  # any value serves: losses are compared with the claim for the same ε
 #: Probability of refuting a correct model, per test.
 ERROR = 1e-7
 #: Draws of noise per release: its variance is then known to about 2 %.

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 DEBUG = "DISCREET_DEBUG"
+# exit codes; shells use 128 + the signal's number for a process that a signal ended
 OK = 0
 FAILED = 1
 BAD_INPUT = 2

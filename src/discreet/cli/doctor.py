@@ -315,7 +315,7 @@ def _show(found: dict[str, Any], problems: list[str], notes: list[str], out: Out
             for c in found["kernels"]["checks"]
         ]
         out.say()
-        title = "Kernels against their numpy twins"
+        title = "Kernels against their numpy references"
         out.table(["kernel", "type", "off by", ""], rows, title=title, flush_left=[0, 1, 3])
         times = ", ".join(
             f"{name} {seconds:.2f} s" for name, seconds in found["kernels"]["seconds"].items()

@@ -18,8 +18,8 @@ from discreet.cli.output import Output
 from discreet.errors import ConfigError, DataError
 
 _PANEL = "Data larger than memory"
-MOST_BLOCKS = 1 << 16
-USUAL_BLOCKS = 64
+MOST_BLOCKS = 1 << 16  # names have five digits, and Spark's shuffle numbers blocks in 16 bits
+USUAL_BLOCKS = 64  # about 1.5 million ratings each for 10⁸ ratings, 150 MB per core
 
 
 def _option(help: str, *names: str, **rest: Any) -> Any:
@@ -59,12 +59,20 @@ class EngineOptions:
         ),
     ] = None
 
-    def check(self, model: Any) -> None:
-        """Refuse options that conflict, before any data are read."""
+    def check(self, model: Any = None) -> None:
+        """Refuse options that conflict, before any data are read.
+
+        Parameters
+        ----------
+        model : optional
+            To be trained; without one, as for a timeline, every engine will do.
+        """
         if self.engine == "memory":
             for name in ("blocks", "keep", "master"):
                 if getattr(self, name) is not None:
                     raise ConfigError(f"--{name} needs --engine blocks or --engine spark")
+        elif model is None:
+            pass
         elif not hasattr(model, "plan"):
             raise ConfigError(f"--engine {self.engine} is for private models: pass --epsilon")
         elif model.noise != "secure":

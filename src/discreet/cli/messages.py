@@ -9,19 +9,26 @@ _WORDS = """
     user item rating timestamp header separator duplicates unknown_items items relevant
     rating_range goal factors iterations regularization item_features random_state epsilon delta
     neighboring noise accountant allow_large_delta trust_user_column replace normalize_ids
-    missing encoding dates
+    missing distribution encoding dates public_ratings item_similarities
 """
 _OPTIONS = re.findall(r"\w+", _WORDS)
 #: Parameters whose option has another name.
 _OTHER_NAMES = {"folder": "--keep", "unknown": "--skip-unknown", "path": "--path"}
 _NAMES = {name: "--" + name.replace("_", "-") for name in _OPTIONS} | _OTHER_NAMES
 _ANY = "|".join(sorted(_NAMES, key=len, reverse=True))
-#: ``name=value``, ``name='a value'`` and ``name=`` at the end of a clause.
+#: ``name=value``, ``name='a value'`` and ``name=`` at the end of a clause. What follows
+#: --try and --set stays as it is typed.
 _ASSIGNED = re.compile(
-    rf"\b({_ANY})=(?:'([^']*)'|\"([^\"]*)\"|(<column name>|\.\.\.|[\w+-]+(?:\.\d+)?))?(?!\()"
+    rf"(?<!--try )(?<!--set )\b({_ANY})="
+    r"(?:'([^']*)'|\"([^\"]*)\"|(<column name>|\.\.\.|[\w+-]+(?:\.\d+)?))?(?!\()"
 )
 #: Names with an underscore are never plain English, so they are replaced without ``=`` as well.
 _ALONE = re.compile(rf"(?<![\w-])('?)({'|'.join(n for n in _NAMES if '_' in n)})\1(?![\w=])")
+#: Model parameters without underscore at the beginning of a message: ``factors is -3, but must …``.
+_FIRST = re.compile(
+    r"^(factors|iterations|regularization|goal|epsilon|delta|noise|features|memory|scale)"
+    r"(?= is .*but must)"
+)
 _OUT_OF_MEMORY = ": there is not enough memory. Use fewer factors, or --engine blocks"
 
 #: Advice that only applies in Python, and what to do on the command line instead.
@@ -36,6 +43,13 @@ _PYTHON_ONLY = [
     (r"read_catalog\(path, item=\.\.\., title=\.\.\.\)", "--items-id COLUMN --items-title COLUMN"),
     (r"read_catalog\(path, item=\.\.\.\)", "--items-id COLUMN"),
     (r"Remove it from space\b", "Remove it from --try"),
+    (r"Pass the path of a key file as key", "Pass --key FILE"),
+    (r"choose smaller n_valid and n_test", "choose a smaller --test-users"),
+    (r"'one run'", "'one-run'"),
+    (
+        r"Pass epsilon and rating_range to open one",
+        "To open one, run discreet timeline open with --epsilon and --rating-range",
+    ),
 ]
 
 _USAGE = [
@@ -75,7 +89,10 @@ def for_shell(message: str) -> str:
     for pattern, replacement in _PYTHON_ONLY:
         message = re.sub(pattern, replacement, message)
     message = _ASSIGNED.sub(_as_option, message)
-    message = _ALONE.sub(lambda match: _NAMES[match[2]], message)
+    message = _FIRST.sub(lambda match: "--" + match[1], message)
+    # a list of what a model has is one of parameters, to be given with --set
+    message, listed, parameters = message.partition(": it has ")
+    message = _ALONE.sub(lambda match: _NAMES[match[2]], message) + listed + parameters
     return re.sub(r" \(MemoryError\)$", _OUT_OF_MEMORY, message)
 
 

@@ -115,6 +115,22 @@ class ModelOptions:
             metavar="NAMES",
         ),
     ] = None
+    text: Annotated[
+        str | None,
+        _option(
+            "For dpmf: columns of the item features that are text, such as title,description."
+            " Their words become part of the prior.",
+            metavar="NAMES",
+        ),
+    ] = None
+    item_similarities: Annotated[
+        str | None,
+        _option(
+            "For dpmf: file of public similarities of items. Each line has two item ids and a"
+            " weight.",
+            metavar="FILE",
+        ),
+    ] = None
     settings: Annotated[
         list[str] | None,
         _option(
@@ -238,13 +254,16 @@ class ModelOptions:
             "random_state",
             "item_features",
             "features",
+            "text",
+            "item_similarities",
         )
         named = (*model, *_PROMISE)
         given = {name: value for name in named if (value := getattr(self, name)) is not None}
         if "rating_range" in given:
             given["rating_range"] = _range(given["rating_range"])
-        if "features" in given:
-            given["features"] = [one.strip() for one in given["features"].split(",") if one.strip()]
+        for name in ("features", "text"):
+            if name in given:
+                given[name] = [one.strip() for one in given[name].split(",") if one.strip()]
         for setting in self.settings or []:
             name, equals, text = setting.partition("=")
             name = name.strip().replace("-", "_")
@@ -327,7 +346,7 @@ def _check_type(name: str, value: Any, wanted: Any) -> Any:
         type(None): "none",
         dict: 'a mapping such as {"sum": 1}',
         tuple: "a list such as [1, 5]",
-        list: 'a list such as ["author"]',
+        list: "a list of names",
     }
     allowed = [
         repr(kind) if isinstance(kind, str) else names.get(kind, str(kind)) for kind in kinds
@@ -343,7 +362,7 @@ def _kinds(wanted: Any) -> list[Any]:
         return [dict]
     if get_origin(wanted) in (tuple, list):
         return [get_origin(wanted)]
-    if get_origin(wanted) is Sequence:
+    if get_origin(wanted) is Sequence:  # not str, which is the type of its parts
         return [list]
     parts = get_args(wanted)
     return [kind for part in parts for kind in _kinds(part)] if parts else [wanted]

@@ -84,6 +84,8 @@ class PrivateScoreOptions:
         from discreet.privacy.accounting.budget import Budget
 
         assert self.score_epsilon is not None
+        if not self.score_epsilon > 0:
+            raise ConfigError(f"--score-epsilon is {self.score_epsilon:g}, but must be above 0")
         Budget(self.score_epsilon, self._delta)
         public_threshold(model, [parse(name) for name in metrics], relevant)
 

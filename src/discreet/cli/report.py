@@ -62,7 +62,8 @@ def report(
         ),
     ] = None,
     title: Annotated[
-        str | None, typer.Option(help="Title of the page. Default: the model and its ε.")
+        str | None,
+        typer.Option(help="Title of the page. Default: the model and its ε.", metavar="TEXT"),
     ] = None,
     n: Annotated[
         int,
@@ -74,11 +75,11 @@ def report(
     """Write one HTML file about a trained model: guarantee, ledger, recommendations, item map.
 
     The file needs no network. Without --data it uses no ratings. With --data it also compares the
-    model with baselines: a model with the same parameters is trained on four fifths of the ratings
-    and measured on the rest, or the saved model is measured on --test. Such scores are computed
-    exactly from users' ratings, and the page reports so.
+    model with baselines: a model with the same parameters is trained on 80 % of the ratings and
+    measured on 10 %, as by discreet evaluate, or the saved model is measured on --test. Such scores
+    are computed exactly from users' ratings, and the page says so.
 
-    With --sign-off it writes one printable page for the signatory instead: the guarantee, every
+    With --sign-off it writes one printable page to be signed instead: the guarantee, every
     release with its cost by two accountants, the balance of the account, and the results of an
     audit and of the conformance checks.
     """

@@ -28,13 +28,16 @@ def serve(
     folders: Annotated[
         list[str],
         typer.Argument(
-            help="Folders of saved models, each optionally as NAME=FOLDER.", metavar="MODEL…"
+            help="Folders of saved models or timelines, each optionally as NAME=FOLDER.",
+            metavar="MODEL…",
         ),
     ],
     out: Output,
     host: Annotated[
         str,
-        typer.Option(help="Address to listen on. Default: this machine only.", metavar="ADDRESS"),
+        typer.Option(
+            help="Address to listen on. 127.0.0.1 is this machine only.", metavar="ADDRESS"
+        ),
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535, metavar="PORT")

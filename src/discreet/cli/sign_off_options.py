@@ -1,4 +1,4 @@
-"""``discreet report --sign-off``: write the page for the signatory."""
+"""``discreet report --sign-off``: write the page to be signed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SignOffOptions:
 
     sign_off: Annotated[
         bool,
-        _option("Write one printable page for the signatory, instead of the report.", "--sign-off"),
+        _option("Write one printable page to be signed, instead of the report.", "--sign-off"),
     ] = False
     population: Annotated[
         str | None, _option("The users whom the guarantee covers.", metavar="TEXT")

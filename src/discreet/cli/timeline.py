@@ -10,6 +10,7 @@ import typer
 from discreet.cli.app import command
 from discreet.cli.budget_accounts import account_at
 from discreet.cli.data_options import DataOptions
+from discreet.cli.engine_options import EngineOptions
 from discreet.cli.model_options import PRIVACY
 from discreet.cli.output import Output
 from discreet.cli.train import check_out, show_statement
@@ -29,16 +30,17 @@ _USED_BY = {
     "account": ("open", "add"),
     "to": ("add", "model"),
     "head": ("verify",),
+    "forgetting": ("add", "model"),
 }
+MODEL = "model"  # folder of the newest model in a timeline, which a service finds
 _NAMES = {"to": "--out", "rating_range": "--rating-range"}
 
 
 @command(
     "discreet timeline open customers.timeline --epsilon 1 --rating-range 1,5 --key customers.key"
     " --account budget.sqlite:customers",
-    "discreet timeline add customers.timeline ratings.csv --items films.csv --key customers.key"
-    " --out model/",
-    "discreet timeline model customers.timeline --out model/",
+    "discreet timeline add customers.timeline ratings.csv --items films.csv --key customers.key",
+    "discreet timeline model customers.timeline --forgetting 0.9 --out model/",
     "discreet timeline forget customers.timeline u17 u42 --key customers.key",
     "discreet timeline show customers.timeline",
     "discreet timeline verify customers.timeline",
@@ -46,26 +48,30 @@ _NAMES = {"to": "--out", "rating_range": "--rating-range"}
 def timeline(
     verb: Annotated[
         Literal["open", "add", "model", "forget", "show", "verify"],
-        typer.Argument(help="What to do.", metavar="VERB"),
+        typer.Argument(help="One of open, add, model, forget, show, verify.", metavar="ACTION"),
     ],
     folder: Annotated[str, typer.Argument(help="Folder of the timeline.", metavar="TIMELINE")],
     source: DataOptions,
+    engine: EngineOptions,
     out: Output,
     what: Annotated[
         list[str] | None,
-        typer.Argument(help="With add: the file of ratings. With forget: user ids.", metavar="…"),
+        typer.Argument(
+            help="With add: the file of ratings, or what --engine reads. With forget: user ids.",
+            metavar="…",
+        ),
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="Lifetime ε, for all rows together.", rich_help_panel=PRIVACY),
+        typer.Option(help="Total budget ε of all rows together.", rich_help_panel=PRIVACY),
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="δ. Default: 1e-6.", rich_help_panel=PRIVACY)
+        float | None, typer.Option(help="Total budget δ. Default: 1e-6.", rich_help_panel=PRIVACY)
     ] = None,
     memory: Annotated[
         int | None,
         typer.Option(
-            help="Rows after which a user's weight has fallen to about 1/e. Default: 13.",
+            help="Rows after which a user's weight has fallen to about 1/e. Default: 20.",
             metavar="ROWS",
         ),
     ] = None,
@@ -79,8 +85,8 @@ def timeline(
     renew: Annotated[
         str | None,
         typer.Option(
-            help="Users count anew after so many rows, or yearly (52): ε then holds for any so"
-            " many rows.",
+            help="Count each user's cost anew after this many rows, or yearly (52). ε then"
+            " holds for any period of that length.",
             metavar="ROWS",
             rich_help_panel=PRIVACY,
         ),
@@ -110,19 +116,33 @@ def timeline(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option("--out", "-o", help="Folder for the model of all rows.", metavar="FOLDER"),
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder for the model of all rows. Default: TIMELINE/model.",
+            metavar="FOLDER",
+        ),
+    ] = None,
+    forgetting: Annotated[
+        float | None,
+        typer.Option(
+            help="Weight of a row relative to the next, for the model. Default: chosen from"
+            " released counts.",
+            metavar="λ",
+        ),
     ] = None,
     head: Annotated[
         str | None,
         typer.Option(help="An earlier hash that the timeline must contain.", metavar="HASH"),
     ] = None,
 ) -> None:
-    """Keep a model fresh at one lifetime ε: each row releases all users' ratings as they are today.
+    """Update a model regularly at one total ε, however many updates there are.
 
-    All rows together, any number of them, cost the ε that is reserved by open. The model is made of
-    public rows and costs nothing; a service that serves its folder takes over each new one. The
-    folder TIMELINE is public. TIMELINE.secret holds who entered when: never share it, never restore
-    an old copy of it, and keep the key elsewhere.
+    Each add releases a row: noisy sums over the current ratings of all users. All rows together
+    cost the ε that open reserves. The model is computed from released rows at no further cost;
+    discreet serve TIMELINE loads each new one. The folder TIMELINE is public. TIMELINE.secret holds
+    when each user was added: never share it, never restore an old copy of it, and keep the key
+    elsewhere.
     """
     given = {
         "epsilon": epsilon,
@@ -134,6 +154,7 @@ def timeline(
         "account": account,
         "to": to,
         "head": head,
+        "forgetting": forgetting,
     }
     for name, value in given.items():
         if value is not None and verb not in _USED_BY[name]:
@@ -141,6 +162,8 @@ def timeline(
             raise ConfigError(f"{option} has no effect on timeline {verb}: leave it out")
     if verb not in ("add", "forget") and what:
         raise ConfigError(f"timeline {verb} takes no further arguments")
+    if verb != "add" and engine != EngineOptions():
+        raise ConfigError(f"--engine and its options have no effect on timeline {verb}")
     if to is not None:
         check_out(to, True)
     from discreet.timeline import Timeline
@@ -159,36 +182,37 @@ def timeline(
         return
     charged = None if account is None else account_at(account)
     found = Timeline(folder, key=key, account=charged)
-    _RUN[verb](found, what or [], source, out, {"to": to, "head": head})
+    more = {"to": to, "head": head, "forgetting": forgetting, "source": source, "engine": engine}
+    _RUN[verb](found, what or [], out, more)
 
 
-def _add(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
-    if len(what) != 1:
-        raise ConfigError("timeline add needs one file of ratings")
-    ratings, _ = source.read(what[0], out, line)
-    line.add(ratings)
+def _add(line: Timeline, what: list[str], out: Output, more: Any) -> None:
+    if not what:
+        raise ConfigError("timeline add needs a file of ratings")
+    more["engine"].check()
+    with more["engine"].ratings(what, more["source"], out, line) as (ratings, _):
+        line.add(ratings)
     out.say(f"Added row {len(line.rows_)} to {line.path}", style="bold")
     out.say(line.statement_.learned)
-    if more["to"] is not None:
-        _save(line, out, more["to"])
+    _save(line, out, more)
     out.result({"command": "timeline add", "timeline": str(line.path), **_facts(line)})
 
 
-def _model(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
-    if more["to"] is None:
-        raise ConfigError("timeline model needs a folder for the model: pass --out")
-    _save(line, out, more["to"])
-    out.result({"command": "timeline model", "out": more["to"], **_facts(line)})
+def _model(line: Timeline, what: list[str], out: Output, more: Any) -> None:
+    to = _save(line, out, more)
+    out.result({"command": "timeline model", "out": to, **_facts(line)})
 
 
-def _save(line: Timeline, out: Output, to: str) -> None:
-    model = line.model()
+def _save(line: Timeline, out: Output, more: Any) -> str:
+    to = str(line.path / MODEL) if more["to"] is None else more["to"]
+    model = line.model(forgetting=more["forgetting"])
     model.save(to, replace=True)
     out.say(f"Saved to {to}")
     out.say(model.summary_, style="bold")
+    return str(to)
 
 
-def _forget(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
+def _forget(line: Timeline, what: list[str], out: Output, more: Any) -> None:
     if not what:
         raise ConfigError("timeline forget needs the ids of users")
     line.forget(what)
@@ -196,7 +220,7 @@ def _forget(line: Timeline, what: list[str], source: DataOptions, out: Output, m
     out.result({"command": "timeline forget", "timeline": str(line.path)})
 
 
-def _show(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
+def _show(line: Timeline, what: list[str], out: Output, more: Any) -> None:
     show_statement(line.statement_, out)
     out.say(line.statement_.learned)
     rows = [
@@ -207,7 +231,7 @@ def _show(line: Timeline, what: list[str], source: DataOptions, out: Output, mor
     out.result({"command": "timeline show", "timeline": str(line.path), **_facts(line)})
 
 
-def _verify(line: Timeline, what: list[str], source: DataOptions, out: Output, more: Any) -> None:
+def _verify(line: Timeline, what: list[str], out: Output, more: Any) -> None:
     found = line.verify(more["head"])
     lost = f", {found.missing} drawn and lost" if found.missing else ""
     out.say(

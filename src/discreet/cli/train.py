@@ -92,6 +92,25 @@ def train(
             rich_help_panel=PRIVACY,
         ),
     ] = None,
+    public_ratings: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "For dpmf: file of ratings that are public, of users who agreed or of another data"
+                " set. They cost no privacy; the same users in DATA are left out there."
+            ),
+            metavar="FILE",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None,
+    public_confirmed_by: Annotated[
+        str | None,
+        typer.Option(
+            help="Who confirmed that --public-ratings are public, for the statement.",
+            metavar="NAME",
+            rich_help_panel=PRIVACY,
+        ),
+    ] = None,
 ) -> None:
     """Train a model on ratings and save it.
 
@@ -112,7 +131,12 @@ def train(
     budget = None if account is None else _account(account, model)
     if budget is not None:
         check_folder(budget, to)
-    before = None if prior is None else _load_prior(prior, model)
+    before = {} if prior is None else {"prior": _load_prior(prior, model)}
+    if public_confirmed_by is not None and public_ratings is None:
+        raise ConfigError("--public-confirmed-by needs public ratings: pass --public-ratings FILE")
+    if public_ratings is not None:
+        before["public_ratings"] = _read_public(public_ratings, source, model)
+        before["public_confirmed_by"] = public_confirmed_by or ""
     choice.use_threads()
     engine.check(model)
     with engine.ratings(data, source, out, model) as (ratings, facts):
@@ -125,7 +149,7 @@ def train(
             low, high = model.rating_range
             out.say(f"Ratings outside --rating-range {low:g},{high:g} are clipped to it.")
         with ledger_kept(model, to, out):
-            seconds = fit(model, ratings, out, budget, before)
+            seconds = fit(model, ratings, out, budget, **before)
             model.save(to, replace=replace)
     out.say(f"Saved to {to}")
     statement = getattr(model, "privacy_", None)
@@ -205,13 +229,27 @@ def _load_prior(folder: str, model: Any) -> Any:
     return load(folder)
 
 
-def fit(model: Any, ratings: Any, out: Output, budget: Any = None, prior: Any = None) -> float:
-    """Train with a progress bar; return the seconds that it took."""
+def _read_public(file: str, source: DataOptions, model: Any) -> Any:
+    """Return public ratings, whose columns have the names of the others."""
+    if not hasattr(model, "plan"):
+        raise ConfigError(
+            f"--public-ratings is for private models, and {type(model).__name__} is not private:"
+            " pass --epsilon"
+        )
+    from discreet.data.ratings import Ratings
+
+    return Ratings.read(file, user=source.user, item=source.item, rating=source.rating)
+
+
+def fit(model: Any, ratings: Any, out: Output, budget: Any = None, **known: Any) -> float:
+    """Train with a progress bar; return the seconds that it took.
+
+    `known` is what an earlier model released, and what is public.
+    """
     start = time.perf_counter()
     charged = {} if budget is None else {"account": budget}
-    charged |= {} if prior is None else {"prior": prior}
     with out.progress(f"Training {type(model).__name__}") as progress:
-        model.fit(ratings, progress=progress, **charged)
+        model.fit(ratings, progress=progress, **charged, **known)
     seconds = time.perf_counter() - start
     line = f"Trained {model} in {seconds:.1f} s"
     out.say_exact(line, f"Trained {model}") if hasattr(model, "plan") else out.say(line)
@@ -220,7 +258,7 @@ def fit(model: Any, ratings: Any, out: Output, budget: Any = None, prior: Any = 
 
 @contextmanager
 def ledger_kept(model: Any, folder: str, out: Output) -> Iterator[None]:
-    """If the block fails, report what was released and write its ledger next to `folder`."""
+    """Report what was released, and write its ledger next to `folder`, if the block fails."""
     try:
         yield
     except BaseException:  # also an interrupt: a release cannot be undone

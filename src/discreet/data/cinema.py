@@ -105,7 +105,7 @@ def make_cinema(seed: int = 0, scale: float = 1.0) -> Ratings:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ConfigError(f"seed must be an integer ≥ 0, not {seed!r}")
     if not 0 < scale <= 1:
-        raise ConfigError(f"scale must be in (0, 1], not {scale:g}")
+        raise ConfigError(f"scale is {scale:g}, but must be above 0 and at most 1")
     n = max(int(N_USERS * scale), 1)
     bits = _Bits(key=1000 + int(seed))
     taste = _user_factors(n, bits) @ _item_factors().T  # exact: see the module's docstring

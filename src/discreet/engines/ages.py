@@ -1,28 +1,27 @@
 """Weights of users by age, looked up in a secret table by a keyed hash of their id.
 
 The hash is SipHash of the number that seeds a user's random choices (`item_sampling`), which is the
-same for ratings in memory and in block files: for a whole number it is the id itself, for text a
-64-bit hash. So another one of n users has the same hash with a probability of n/2⁶⁴, far below δ.
+same for ratings in memory, in block files and in Spark: for a whole number it is the id itself, for
+text a 64-bit hash. So another one of n users has the same hash with a probability of n/2⁶⁴, far
+below δ. On a cluster the workers compute it, and the table is sent to them with the step.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.engines.blocks.ratings import BlockRatings
+from discreet.engines.block_format import SEED
 from discreet.engines.user_hash import Secret, identities, siphash
 from discreet.errors import ConfigError
 from discreet.privacy.accounting.age_weights import ONE
 from discreet.privacy.statistics.base import AGE_WEIGHT, Block, Public
 from discreet.privacy.users.item_sampling import keys_of
 from discreet.privacy.users.steps import UserStep
-
-SEED = 0  # of the users' random choices: a timeline makes none
 
 
 @dataclass(frozen=True, repr=False)  # a repr would print who is there
@@ -70,9 +69,15 @@ def hash_ids(ids: Any, secret: Secret) -> NDArray[np.uint64]:
     return siphash(keys_of(numbers, SEED), *secret.age_key)[:, 0]
 
 
-def hash_users(ratings: Ratings | BlockRatings, secret: Secret, least: int) -> NDArray[np.uint64]:
+@runtime_checkable
+class HashesUsers(Protocol):
+    """Ratings elsewhere, in files or on a cluster, whose users are hashed there."""
+
+    def hash_users(self, age_key: NDArray[np.uint64], least: int) -> NDArray[np.uint64]: ...
+
+
+def hash_users(ratings: Ratings | HashesUsers, secret: Secret, least: int) -> NDArray[np.uint64]:
     """Return the keyed hashes of the users with at least so many ratings: secret."""
-    if isinstance(ratings, BlockRatings):
-        keys = ratings.user_keys(SEED, least)
-        return siphash(keys, *secret.age_key)[:, 0]
-    return hash_ids(ratings.user_ids, secret)[np.diff(ratings.indptr) >= least]
+    if isinstance(ratings, Ratings):
+        return hash_ids(ratings.user_ids, secret)[np.diff(ratings.indptr) >= least]
+    return ratings.hash_users(secret.age_key, least)

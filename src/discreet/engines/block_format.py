@@ -21,12 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.csr import compress
-from discreet.engines.user_hash import Identity, Secret
+from discreet.engines.user_hash import Identity, Secret, siphash
 from discreet.errors import DataError
 from discreet.privacy.statistics.base import Block
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.item_sampling import keys_of
 from discreet.privacy.users.sealed_users import sealed_block
+
+SEED = 0  # of users' random choices in a timeline, which makes none
 
 
 @dataclass(frozen=True, repr=False)  # a generated repr would print ratings
@@ -59,6 +61,14 @@ class PackedBlock:
         """Return the sealed block on which users' steps run."""
         keys = keys_of(secret.decrypt(self.hashes, self.numbers), seed)
         return sealed_block(self.indptr, self.items, self.ratings, keys, bounds)
+
+    def hash_users(
+        self, secret: Secret, age_key: NDArray[np.uint64], least: int
+    ) -> NDArray[np.uint64]:
+        """Return hashes by the key of a timeline, of users with at least so many ratings."""
+        some = np.diff(self.indptr) >= least
+        numbers = secret.decrypt(self.hashes[some], self.numbers[some])
+        return siphash(keys_of(numbers, SEED), *age_key)[:, 0]
 
     def chunks(self) -> list[NDArray[Any]]:
         """Return the arrays in the order in which they are written."""

@@ -32,13 +32,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError
 from discreet.evaluation.metrics import Metric
 from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.accounting.roots import brentq
 from discreet.privacy.release.budget_store import Account, charge_account
 from discreet.privacy.release.hash_chain import Head
 from discreet.privacy.release.plan import Plan, Release

@@ -8,10 +8,11 @@ one by one.
 from __future__ import annotations
 
 import numpy as np
+from numba.extending import register_jitable
 
 from discreet._numba import njit
 from discreet.kernels import simd
-from discreet.kernels.simd import lanes, transpose, transpose_to
+from discreet.kernels.simd import address, lanes, transpose, transpose_to
 from discreet.kernels.simd_batched import backward_panel, chol_diagonal, chol_panel, forward_panel
 from discreet.kernels.threads import even_cuts, run
 from discreet.kernels.validation import floats
@@ -69,12 +70,12 @@ def pad_rank(r: int, itemsize: int) -> int:
     return -(-r // step) * step
 
 
-@njit(nogil=True, cache=True)
+@njit(inner=True, nogil=True, cache=True)
 def allocate_aligned(like: np.ndarray, n: int) -> np.ndarray:
     """Allocate n elements, aligned to a cache line."""
     spare = 64 // like.itemsize
     buffer = np.empty(n + spare, like.dtype)
-    skip = (64 - buffer.ctypes.data % 64) % 64 // like.itemsize
+    skip = (64 - address(buffer) % 64) % 64 // like.itemsize
     return buffer[skip : skip + n]
 
 
@@ -82,22 +83,22 @@ def allocate_aligned(like: np.ndarray, n: int) -> np.ndarray:
 PANEL_GAP = 192
 
 
-@njit(nogil=True, cache=True)
-def panels_size(like: np.ndarray, R: int) -> int:
-    """Return the number of elements of the workspace T of `solve_interleaved`."""
-    return (R * 4 * lanes(like) + PANEL_GAP // like.itemsize) * (R // 4)
+@register_jitable
+def panels_size(W: int, s: int, R: int) -> int:
+    """Return the number of elements, of s bytes, of the workspace T of `solve_interleaved`."""
+    return (R * 4 * W + PANEL_GAP // s) * (R // 4)
 
 
-@njit(nogil=True, cache=True)
-def matrix_gap(like: np.ndarray, R: int) -> int:
-    """Return the distance between matrices of a group, in elements.
+@register_jitable
+def matrix_gap(s: int, R: int) -> int:
+    """Return the distance between matrices of a group, in elements of s bytes.
 
     Two cache lines more than their size: otherwise all would share cache sets.
     """
-    return R * R + 128 // like.itemsize
+    return R * R + 128 // s
 
 
-@njit(nogil=True, cache=True)
+@njit(inner=True, nogil=True, cache=True)
 def solve_interleaved(like: np.ndarray, A: int, b: int, T: int, B: int, R: int) -> None:
     """Solve the W systems at address A ([W] of [R][R], `matrix_gap` apart) in place of b ([W][R]).
 
@@ -107,7 +108,7 @@ def solve_interleaved(like: np.ndarray, A: int, b: int, T: int, B: int, R: int) 
     substitute(like, b, T, B, R)
 
 
-@njit(nogil=True, cache=True)
+@njit(inner=True, nogil=True, cache=True)
 def factor_interleaved(like: np.ndarray, A: int, T: int, R: int) -> None:
     """Write the Cholesky factors of the W systems at A to T, with reciprocals on the diagonal."""
     W = lanes(like)
@@ -116,7 +117,7 @@ def factor_interleaved(like: np.ndarray, A: int, T: int, R: int) -> None:
     _factor(like, T, R)
 
 
-@njit(nogil=True, cache=True)
+@njit(inline="always", nogil=True, cache=True)
 def factor_turned(like: np.ndarray, A: int, T: int, R: int) -> None:
     """Do `factor_interleaved` for rotated diagonal blocks (see `gather.rotate_blocks`)."""
     W = lanes(like)
@@ -135,13 +136,11 @@ def factor_turned(like: np.ndarray, A: int, T: int, R: int) -> None:
         for d in range(W // 2 + 1):
             source = A + ((i + d) * R + i) * s
             target = T + i // 4 * panel + (i * 4 + i % 4) * E
-            transpose_to(
-                like, source, matrix_gap(like, R) * s, target, offsets.ctypes.data + d * W * 8
-            )
+            transpose_to(like, source, matrix_gap(s, R) * s, target, address(offsets) + d * W * 8)
     _factor(like, T, R)
 
 
-@njit(nogil=True, cache=True)
+@njit(inner=True, nogil=True, cache=True)
 def _interleave(like: np.ndarray, A: int, T: int, R: int, i: int, first: int) -> None:
     """Interleave row i of the W systems at A into T, from column `first` on.
 
@@ -151,14 +150,14 @@ def _interleave(like: np.ndarray, A: int, T: int, R: int, i: int, first: int) ->
     W = lanes(like)
     s = like.itemsize
     E = W * s
-    matrix = matrix_gap(like, R) * s
+    matrix = matrix_gap(s, R) * s
     panel = R * 4 * E + PANEL_GAP
     for j in range(first, R, W):
         target = T + j // 4 * panel + (i * 4 + j % 4) * E
         transpose(like, A + (i * R + j) * s, matrix, 4 * matrix, target, E, panel)
 
 
-@njit(nogil=True, cache=True)
+@njit(inner=True, nogil=True, cache=True)
 def _factor(like: np.ndarray, T: int, R: int) -> None:
     panel = R * 4 * lanes(like) * like.itemsize + PANEL_GAP
     for i in range(0, R, 4):
@@ -169,7 +168,7 @@ def _factor(like: np.ndarray, T: int, R: int) -> None:
             chol_panel(like, Ti, T + j // 4 * panel, i)
 
 
-@njit(nogil=True, cache=True)
+@njit(inner=True, nogil=True, cache=True)
 def substitute(like: np.ndarray, b: int, T: int, B: int, R: int) -> None:
     """Overwrite the right-hand sides at b ([W][R]) with the solutions, by the factors in T."""
     W = lanes(like)
@@ -203,9 +202,9 @@ def _solve_many(
     like = b
     r = b.shape[1]
     W = lanes(b)
-    gap = matrix_gap(b, R)
+    gap = matrix_gap(b.itemsize, R)
     Ap = allocate_aligned(like, W * gap)
-    Tp = allocate_aligned(like, panels_size(like, R))
+    Tp = allocate_aligned(like, panels_size(W, like.itemsize, R))
     bp, Bp = allocate_aligned(like, W * R), allocate_aligned(like, R * W)
     panel = R * 4 * W + PANEL_GAP // like.itemsize
     b_ = bp.reshape((W, R))
@@ -224,7 +223,7 @@ def _solve_many(
                     Ap[lane * gap + k * R + j] = A[i, k, j] + S[k, j]
                 Ap[lane * gap + k * R + k] += ridge[i]
                 b_[lane, k] = b[i, k]
-        solve_interleaved(like, Ap.ctypes.data, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
+        solve_interleaved(like, address(Ap), address(bp), address(Tp), address(Bp), R)
         for lane in range(min(W, stop - first)):
             good = True
             for k in range(r):

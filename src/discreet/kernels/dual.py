@@ -20,7 +20,7 @@ from discreet._numba import njit
 from discreet.kernels.cholesky import allocate_aligned, matrix_gap, panels_size, solve_interleaved
 from discreet.kernels.gather import add_gram, add_sum
 from discreet.kernels.least_squares import Entries, read_targets
-from discreet.kernels.simd import gather_scaled, lanes, transpose
+from discreet.kernels.simd import address, gather_scaled, lanes, transpose
 
 
 def dual_size(counts: np.ndarray, W: int) -> np.ndarray:
@@ -67,11 +67,11 @@ def solve_dual(
     # Rows are sorted by length, so the last one bounds every buffer.
     longest = indptr[rows[stop - 1] + 1] - indptr[rows[stop - 1]]
     most = max(1, -(-longest // step)) * step
-    gap = matrix_gap(Y, most)
+    gap = matrix_gap(s, most)
     Z = allocate_aligned(Y, W * most * R)
     Zt = allocate_aligned(Y, R * most)
     Ap, bp = allocate_aligned(Y, W * gap), allocate_aligned(Y, W * most)
-    Tp = allocate_aligned(Y, panels_size(Y, most))
+    Tp = allocate_aligned(Y, panels_size(W, s, most))
     Bp = allocate_aligned(Y, W * most)
     d, x = allocate_aligned(Y, R), allocate_aligned(Y, R)
     roots = np.ones((W, most), Y.dtype)
@@ -85,17 +85,15 @@ def solve_dual(
         for k in range(K):
             eye[k * K + k] = 1
         bp[: W * K] = 0
-        gap = matrix_gap(Y, K)
+        gap = matrix_gap(s, K)
         for lane in range(W):
             i = rows[min(first + lane, last)]  # unused lanes repeat the last row
             count = indptr[i + 1] - indptr[i]
             z = lane * most * R
             root = roots[lane]
             read_targets(entries, indptr[i], count, bp[lane * K :], root)
-            index = indices.ctypes.data + indptr[i] * 4
-            gather_scaled(
-                Y, Y.ctypes.data, index, root.ctypes.data, count, Z.ctypes.data + z * s, R
-            )
+            index = address(indices) + indptr[i] * 4
+            gather_scaled(Y, address(Y), index, address(root), count, address(Z) + z * s, R)
             for c in range(R):
                 # B^(-1/2) is diagonal in the rotated basis: one factor per column.
                 d[c] = 1 / np.sqrt(D[c] + ridge[i])
@@ -106,31 +104,29 @@ def solve_dual(
             Z[z + count * R : z + K * R] = 0
             for k in range(0, K, W):
                 for c in range(0, R, W):
-                    source = Z.ctypes.data + (z + k * R + c) * s
-                    target = Zt.ctypes.data + (c * K + k) * s
+                    source = address(Z) + (z + k * R + c) * s
+                    target = address(Zt) + (c * K + k) * s
                     transpose(Y, source, R * s, 4 * R * s, target, K * s, 4 * K * s)
             # Transposed, so that the Gram kernel, made for columns, computes Z Zᵀ.
-            add_gram(Y, Zt.ctypes.data, R, eye.ctypes.data, Ap.ctypes.data + lane * gap * s, K)
+            add_gram(Y, address(Zt), R, address(eye), address(Ap) + lane * gap * s, K)
             if constant:
                 for k in range(count):
                     # The constant coordinate as a term of rank one: no column has to be appended.
                     f = constant * constant / ridge[i] * root[k]
                     for c in range(k, count):
                         Ap[lane * gap + k * K + c] += f * root[c]
-        solve_interleaved(Y, Ap.ctypes.data, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, K)
+        solve_interleaved(Y, address(Ap), address(bp), address(Tp), address(Bp), K)
         for lane in range(last - first + 1):
             i = rows[first + lane]
             x[:] = 0
-            z = Z.ctypes.data + lane * most * R * s
-            add_sum(
-                Y, z, bp.ctypes.data + lane * K * s, indptr[i + 1] - indptr[i], x.ctypes.data, R
-            )
+            z = address(Z) + lane * most * R * s
+            add_sum(Y, z, address(bp) + lane * K * s, indptr[i + 1] - indptr[i], address(x), R)
             for c in range(R):
                 x[c] /= np.sqrt(D[c] + ridge[i])
                 # `add_sum` adds: the place must be empty.
                 X[i, c] = 0
             # Back from the eigenbasis of S to the original coordinates.
-            add_sum(Y, Qt.ctypes.data, x.ctypes.data, R, X.ctypes.data + i * R * s, R)
+            add_sum(Y, address(Qt), address(x), R, address(X) + i * R * s, R)
             if constant:
                 total = Y.dtype.type(0)
                 for k in range(indptr[i + 1] - indptr[i]):

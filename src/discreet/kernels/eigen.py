@@ -24,7 +24,7 @@ from discreet._numba import njit
 from discreet.kernels import simd
 from discreet.kernels.cholesky import allocate_aligned, pad_rank
 from discreet.kernels.gather import add_gram
-from discreet.kernels.simd import lanes, transpose
+from discreet.kernels.simd import address, lanes, transpose
 from discreet.kernels.simd_batched import (
     dot,
     mix,
@@ -94,10 +94,10 @@ def _project(
             for j in range(i // W * W, r, W):  # columns beyond r are overwritten by the next row
                 transpose(
                     A,
-                    rows.ctypes.data + j * s,
+                    address(rows) + j * s,
                     R * s,
                     4 * R * s,
-                    T.ctypes.data + (i * r + j) * W * s,
+                    address(T) + (i * r + j) * W * s,
                     W * s,
                     4 * W * s,
                 )
@@ -107,10 +107,10 @@ def _project(
             for j in range(i // W * W, r, W):
                 transpose(
                     A,
-                    T.ctypes.data + (i * r + j) * W * s,
+                    address(T) + (i * r + j) * W * s,
                     W * s,
                     4 * W * s,
-                    H.ctypes.data + (i * R + j) * s,
+                    address(H) + (i * R + j) * s,
                     r * R * s,
                     4 * r * R * s,
                 )
@@ -136,7 +136,7 @@ def _project(
                 R,
                 K,
             )
-            add_gram(A, P.ctypes.data, K, zero.ctypes.data, N.ctypes.data, R)
+            add_gram(A, address(P), K, address(zero), address(N), R)
             M = A[i]
             for a in range(r):
                 for b in range(a, r):
@@ -162,7 +162,7 @@ def _size(M: np.ndarray) -> float:
     return 2.0 ** np.floor(np.log2(np.float64(total) / r)) if total > 0 else 1.0
 
 
-@njit(nogil=True, cache=True)
+@njit(inner=True, nogil=True, cache=True)
 def mirror(M: np.ndarray) -> None:
     """Copy the upper triangle to the lower one, in blocks that fit the cache."""
     r = len(M)
@@ -197,12 +197,12 @@ def _tridiagonalize(
     )
     q[:] = 0
     none[:] = 0
-    base, at_p, at_q, at_own = T.ctypes.data, p.ctypes.data, q.ctypes.data, own.ctypes.data
+    base, at_p, at_q, at_own = address(T), address(p), address(q), address(own)
     v = none  # the pending update of the last step is −(v qᵀ + q vᵀ)
     for k in range(r - 1):
         row = T[k * r * W : (k + 1) * r * W]
-        at_v = v.ctypes.data
-        at_n = row.ctypes.data
+        at_v = address(v)
+        at_n = address(row)
         next_ = (k + 1) * E
         for l in range(W):
             own[l], own[W + l] = v[k * W + l], q[k * W + l]
@@ -287,16 +287,16 @@ def _back(
     for step in range(r - 2, -1, -1):
         old = step % 2 * wide
         new = (1 - step % 2) * wide
-        this, other = t.ctypes.data + old * s, t.ctypes.data + new * s
+        this, other = address(t) + old * s, address(t) + new * s
         t[new : new + wide] = 0
         # The first pass applies nothing: its products belong to the next reflection.
         f = beta[step * W + lane] if step < r - 2 else 0 * beta[0]
         for k in range(wide):
             t[old + k] *= f
         n = r - step - 1
-        source = Z.ctypes.data + (step + 1) * wide * s
-        c = H.ctypes.data + (step * R + step + 1) * s
-        c2 = H.ctypes.data + (max(step - 1, 0) * R + step + 1) * s
+        source = address(Z) + (step + 1) * wide * s
+        c = address(H) + (step * R + step + 1) * s
+        c2 = address(H) + (max(step - 1, 0) * R + step + 1) * s
         k = 0
         while k < wide:
             # Four vectors of columns share the loads of a reflection; the rest goes one by one.

@@ -20,6 +20,7 @@ from discreet.kernels.cholesky import allocate_aligned, pad_rank
 from discreet.kernels.simd import (
     CORNER_VECTORS,
     TILE_ROWS,
+    address,
     corner_0,
     corner_0_both,
     corner_1,
@@ -96,26 +97,26 @@ def pad_columns(Y: np.ndarray, R: int) -> np.ndarray:
     return P
 
 
-@njit(nogil=True, cache=True)
+@njit(inline="always", nogil=True, cache=True)
 def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> None:
     """Prefetch the rows of Y for the entries from `first` on, before `end`."""
     line = Y.shape[1] * Y.itemsize
     # Never beyond `end`: those indices may be of another block, or not exist.
     for k in range(first, min(end, first + AHEAD)):
-        address = Y.ctypes.data + np.int64(indices[k]) * line
+        row = address(Y) + np.int64(indices[k]) * line
         # One request per cache line of the row.
         for at in range(0, line, 64):
-            prefetch(address + at)
+            prefetch(row + at)
 
 
-@njit(nogil=True, cache=True)
+@njit(inline="always", nogil=True, cache=True)
 def add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
     """Set ``A = S + PᵀP`` on the tiles of the upper triangle; P is [K][R], S and A are [R][R]."""
     for i in range(0, R, lanes(like)):
         _add_tiles(like, P, K, S, A, R, i, i)
 
 
-@njit(nogil=True, cache=True)
+@njit(inner=True, nogil=True, cache=True)
 def _add_tiles(like: np.ndarray, P: int, K: int, S: int, A: int, R: int, i: int, j: int) -> None:
     """Do `add_gram` for the W rows from i and the columns from j."""
     W = lanes(like)
@@ -164,13 +165,7 @@ def _turns(R: int, W: int) -> np.ndarray:
     return found
 
 
-@njit(nogil=True, cache=True)
-def one_or_two_blocks(like: np.ndarray, R: int) -> bool:
-    """Return whether `add_turned` reads rows so few times that gathering them would be slower."""
-    return 2 * lanes(like) >= R
-
-
-@njit(nogil=True, cache=True)
+@njit(inline="always", nogil=True, cache=True)
 def add_turned(
     like: np.ndarray,
     P: int,
@@ -188,8 +183,8 @@ def add_turned(
 ) -> None:
     """Set ``A = S + XᵀX`` with rotated diagonal blocks, and add ``b += vᵀX`` and ``h += wᵀX``.
 
-    X are the K rows of P at `index`. With more than `one_or_two_blocks` they have been gathered,
-    `index` counts from 0, and h is 0 (none). The rows of Y for the K numbers at `ahead` are
+    X are the K rows of P at `index`. With more than two blocks they have been gathered, `index`
+    counts from 0, and h is 0 (none). The rows of Y for the K numbers at `ahead` are
     prefetched.
     """
     W = lanes(like)
@@ -250,7 +245,7 @@ def add_turned(
             _add_tiles(like, P, K, S, A, R, i, i + W)
 
 
-@njit(nogil=True, cache=True)
+@njit(inner=True, nogil=True, cache=True)
 def add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
     """Add ``b += vᵀP``; v is [K] and b is [R]."""
     W = lanes(like)
@@ -331,15 +326,15 @@ def _sums(
     for i in range(start, stop):
         for first in range(indptr[i], indptr[i + 1], PACK):
             K = min(PACK, indptr[i + 1] - first)
-            index, factor = indices.ctypes.data + first * 4, c.ctypes.data + first * s
+            index, factor = address(indices) + first * 4, address(c) + first * s
             # Before the arithmetic of this pack, which hides the latency of the next.
             prefetch_rows(Y, indices, first + K, indptr[stop])
             if whole:
-                gather_truncated(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
-                factor = one.ctypes.data
+                gather_truncated(P, address(Y), index, factor, K, address(P), R)
+                factor = address(one)
             else:
-                gather(P, Y.ctypes.data, index, K, P.ctypes.data, R)
-            add_sum(P, P.ctypes.data, factor, K, b.ctypes.data + i * R * s, R)
+                gather(P, address(Y), index, K, address(P), R)
+            add_sum(P, address(P), factor, K, address(b) + i * R * s, R)
 
 
 @njit(nogil=True, cache=True)

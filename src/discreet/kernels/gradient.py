@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from discreet._numba import njit
-from discreet.kernels.simd import prefetch
+from discreet.kernels.simd import address, prefetch
 from discreet.kernels.threads import cost_cuts, even_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
@@ -195,10 +195,11 @@ def _residuals(
     for i in range(start, stop):
         u = U[i]
         square = 0.0
-        mine[:] = 0
+        for k in range(r):
+            mine[k] = 0
         for at in range(indptr[i], indptr[i + 1]):
             # Clamped to the last entry: an address beyond it is not ours to compute.
-            ahead = V.ctypes.data + np.int64(indices[min(at + _AHEAD, end - 1)]) * line
+            ahead = address(V) + np.int64(indices[min(at + _AHEAD, end - 1)]) * line
             for byte in range(0, line, 64):
                 prefetch(ahead + byte)
             j = indices[at]
@@ -254,7 +255,7 @@ def _scatter(
             # In the type of the sums, converted once per row.
             own[k] = U[i, k]
         for e in range(indptr[i], indptr[i + 1]):
-            ahead = sums.ctypes.data + np.int64(indices[min(e + _AHEAD, end - 1)]) * line
+            ahead = address(sums) + np.int64(indices[min(e + _AHEAD, end - 1)]) * line
             for at in range(0, line, 64):
                 prefetch(ahead + at)
             f = c[e] * factor

@@ -40,12 +40,14 @@ def inverse_diagonals(
     indptr, indices = sparse_rows(indptr, indices, len(indptr) - 1, len(V))
     found = np.empty((len(indptr) - 1, V.shape[1] + 1))
     cuts = cost_cuts(np.diff(indptr) + 1.0)
-    run(
-        lambda a, b: _inverse_diagonals(
-            indptr, indices, V, float(ridge), float(constant), found, a, b
-        ),
-        cuts,
-    )
+    d = V.shape[1] + 1
+
+    def compute(a: int, b: int) -> None:
+        # By numpy: every allocation in compiled code is compiled as well.
+        work = np.empty((2 * d, d))
+        _inverse_diagonals(indptr, indices, V, float(ridge), float(constant), found, work, a, b)
+
+    run(compute, cuts)
     return found
 
 
@@ -101,7 +103,7 @@ def _mirror(A: np.ndarray, start: int, stop: int) -> None:
             A[i, j] = A[j, i]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _inverse_diagonals(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -109,15 +111,18 @@ def _inverse_diagonals(
     ridge: float,
     constant: float,
     found: np.ndarray,
+    work: np.ndarray,
     start: int,
     stop: int,
 ) -> None:
     r = V.shape[1]
     d = r + 1
-    A = np.empty((d, d))
-    L = np.empty((d, d))  # inverse of the Cholesky factor
+    A = work[:d]
+    L = work[d:]  # inverse of the Cholesky factor
     for i in range(start, stop):
-        A[:] = 0.0
+        for a in range(d):
+            for b in range(a + 1):
+                A[a, b] = 0.0
         for at in range(indptr[i], indptr[i + 1]):
             v = V[indices[at]]
             for a in range(r):
@@ -153,7 +158,7 @@ def _inverse_diagonals(
             found[i, b] = value
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _pair_products(
     indptr: np.ndarray,
     indices: np.ndarray,

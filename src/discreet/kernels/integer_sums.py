@@ -19,9 +19,16 @@ import numpy as np
 
 from discreet._numba import njit
 from discreet.kernels import simd
-from discreet.kernels.cholesky import allocate_aligned, pad_rank
-from discreet.kernels.gather import PACK, add_gram, pad_columns, prefetch_rows, sums
-from discreet.kernels.simd import gather_scaled, gather_truncated
+from discreet.kernels.cholesky import pad_rank
+from discreet.kernels.gather import (
+    PACK,
+    add_gram,
+    allocate_aligned_array,
+    pad_columns,
+    prefetch_rows,
+    sums,
+)
+from discreet.kernels.simd import address, gather_scaled, gather_truncated
 from discreet.kernels.threads import cost_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
@@ -77,7 +84,16 @@ def pack_grams(
     else:
         # Padded columns are 0 and truncate to 0, so they add nothing.
         P = pad_columns(Y, pad_rank(r, Y.itemsize))
-        run(lambda a, b: _grams(indptr, indices, c, P, G, r, whole, a, b), cost_cuts(cost))
+        R = P.shape[1]
+
+        def sum_some(a: int, b: int) -> None:
+            # By numpy: every allocation in compiled code is compiled as well. A is R × R, and
+            # zeros to begin with; after it come the gathered rows.
+            work = allocate_aligned_array(((2 * R + PACK) * R,), Y.dtype)
+            work[: R * R] = 0
+            _grams(indptr, indices, c, P, G, work, r, whole, a, b)
+
+        run(sum_some, cost_cuts(cost))
     return G
 
 
@@ -100,41 +116,45 @@ def _grams(
     c: np.ndarray,
     Y: np.ndarray,
     G: np.ndarray,
+    work: np.ndarray,
     r: int,
     whole: bool,
     start: int,
     stop: int,
 ) -> None:
-    R, s = Y.shape[1], Y.itemsize
-    P = allocate_aligned(Y, PACK * R)
-    A = allocate_aligned(Y, R * R)
-    zero = np.zeros(R * R, Y.dtype)
+    R = Y.shape[1]
+    s = Y.itemsize
+    zero = address(work)
+    A = zero + R * R * s
+    P = A + R * R * s
     for i in range(start, stop):
         # The first pack starts from zeros, later ones from the sum so far: no clearing of A per
         # row.
-        source = zero.ctypes.data
+        source = zero
         # Without entries no tile is written, and A still holds the matrix of another row.
         if indptr[i] == indptr[i + 1]:
-            G[i] = 0
+            for k in range(G.shape[1]):
+                G[i, k] = 0
             continue
         for first in range(indptr[i], indptr[i + 1], PACK):
             K = min(PACK, indptr[i + 1] - first)
-            index, factor = indices.ctypes.data + first * 4, c.ctypes.data + first * s
+            index = address(indices) + first * 4
+            factor = address(c) + first * s
             # Truncation happens before the product, per factor: a product of integers is an
             # integer.
             if whole:
-                gather_truncated(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
+                gather_truncated(Y, address(Y), index, factor, K, P, R)
             else:
-                gather_scaled(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
+                gather_scaled(Y, address(Y), index, factor, K, P, R)
             # Rows of Y are read at random; asking for the next pack hides the latency of memory.
             prefetch_rows(Y, indices, first + K, indptr[stop])
-            add_gram(P, P.ctypes.data, K, source, A.ctypes.data, R)
-            source = A.ctypes.data
+            add_gram(Y, P, K, source, A, R)
+            source = A
         # Only the r × r part of the padded matrix is kept.
         at = 0
         for k in range(r):
             for j in range(k, r):
-                G[i, at] = A[k * R + j]
+                G[i, at] = work[(R + k) * R + j]
                 at += 1
 
 

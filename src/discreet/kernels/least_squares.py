@@ -21,7 +21,6 @@ from discreet._numba import njit
 from discreet.kernels import simd
 from discreet.kernels.blas import tall_product
 from discreet.kernels.cholesky import (
-    allocate_aligned,
     factor_turned,
     matrix_gap,
     pad_rank,
@@ -35,13 +34,15 @@ from discreet.kernels.gather import (
     add_turned,
     allocate_aligned_array,
     frozen,
-    one_or_two_blocks,
     pad_columns,
     rotate_blocks,
 )
-from discreet.kernels.simd import gather, gather_scaled, lanes
+from discreet.kernels.simd import address, gather, gather_scaled, lanes
 from discreet.kernels.threads import cost_cuts, run
 from discreet.kernels.validation import floats, same_length, sparse_rows
+
+# The places 0, 1, … of gathered rows, for kernels that read rows by an index.
+_COUNTING = np.arange(PACK, dtype=np.int32)
 
 #: From this rank on, rows with few entries are solved in the dual; below, its overhead is larger
 #: than the gain.
@@ -170,14 +171,17 @@ def _solve_rows(
     P, S = frozen(pad_columns(Y, R)), np.pad(S, (0, R - r))
     S[range(r, R), range(r, R)] = 1  # the equation of a padded coordinate is 1 · x = 0
     S = rotate_blocks(S, W)
+    places = _places(W, Y.itemsize, R)
+
+    def solve(a: int, b: int) -> None:
+        work = _allocate_workspace(P, W)
+        _solve(entries, P, ridge, S, c, X, x0, rows, work, places, r, a, b)
+
     if n == 1:  # starting threads takes longer than solving one row
-        _solve(entries, P, ridge, S, c, X, x0, rows, r, 0, len(rows))
+        solve(0, len(rows))
     else:
-        run(
-            lambda a, b: _solve(entries, P, ridge, S, c, X, x0, rows, r, a, b),
-            # Cuts at multiples of W: which rows share a register does not depend on the threads.
-            cost_cuts(cost[rows], W),
-        )
+        # Cuts at multiples of W: which rows share a register does not depend on the threads.
+        run(solve, cost_cuts(cost[rows], W))
     return X if r == R else np.ascontiguousarray(X[:, :r]), x0
 
 
@@ -225,43 +229,42 @@ def _ready(x: np.ndarray | None, like: np.ndarray) -> np.ndarray:
     return frozen(np.empty(0, like.dtype) if x is None else np.ascontiguousarray(x, like.dtype))
 
 
-@njit(nogil=True, cache=True)
+@njit(inner=True, nogil=True, cache=True)
 def read_targets(entries: Entries, first: int, K: int, v: np.ndarray, root: np.ndarray) -> None:
     """Write ``√w (value − offset)`` of K entries to v, and ``√w`` to root if there are weights."""
     _, indices, values, weights, offset = entries
-    here = slice(first, first + K)
+    # Unsigned places, or numba would test for negative ones, which prevents vector code.
+    begin = np.uint64(first)
     # Four loops instead of one with tests: each becomes vector code of its own.
     if len(values) and len(offset):
-        # numba's zip has no `strict`.
-        for k, (value, j) in enumerate(zip(values[here], indices[here])):  # noqa: B905
-            # Unsigned, or numba would test for a negative index.
-            v[k] = value - offset[np.uint32(j)]
+        for k in range(K):
+            at = begin + np.uint64(k)
+            v[k] = values[at] - offset[np.uint32(indices[at])]
     elif len(values):
-        for k, value in enumerate(values[here]):
-            v[k] = value
+        for k in range(K):
+            v[k] = values[begin + np.uint64(k)]
     elif len(offset):
-        for k, j in enumerate(indices[here]):
-            v[k] = 1 - offset[np.uint32(j)]
+        for k in range(K):
+            v[k] = 1 - offset[np.uint32(indices[begin + np.uint64(k)])]
     else:
         for k in range(K):
             v[k] = 1
     if len(weights):
-        for k, weight in enumerate(weights[here]):
+        for k in range(K):
             # Square roots, so that the Gram matrix of scaled rows has the weights exactly once.
-            root[k] = np.sqrt(weight)
+            root[k] = np.sqrt(weights[begin + np.uint64(k)])
             v[k] *= root[k]
 
 
-@njit(nogil=True, cache=True)
+@njit(inline="always", nogil=True, cache=True)
 def _add_row(
     entries: Entries,
     Y: np.ndarray,
     i: int,
     after: int,
-    P: np.ndarray,
+    packed: int,
     v: np.ndarray,
     root: np.ndarray,
-    counting: np.ndarray,
     S: int,
     A: int,
     b: int,
@@ -270,36 +273,37 @@ def _add_row(
     """Set ``A = S + Σ w y yᵀ`` and add ``b += Σ w value y`` over row i.
 
     With an address h (not 0), also add ``h += Σ w y`` and return Σ w and Σ w value. The diagonal
-    blocks of S and A are rotated (see `gather`). The factors of row `after` are prefetched.
+    blocks of S and A are rotated (see `gather`). Up to `PACK` factors are gathered at the address
+    `packed`; those of row `after` are prefetched.
     """
     indptr, indices, values, weights, offset = entries
     R = Y.shape[1]
-    base = Y.ctypes.data
-    packed = P.ctypes.data
-    targets = v.ctypes.data
-    roots = root.ctypes.data
-    small = one_or_two_blocks(Y, R)
-    # Small ranks read each row once; copying it first would be the larger cost.
+    base = address(Y)
+    targets = address(v)
+    roots = address(root)
+    entry = address(indices)
+    small = 2 * lanes(Y) >= R
+    # Rows of one or two blocks are read once or twice: copying them first would cost more.
     in_place = small and not len(weights)
     # The first pack starts from S, so that adding it costs no pass of its own.
     source = S
     weight = 0.0
     value = 0.0
-    if indptr[i] == indptr[i + 1]:
-        # No entries: A becomes S, since the solver reads A in any case.
-        add_turned(P, packed, 0, 0, targets, b, roots, 0, S, A, R, base, 0)
-    for first in range(indptr[i], indptr[i + 1], PACK):
-        K = min(PACK, indptr[i + 1] - first)
-        index = indices.ctypes.data + first * 4
+    begin = indptr[i]
+    end = indptr[i + 1]
+    # A row without entries has one pack of none: A becomes S, since the solver reads A in any case.
+    for first in range(begin, max(end, begin + 1), PACK):
+        K = min(PACK, end - first)
+        index = entry + first * 4
         if len(values) or len(offset) or len(weights):
             read_targets(entries, first, K, v, root)
         if len(weights):
-            gather_scaled(P, base, index, roots, K, packed, R)
+            gather_scaled(Y, base, index, roots, K, packed, R)
         elif not in_place:
-            gather(P, base, index, K, packed, R)
+            gather(Y, base, index, K, packed, R)
         if h:
             if not small:
-                add_sum(P, packed, roots, K, h, R)
+                add_sum(Y, packed, roots, K, h, R)
             if len(weights):
                 for k in range(K):
                     # In float64 and in the order of the entries, whatever the type of Y: it is a
@@ -311,12 +315,11 @@ def _add_row(
                 for k in range(K):
                     value += v[k]
         # The next pack of this row, or the first one of the next row, is prefetched meanwhile.
-        soon = min(first + K if first + K < indptr[i + 1] else indptr[after], len(indices) - K)
-        ahead = indices.ctypes.data + soon * 4
+        soon = min(first + K if first + K < end else indptr[after], len(indices) - K)
         add_turned(
-            P,
+            Y,
             base if in_place else packed,
-            index if in_place else counting.ctypes.data,
+            index if in_place else address(_COUNTING),
             K,
             targets,
             b,
@@ -326,13 +329,38 @@ def _add_row(
             A,
             R,
             base,
-            ahead,
+            entry + soon * 4,
         )
         source = A
     return weight, value
 
 
-@njit(nogil=True, cache=True)
+def _places(W: int, s: int, R: int) -> tuple[int, ...]:
+    """Return where parts of the workspace of `_solve` begin, in elements of s bytes, and its size.
+
+    The parts: W matrices, their factors, right-hand sides b and h, two copies, and three buffers
+    for `PACK` entries. Each begins on a cache line, because R is a multiple of W.
+    """
+    sizes = (
+        W * matrix_gap(s, R),
+        panels_size(W, s, R),
+        *[W * R] * 4,
+        PACK * R,
+        PACK,
+        PACK,
+    )
+    return tuple(np.cumsum((0, *sizes)).tolist())
+
+
+def _allocate_workspace(Y: np.ndarray, W: int) -> np.ndarray:
+    """Allocate by numpy: every allocation in compiled code is compiled as well."""
+    *_, v, _, size = _places(W, Y.itemsize, Y.shape[1])
+    work = allocate_aligned_array((size,), Y.dtype)
+    work[v:] = 1
+    return work
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def _solve(
     entries: Entries,
     Y: np.ndarray,
@@ -342,6 +370,8 @@ def _solve(
     X: np.ndarray,
     x0: np.ndarray,
     rows: np.ndarray,
+    work: np.ndarray,
+    places: tuple[int, ...],
     r: int,
     start: int,
     stop: int,
@@ -349,79 +379,65 @@ def _solve(
     R = Y.shape[1]
     W = lanes(Y)
     s = Y.itemsize
-    gap = matrix_gap(Y, R)
-    Ap = allocate_aligned(Y, W * gap)
-    Tp = allocate_aligned(Y, panels_size(Y, R))
-    bp = allocate_aligned(Y, W * R)
-    Bp = allocate_aligned(Y, R * W)
-    P = allocate_aligned(Y, PACK * R).reshape((PACK, R))
-    v = np.ones(PACK, Y.dtype)
-    root = np.ones(PACK, Y.dtype)
-    counting = np.arange(PACK).astype(np.int32)
-    b = bp.reshape((W, R))
-    hp = allocate_aligned(Y, W * R)
-    sums = allocate_aligned(Y, W * R).reshape((W, R))
-    h = hp.reshape((W, R))
-    weight = np.zeros(W)
-    value = np.zeros(W)
+    _, T, b, B, h, sums, packed, at_v, at_root, end = places
+    gap = T // W
+    base = address(work)
+    v = work[at_v:at_root]
+    root = work[at_root:end]
+    pair = np.empty((2, W))
     for first in range(start, stop, W):
         last = min(first + W, stop)
-        b[:] = 0
-        if constant:
-            h[:] = 0
+        for k in range(W * R):
+            work[b + k] = 0
+            work[h + k] = 0
         for lane in range(W):
             # Unused lanes of the last group repeat its last row.
             i = rows[min(first + lane, stop - 1)]
             after = rows[min(first + lane + 1, stop - 1)]
-            at = lane * R * s
-            weight[lane], value[lane] = _add_row(
+            at = lane * R
+            pair[0, lane], pair[1, lane] = _add_row(
                 entries,
                 Y,
                 i,
                 after,
-                P,
+                base + packed * s,
                 v,
                 root,
-                counting,
-                S.ctypes.data,
-                Ap.ctypes.data + lane * gap * s,
-                bp.ctypes.data + at,
-                hp.ctypes.data + at if constant else 0,
+                address(S),
+                base + lane * gap * s,
+                base + (b + at) * s,
+                base + (h + at) * s if constant else 0,
             )
             for k in range(r):
                 # The diagonal of a rotated block is its first row.
-                Ap[lane * gap + k // W * W * R + k] += ridge[i]
-        factor_turned(Y, Ap.ctypes.data, Tp.ctypes.data, R)
-        substitute(Y, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
+                work[lane * gap + k // W * W * R + k] += ridge[i]
+        factor_turned(Y, base, base + T * s, R)
+        substitute(Y, base + b * s, base + T * s, base + B * s, R)
         if constant:
-            # Element by element: for whole arrays numba compiles error messages, which is slow.
-            for lane in range(W):
-                for k in range(R):
-                    sums[lane, k] = h[lane, k]
-            substitute(Y, hp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
+            for k in range(W * R):
+                work[sums + k] = work[h + k]
+            substitute(Y, base + h * s, base + T * s, base + B * s, R)
         # Repeated lanes are dropped here: they solved a row that another lane stores.
         for lane in range(last - first):
             i = rows[first + lane]
-            if not constant:
-                for k in range(R):
-                    X[i, k] = b[lane, k]
-            else:
+            at = lane * R
+            z = x0.dtype.type(0)
+            if constant:
                 # Eliminate the constant coordinate: its Schur complement is `pivot`.
-                z = Y.dtype.type(0)
                 # Divided by constant², because the coordinate is solved for as if it were 1.
-                pivot = weight[lane] + ridge[i] / constant**2
-                left = value[lane]
+                pivot = pair[0, lane] + ridge[i] / constant**2
+                left = pair[1, lane]
                 for k in range(r):
-                    pivot -= sums[lane, k] * h[lane, k]
-                    left -= sums[lane, k] * b[lane, k]
+                    pivot -= work[sums + at + k] * work[h + at + k]
+                    left -= work[sums + at + k] * work[b + at + k]
                 # Without weights and ridge the coordinate is undetermined: 0, as elsewhere.
-                z = Y.dtype.type(left / pivot) if pivot > 1e-30 else z
+                z = x0.dtype.type(left / pivot) if pivot > 1e-30 else z
                 x0[i] = z / constant
-                for k in range(R):
-                    X[i, k] = b[lane, k] - z * h[lane, k]
+            for k in range(R):
+                X[i, k] = work[b + at + k] - z * work[h + at + k]
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@njit(inner=True, nogil=True, cache=True, fastmath=True)
 def _add_row_plain(
     entries: Entries, Y: np.ndarray, start: int, stop: int, A: np.ndarray, b: np.ndarray
 ) -> None:

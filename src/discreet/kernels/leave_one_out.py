@@ -46,13 +46,17 @@ def leave_one_out_errors(
     lengths = np.ascontiguousarray(lengths, np.int64)
     found = np.zeros((len(indptr) - 1, len(lengths)))
     cuts = cost_cuts(np.diff(indptr) + 1.0)
-    run(
-        lambda a, b: _leave_one_out_errors(indptr, indices, y, F, prior, lengths, found, a, b), cuts
-    )
+
+    def compute(a: int, b: int) -> None:
+        # By numpy: every allocation in compiled code is compiled as well. A, f and t are its rows.
+        work = np.empty((lengths[-1] + 2, lengths[-1]))
+        _leave_one_out_errors(indptr, indices, y, F, prior, lengths, found, work, a, b)
+
+    run(compute, cuts)
     return found
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, error_model="numpy")
 def _leave_one_out_errors(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -61,16 +65,19 @@ def _leave_one_out_errors(
     prior: np.ndarray,
     lengths: np.ndarray,
     found: np.ndarray,
+    work: np.ndarray,
     start: int,
     stop: int,
 ) -> None:
     d = lengths[-1]
-    A = np.empty((d, d))
-    f = np.empty(d)
-    t = np.empty(d)
+    A = work[:d]
+    f = work[d]
+    t = work[d + 1]
     for i in range(start, stop):
-        A[:] = 0.0
-        t[:] = 0.0
+        for a in range(d):
+            t[a] = 0.0
+            for b in range(a + 1):
+                A[a, b] = 0.0
         for at in range(indptr[i], indptr[i + 1]):
             for a in range(d):
                 f[a] = F[indices[at], a]

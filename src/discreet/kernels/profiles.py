@@ -95,7 +95,7 @@ def _lift_ratios(
 
 @njit(nogil=True, cache=True)
 def _add_weighted(weights: np.ndarray, terms: np.ndarray, found: np.ndarray) -> None:
-    """Without BLAS, whose threads take longer to start than the sum does."""
+    """Add weighted rows without BLAS, whose threads take longer to start than the sum does."""
     for f in range(len(terms)):
         w = np.float32(weights[f])
         for j in range(len(found)):

@@ -14,7 +14,7 @@ What they compute (W = lanes of a vector register):
 ``corner_0``, ``corner_1``, ``corner_2``, ``corner_0_both``, ``corner_1_both``
     a diagonal block of a Gram matrix, which is symmetric, by half its products ("turned", see
     `_emit_corner`); and next to it a right-hand side or two, a tile of the blocks to its right, and
-    a look ahead.
+    a prefetch of the next block.
 ``gather``, ``gather_scaled``, ``gather_truncated``
     copy the rows of Y that an index names into a packed buffer: as they are, times a factor each,
     and that rounded toward zero to whole numbers.
@@ -23,7 +23,7 @@ What they compute (W = lanes of a vector register):
 ``prefetch``
     asks for a cache line ahead of its use.
 
-`discreet.kernels.gather` and `least_squares` hold the numpy twins of what is built from these;
+`discreet.kernels.gather` and `least_squares` hold the numpy references of what is built from these;
 `discreet.kernels.simd_batched` has the inner loops that work on W interleaved matrices at once,
 `simd_tridiagonal` those for tridiagonal matrices.
 """
@@ -83,7 +83,7 @@ VECTOR_BYTES = 4 * _chosen_lanes()
 
 
 def enabled() -> bool:
-    """Whether to use vector code: where the processor has it and ``DISCREET_KERNELS=plain``
+    """Return whether to use vector code: where the processor has it and ``DISCREET_KERNELS=plain``
     does not forbid it.
     """
     wanted = os.environ.get("DISCREET_KERNELS", "")
@@ -145,12 +145,12 @@ class Emit:
         return ir.Constant(self.vector, [value] * self.lanes)
 
     def splat(self, address: Any, offset: int = 0) -> Any:
-        """A vector with the one element at `address` in every lane."""
+        """Return a vector with the one element at `address` in every lane."""
         pointer = self.b.inttoptr(self.address_at(address, offset), self.element.as_pointer())
         return self._everywhere(self.b.load(pointer, align=self.size, typ=self.element))
 
     def number(self, n: Any) -> Any:
-        """A vector with the whole number n in every lane."""
+        """Return a vector with the whole number n in every lane."""
         return self._everywhere(self.b.sitofp(n, self.element))
 
     def _everywhere(self, scalar: Any) -> Any:
@@ -236,6 +236,21 @@ def lanes(typingctx: Any, like: Any) -> Any:
     return types.intp(like), lambda context, builder, signature, args: context.get_constant(
         types.intp, n
     )
+
+
+@intrinsic
+def address(typingctx: Any, array: Any) -> Any:
+    """Address of the first element, signed.
+
+    ``array.ctypes.data`` is unsigned, and its sum with a signed offset a float64: every kernel
+    that receives addresses would be compiled for each mix of the three.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.ptrtoint(data, I64)
+
+    return ADDRESS(array), generate
 
 
 def _emit_prefetch(builder: ir.IRBuilder, address: Any) -> None:
@@ -468,7 +483,7 @@ def _emit_gather(
     line = e.b.mul(R, I64(e.size))
 
     def emit_copy(vectors: int) -> Callable[[list[Any]], list[Any]]:
-        """So many vectors of every row; a row at a time would need a loop in the loop."""
+        """Copy so many vectors of every row; a row at a time would need a loop in the loop."""
 
         def row(carried: list[Any]) -> list[Any]:
             index, p, y, *rest = carried

@@ -111,8 +111,8 @@ def joins(
     join: Any,
     r: Any,
 ) -> Any:
-    """Where the pivots from both sides nearly cancel: the smallest γ in size, and its row (as a
-    floating number).
+    """Find where the pivots from both sides nearly cancel: the smallest γ in size, and its row (as
+    a floating number).
     """
 
     def emit(

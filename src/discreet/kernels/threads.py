@@ -2,7 +2,7 @@
 
 Compiled kernels here are single-threaded functions over a range of rows that let go of the
 interpreter lock; `run` hands ranges to a few threads, so work is balanced as it goes, an interrupt
-is heard between two ranges, and BLAS never starts threads of its own underneath.
+is handled between two ranges, and BLAS never starts threads of its own underneath.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def set_threads(n: int | None) -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """In this thread, kernels use no others: for engines that give every core work of its own."""
+    """Restrict kernels to the calling thread: for engines that give every core work of its own."""
     before = _alone.set(True)
     try:
         yield

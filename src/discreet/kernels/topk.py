@@ -14,7 +14,7 @@ import numpy as np
 from discreet._numba import njit
 from discreet.kernels import simd
 from discreet.kernels.gather import allocate_aligned_array
-from discreet.kernels.simd import SCORE_VECTORS, TILE_ROWS, score_tile
+from discreet.kernels.simd import SCORE_VECTORS, TILE_ROWS, address, score_tile
 from discreet.kernels.threads import even_cuts, run, thread_count
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
@@ -158,15 +158,13 @@ def _score(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray,
     s = S.itemsize
     line = S.shape[1] * s
     for p in range(len(panels)):
-        Q = panels.ctypes.data + p * r * width * s
-        start = starts.ctypes.data + p * width * s
+        Q = address(panels) + p * r * width * s
+        start = address(starts) + p * width * s
         # The last tile is computed whole: other instructions for its rows would round
         # differently.
         for t in range(-(-n // rows)):
-            C = S.ctypes.data + t * rows * line + p * width * s
-            score_tile(
-                S, P.ctypes.data + t * r * rows * s, rows * s, Q, width * s, r, start, C, line
-            )
+            C = address(S) + t * rows * line + p * width * s
+            score_tile(S, address(P) + t * r * rows * s, rows * s, Q, width * s, r, start, C, line)
 
 
 @njit(nogil=True, cache=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from discreet._numba import njit
-from discreet.kernels.simd import lanes
+from discreet.kernels.simd import address, lanes
 from discreet.kernels.simd_tridiagonal import (
     SHIFT_VECTORS,
     STURM_VECTORS,
@@ -130,9 +130,7 @@ def _count(
 ) -> None:
     s = d.itemsize
     for k in range(0, len(x), B):
-        sturm(
-            d, d.ctypes.data, squares.ctypes.data, x.ctypes.data + k * s, n.ctypes.data + k * s, r
-        )
+        sturm(d, address(d), address(squares), address(x) + k * s, address(n) + k * s, r)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -161,16 +159,16 @@ def _twist(
     top[:B] = 0
     bottom[size - B :] = 0
     at_d, at_e, at_s, at_v = (
-        d.ctypes.data,
-        off_diagonal.ctypes.data,
-        squares.ctypes.data,
-        values.ctypes.data,
+        address(d),
+        address(off_diagonal),
+        address(squares),
+        address(values),
     )
-    at_t, at_b, at_j = top.ctypes.data, bottom.ctypes.data, join.ctypes.data
+    at_t, at_b, at_j = address(top), address(bottom), address(join)
     pivots(d, at_d, at_s, at_v, at_t, at_b, r)
-    joins(d, at_d, at_s, at_v, at_t, at_b, gamma.ctypes.data, at_j, r)
+    joins(d, at_d, at_s, at_v, at_t, at_b, address(gamma), at_j, r)
     chains(d, at_e, at_j, at_t, at_b, r)
-    combine(d, at_j, at_t, at_b, z.ctypes.data + k * 8, z.shape[1] * 8, scale.ctypes.data, r)
+    combine(d, at_j, at_t, at_b, address(z) + k * 8, z.shape[1] * 8, address(scale), r)
     for j in range(B):
         values[j] += gamma[j] / scale[j]
         scale[j] = 1 / np.sqrt(scale[j])

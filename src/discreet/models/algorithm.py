@@ -288,7 +288,7 @@ def check_signal(
     signal = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))
     shown = ", ".join(f"{name}: {value:.2g}" for name, value in signal.items())
     unsure = 2 * counting / math.sqrt(len(counts)) / noise
-    # the average, because single counts drown in their own noise first
+    # the average, because the noise exceeds single counts first
     if remedy is not None and signal["average"] < max(LEAST_SIGNAL, unsure):
         raise BudgetExceeded(
             f"ε = {session.plan.budget.epsilon:g} is too little for so few users: the noise on an"

@@ -58,7 +58,7 @@ _KNOWN = "item_ids_ lists its items."
 
 
 def _are_pairs(given: Any) -> bool:
-    """Whether these are pairs of users and items, not items of one user."""
+    """Return whether these are pairs of users and items, not items of one user."""
     if isinstance(given, (list, tuple)):
         return bool(given) and isinstance(given[0], (list, tuple))
     return not isinstance(given, np.ndarray) or given.ndim > 1

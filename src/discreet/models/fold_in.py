@@ -81,8 +81,8 @@ class FoldIn(ABC):
         """Vectors (n, r) and offsets (n,) of users, each from its own row; V and b are factors and
         biases of items.
 
-        `kernels` is `discreet.kernels`, or `discreet.kernels.reference` where a single question
-        does not pay for loading compiled code.
+        `kernels` is `discreet.kernels`, or `discreet.kernels.reference` where a single request
+        is answered sooner than compiled code is loaded.
         """
 
     def score_vectors(
@@ -463,7 +463,7 @@ class CommunityFoldIn(FoldIn):
         return theta.astype(np.float32), np.zeros(rows.n, np.float32)
 
     def likes(self, values: Array) -> Array:
-        """x of every entry."""
+        """Return x of every entry."""
         return likes_of(values, self.like_threshold, self.levels, self.low, self.high)
 
 
@@ -500,7 +500,7 @@ class ProfileScores(FoldIn):
 
     @abstractmethod
     def likes(self, values: Array) -> Array:
-        """x of every entry."""
+        """Return x of every entry."""
 
     def item_scores(
         self, rows: HistoryRows, vectors: Array, V: Array, kernels: Any = compiled
@@ -830,7 +830,7 @@ def _check_array(name: str, array: Array, per_item: bool, shape: tuple[int, int]
 def likes_of(
     values: Array, like_threshold: float | None, levels: int, low: float, high: float
 ) -> Array:
-    """How much items of these values are liked, from 0 to 1; see `PosteriorMeanFoldIn`."""
+    """Return how much items of these values are liked, from 0 to 1; see `PosteriorMeanFoldIn`."""
     if levels:
         place = np.clip((values - low) / (high - low), 0.0, 1.0)
         return np.rint(levels * place) / levels

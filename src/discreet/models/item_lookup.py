@@ -16,7 +16,7 @@ from discreet.errors import DataError
 if TYPE_CHECKING:
     import numpy as np
 
-_SEVERAL = -2
+_SEVERAL = -2  # several items have this title; -1: no item has it
 
 
 class ItemLookup:

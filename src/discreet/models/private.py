@@ -30,6 +30,7 @@ from discreet.models.base import Recommender, logger
 from discreet.models.estimator import no_parameter
 from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
 from discreet.models.parameters import check_int, check_range, check_that
+from discreet.models.public_part import PublicPart
 from discreet.models.storage.ledger_history import LEDGER, earlier_name
 from discreet.models.user_rows import to_learn_from
 from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
@@ -38,6 +39,7 @@ from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.plan import Plan
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.statement import PrivacyStatement
+from discreet.privacy.users.public_users import RemoveUsers
 from discreet.privacy.users.sealed_users import RatingsSource, Users, seal
 from discreet.progress import ShowProgress, progress_bar
 
@@ -271,6 +273,8 @@ class PrivateRecommender(Recommender):
         items: Any = None,
         account: Account | None = None,
         prior: Recommender | None = None,
+        public_ratings: Any = None,
+        public_confirmed_by: str = "",
         progress: ShowProgress = None,
         verbose: bool = False,
         trust_user_column: bool = False,
@@ -291,6 +295,12 @@ class PrivateRecommender(Recommender):
             An earlier DPMF for ranking on the same population. The sums that it released are
             combined with the new ones, which costs nothing: both trainings were charged. The
             catalog and the rating range must be public.
+        public_ratings : Ratings, frame, sparse matrix or file, optional
+            For DPMF: ratings of users who agreed that theirs are public, or another public data set
+            over the same items. They improve every estimate at no privacy cost. Ratings of the same
+            user ids in `ratings` are left out there, so give users of another data set other ids.
+        public_confirmed_by : str, optional
+            Who confirmed that `public_ratings` are public, for the statement.
         progress : function, bool or None
             By default a bar is shown on a terminal or in a notebook. True always shows the steps,
             False never; a function is called as ``progress(done, total, text)``.
@@ -323,6 +333,10 @@ class PrivateRecommender(Recommender):
         algorithm = algorithm.resolve(self.budget, ratings.n_items, rating_range)
         features = self._features(ratings)
         rows = None if prior is None else self._prior_rows(prior, ratings, algorithm)
+        public = None
+        if public_ratings is not None:
+            check_that(prior is None, "Pass either prior or public_ratings, not both.")
+            public = self._public_part(public_ratings, ratings, algorithm)
         seed = secrets.randbits(63) if self.random_state is None else self.random_state
         plan = algorithm.plan(ratings.n_items, self.budget, self.accountant)
         session = Session(plan, self.noise, seed if self.noise == "seeded" else None)
@@ -336,12 +350,17 @@ class PrivateRecommender(Recommender):
             self._assume(session, ratings, algorithm, seen, features)
             if prior is not None:
                 session.record_assumption("prior", PRIOR)
+            if public is not None:
+                session.record_assumption("public users", public.describe(public_confirmed_by))
             try:
                 users = seal(ratings, algorithm.bounds(), seed=seed)
+                if public is not None:
+                    users.apply(RemoveUsers.from_ids(public.user_ids, seed))
                 text = f"Training {type(self).__name__}"
                 with closing(users), progress_bar(progress, text, verbose=verbose) as report:
                     options = {"features": features, "seed": seed, "progress": report}
                     options |= {} if rows is None else {"prior": rows}
+                    options |= {} if public is None else {"public": public.users}
                     learned = self._learn(algorithm, users, session, **options)
                 session.finish()
                 self._keep(algorithm, learned, session.ledger)
@@ -436,6 +455,10 @@ class PrivateRecommender(Recommender):
     def _prior_rows(self, prior: Any, ratings: Any, algorithm: Algorithm) -> Any:
         """Return the released sums of an earlier model, over the items of these ratings."""
         raise ConfigError("prior is for DPMF with goal='ranking'. Leave it out.")
+
+    def _public_part(self, given: Any, ratings: Any, algorithm: Algorithm) -> PublicPart:
+        """Return users whose ratings are public, for models that use any."""
+        raise ConfigError("public_ratings is for DPMF. Leave it out.")
 
     def _check_engine(self, ratings: Any, algorithm: Algorithm) -> None:
         """Refuse an engine that cannot run this training, before anything is charged."""

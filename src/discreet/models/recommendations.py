@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_SHOWN = 30
+MOST_SHOWN = 30  # rows of a printed list: about one screen
 
 
 class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):

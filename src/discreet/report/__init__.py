@@ -3,7 +3,7 @@
 ledger_summary, item_map, evaluation_section   content: from the ledger, the factors, the ratings
 html, charts, templates                        escaped markup, SVG, texts of the pages
 page                                           the report, with style.css and script.js inside
-sign_off                                       one page for the signatory, with sign_off.css
+sign_off                                       one page to be signed, with sign_off.css
 """
 
 from __future__ import annotations

@@ -85,6 +85,7 @@ def render(
         statement=statement,
         finite=statement is not None and statement.finite,
         badge=badge,
+        lifetime=getattr(model, "details_", {}).get("timeline", {}).get("guarantee", ""),
         sections=sections,
         look=_LOOK,
         quality=quality,
@@ -119,7 +120,7 @@ def _describe_guarantee(statement: PrivacyStatement) -> dict[str, Any]:
     prices = [(at, ledger_summary.epsilon_at(statement, at)) for at in _DELTAS]
     return {
         "worlds": _WORLDS[statement.neighboring],
-        "times": f"{math.exp(epsilon):,.4g}" if epsilon < 30 else f"e^{epsilon:.4g}",
+        "times": f"{math.exp(epsilon):,.3g}" if epsilon < 30 else f"e^{epsilon:.4g}",
         "verdict": describe_strength(statement),
         "facts": [
             ("ε", f"{epsilon:.4g}", "bound on the log-ratio of any probability; smaller is better"),

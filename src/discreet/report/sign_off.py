@@ -1,4 +1,4 @@
-"""The sign-off page: guarantee, assumptions, releases and checks, for the signatory.
+"""The sign-off page: guarantee, assumptions, releases and checks, for the person who signs.
 
 Its contents come from the saved model (its ledger, which is public), from the account that was
 charged, and from the results of an audit and of the conformance checks, if given. No ratings are
@@ -125,6 +125,7 @@ def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
         charged=account is not None and account.has_ledger(statement.ledger),
         times=times if statement.epsilon < 30 else f"e^{statement.epsilon:.3g}",
         verdict=describe_strength(statement),
+        lifetime=getattr(model, "details_", {}).get("timeline", {}).get("guarantee", ""),
         public=_list_public(statement, signing),
         people=statement.ledger.people,
         releases=_list_releases(statement),
@@ -179,7 +180,7 @@ class Family:
 
 
 def families(statement: PrivacyStatement) -> list[Family]:
-    """The ledger's releases in the order of their first appearance, steps of the same kind
+    """Return the ledger's releases in the order of their first appearance, steps of the same kind
     together.
     """
     found: dict[str, list[Entry]] = {}

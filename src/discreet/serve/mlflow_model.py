@@ -29,7 +29,7 @@ from discreet.serve.vectors import check_new
 from discreet.version import __version__
 
 ARTIFACTS = "artifacts"
-HOW_MANY = 10
+HOW_MANY = 10  # as in `recommend`
 
 
 def tags(opened: OpenedModel) -> dict[str, str]:

@@ -198,8 +198,19 @@ def parse_folders(given: list[str]) -> dict[str, Path]:
                 if name
                 else f"{text!r} has no name"
             )
-        found[name] = Path(folder)
+        found[name] = _model_of_timeline(Path(folder))
     return found
+
+
+def _model_of_timeline(folder: Path) -> Path:
+    """Return the folder of a timeline's newest model, which ``discreet timeline add`` replaces;
+    any other folder as it is.
+    """
+    if not (folder / "timeline.json").is_file():
+        return folder
+    if not (folder / "model").is_dir():
+        raise ConfigError(f"{folder} has no model yet. Run discreet timeline model {folder}")
+    return folder / "model"
 
 
 def _open(name: str, folder: Path) -> ServedModel:

@@ -181,7 +181,7 @@ def _fold_posterior_mean(g: Graph, rule: PosteriorMeanFoldIn, scorer: Scorer) ->
 
 
 def _likes(g: Graph, rule: PosteriorMeanFoldIn | CommunityFoldIn) -> str:
-    """How much each item of the history is liked, from 0 to 1."""
+    """Return how much each item of the history is liked, from 0 to 1."""
     y = g.double("ratings")
     if rule.levels:
         share = g("Div", g("Sub", y, rule.low), rule.high - rule.low)

@@ -60,8 +60,8 @@ def read_key(key: str | os.PathLike[str] | None, create: bool, *folders: Path) -
         text = path.read_text()
     if not text:
         raise ConfigError(
-            f"A timeline needs a secret key. Pass a key file, or set {VARIABLE} to 64 hexadecimal"
-            " digits."
+            f"A timeline needs a secret key. Pass the path of a key file as key, or set {VARIABLE}"
+            " to 64 hexadecimal digits."
         )
     try:
         return Secret(bytes.fromhex(text.strip()))

@@ -44,11 +44,14 @@ from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import Restrict
 
-ENTER = 4.0  # deviations of a count at which an item enters the core
-STAY = 2.0  # deviations at which it stays: fewer, so that items do not come and go
+ENTER = 2.0  # deviations of a count at which an item enters the core
+STAY = 1.0  # deviations at which it stays: fewer, so that items do not come and go
 #: Part of a row for its size, which scales all other numbers: larger than in one training.
 SIZE_SHARE = 0.02
 CORE_FROM = 0.13  # times √(noise): as in `PairRanking.resolve`
+#: Rows to come that a row's core and its gate count on: pairs that are released earlier are in
+#: more rows.
+AHEAD = 26
 #: λ may fall below γ only while sizes stay above this part of their largest: without new users the
 #: weights of old ones fall by γ from row to row, and forgetting faster would leave noise alone.
 INFLOW = 0.5
@@ -70,10 +73,13 @@ class RowRule:
     ----------
     algorithm : PairRanking, resolved
     ages : AgeWeights
+    forgetting : float, optional
+        Weight of a row relative to the next; by default chosen from released counts.
     """
 
     algorithm: PairRanking
     ages: AgeWeights
+    forgetting: float | None = None
 
     @property
     def gamma(self) -> float:
@@ -113,8 +119,8 @@ class RowRule:
         return replace(made(counts.with_another(again)), items=items)
 
     def core(self, rows: ReleasedRows, deviation: float) -> NDArray[np.int64]:
-        """Return the core of the last row, whose counts are known; empty where pairs are not
-        worth releasing.
+        """Return the core of the last row, whose counts are known; empty where the
+        signal of pairs is too weak to release them.
 
         Parameters
         ----------
@@ -145,44 +151,51 @@ class RowRule:
                 counts, signal, without_pairs(signal, self.algorithm.gate)
             )
         users = self.users(rows)
-        least = self.least_forgetting(rows)
-        return self.algorithm.rank(counts, core, users, signal, features, seed, rows, least=least)
+        forgetting = self.weights(rows)[1]
+        return self.algorithm.rank(
+            counts, core, users, signal, features, seed, rows, forgetting=forgetting
+        )
 
     # ------------------------------------------------------------ from released numbers
 
     def users(self, rows: ReleasedRows) -> float:
-        """(1); with renewal, the last size over the mean weight."""
+        """Compute (1); with renewal, the last size over the mean weight."""
         sizes = [row.size for row in rows.rows]
         if self.ages.renew is not None:
             return max(sizes[-1] * self.ages.renew * ONE / sum(self.ages.units), 1.0)
         return max(sizes[-1] + (1 - self.gamma) * sum(sizes[:-1]), 1.0)
 
-    def least_forgetting(self, rows: ReleasedRows) -> float:
+    def weights(self, rows: ReleasedRows) -> tuple[float, float]:
+        """Return λ of counts and of pairs: the weight of a row relative to the next."""
+        if self.forgetting is not None:
+            return self.forgetting, self.forgetting
         sizes = [row.size for row in rows.rows]
-        return 0.0 if sizes[-1] >= INFLOW * max(sizes) else self.gamma
+        return rows.choose_forgetting(0.0 if sizes[-1] >= INFLOW * max(sizes) else self.gamma)
 
     def counts(self, rows: ReleasedRows) -> Estimate:
-        forgetting = rows.choose_forgetting(self.least_forgetting(rows))[0]
-        return counts_of(rows, self.users(rows), forgetting)
+        return counts_of(rows, self.users(rows), self.weights(rows)[0])
 
     def _noise_of_pairs(self, rows: ReleasedRows, t: float | None = None) -> float:
-        """Deviation of a pair that is in all rows with pairs, and in a last one with noise t."""
-        forgetting = rows.choose_forgetting(self.least_forgetting(rows))[1]
+        """Deviation of a pair that is in all rows with pairs.
+
+        With t, that of a last row, as it will be after `AHEAD` rows like it: one row alone is
+        rarely worth its pairs, and no row would begin.
+        """
+        found = [(row, row.pairs_deviation) for row in rows.rows if len(row.core)]
+        if t is not None:
+            found += AHEAD * [(rows.rows[-1], t)]
+        weights = self.weights(rows)[1] ** np.arange(len(found) - 1, -1, -1.0)
         den = var = 0.0
-        for at, (weight, row) in enumerate(zip(rows.weights(forgetting), rows.rows, strict=True)):
-            last = at == len(rows.rows) - 1 and t is not None
-            if last or len(row.core):
-                deviation = t if last and t is not None else row.pairs_deviation
-                den += weight * row.power / deviation**2
-                var += (weight * row.size / deviation) ** 2
+        for weight, (row, deviation) in zip(weights, found, strict=True):
+            den += weight * row.power / deviation**2
+            var += (weight * row.size / deviation) ** 2
         return self.users(rows) * math.sqrt(var) / den
 
     def _choose(
         self, rows: ReleasedRows, t: float, stays: NDArray[np.bool_], among: NDArray[Any]
     ) -> NDArray[np.int64]:
         users = self.users(rows)
-        forgetting = rows.choose_forgetting(self.least_forgetting(rows))[0]
-        found = rows.counts(users, forgetting)
+        found = rows.counts(users, self.weights(rows)[0])
         least = CORE_FROM * math.sqrt(math.sqrt(2) * t * max(float(found.value.sum()), 1.0))
         over = found.value / found.deviation
         taken = (over >= ENTER) | (stays & (over >= STAY))

@@ -1,9 +1,9 @@
 """`Timeline`: a model that stays fresh at one lifetime ε.
 
-Each call of `add` releases one row about everyone's ratings as they are today, with weights by age
-(`privacy/accounting/age_weights` has the theorem): all rows together, any number of them, cost the
-ε that was reserved when the timeline was opened. `model` is made of public rows, at any time, and
-costs nothing.
+Each call of `add` releases one row: noisy sums over the current ratings of all users, weighted by
+age (`privacy/accounting/age_weights` has the theorem). All rows together, any number of them, cost
+the ε that was reserved when the timeline was opened. `model` is made of public rows, at any time,
+and costs nothing.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from discreet.data.atomic_files import durable_write, only_process, temporary_si
 from discreet.data.ids import as_ids
 from discreet.data.ratings import Ratings
 from discreet.data.user_column import check_user_column
-from discreet.engines.ages import SEED, AgeUsers, hash_ids, hash_users
-from discreet.engines.blocks.ratings import BlockRatings
+from discreet.engines.ages import AgeUsers, HashesUsers, hash_ids, hash_users
+from discreet.engines.block_format import SEED
 from discreet.engines.user_hash import Secret
 from discreet.errors import ConfigError, DamagedStore, PrivacyError
 from discreet.models.dpmf.model import DPMF
 from discreet.models.dpmf.ranking import PairRanking
 from discreet.models.dpmf.released_rows import ReleasedRow, ReleasedRows
-from discreet.models.parameters import check_range, check_that
+from discreet.models.parameters import check_number, check_range, check_that
 from discreet.models.storage.read_folder import decode_id
 from discreet.models.storage.save_load import encode_id
 from discreet.models.user_rows import to_learn_from
@@ -61,6 +61,7 @@ FORMAT = "discreet-timeline/1"
 YEARLY = 52  # rows a year, for renew="yearly"
 #: Ratings with which a user enters. One with fewer would spend its largest weights on few pairs.
 LEAST_RATINGS = 3
+LEAST_FORGETTING = 0.1  # below, a model is made of the last row alone
 EVERY_ROW = "all rows of the timeline"
 
 
@@ -100,14 +101,14 @@ class Timeline:
     epsilon, delta : float
         The guarantee for everything that the timeline ever releases about one user.
     memory : int
-        Rows after which a user's weight has fallen to about 1/e. Default 13.
+        Rows after which a user's weight has fallen to about 1/e. Default 20.
     rating_range : (low, high)
         Public range of ratings; low = high where every interaction counts alike.
     account : Account, optional
         Charged once with the whole budget.
     renew : "yearly" or int, optional
-        Users count anew after 52 rows, or so many: ε then holds for any so many consecutive rows,
-        and the account is charged again for each period.
+        Count each user's cost anew after 52 rows, or this many: ε then holds for any period of
+        that length, and the account is charged again for each period.
     retention : int, optional
         Rows after which a user's ratings are not used any more.
     key : path, optional
@@ -181,7 +182,7 @@ class Timeline:
             f"{self.path} or {self.secret_path} exists already. Choose another path.",
         )
         delta = DEFAULT_DELTA if given["delta"] is None else given["delta"]
-        memory = 13 if given["memory"] is None else given["memory"]
+        memory = AgeWeights.memory if given["memory"] is None else given["memory"]
         low, high = given["rating_range"]
         if low < high:
             check_range("rating_range", (low, high))
@@ -270,7 +271,7 @@ class Timeline:
     # ------------------------------------------------------------ rows
 
     def add(self, ratings: Any) -> None:
-        """Release one row: all users' ratings as they are today.
+        """Release one row: noisy sums over the current ratings of all users.
 
         Privacy: releases weighted counts, the weighted number of users, and weighted item pairs or
         counts; one user of age k moves each by at most its weight, so that all rows together cost
@@ -278,13 +279,15 @@ class Timeline:
 
         Parameters
         ----------
-        ratings : Ratings, BlockRatings or a frame
+        ratings : Ratings, BlockRatings, SparkRatings or a frame
             With a public catalog. Every user's whole history, not only what is new. Users enter
             with three ratings.
         """
         if not isinstance(ratings, RatingsSource):
             ratings = to_learn_from(ratings)
         check_source(ratings)
+        if hasattr(ratings, "ready"):
+            ratings.ready()  # bad rows and unlike machines are refused before the row is begun
         with self._alone() as records:
             secret = self._secret()
             table = self._table(records, secret)
@@ -423,14 +426,20 @@ class Timeline:
 
     # ------------------------------------------------------------ reading out
 
-    def model(self, features: Any = None) -> DPMF:
+    def model(self, features: Any = None, *, forgetting: float | None = None) -> DPMF:
         """Return the model of all rows so far: post-processing, at no cost.
 
         Parameters
         ----------
+        forgetting : float, optional
+            Weight of a row relative to the next one, from 0.1 to 1, which forgets nothing. By
+            default it follows from how much the largest released counts have changed.
         features : optional
             Public features of the items, as `item_features` of `DPMF`.
         """
+        if forgetting is not None:
+            check_number("forgetting", forgetting, LEAST_FORGETTING)
+            check_that(forgetting <= 1, f"forgetting is {forgetting!r}, but must be at most 1.")
         records = Records.read(self.path)
         rows, catalog = self._rows(records)
         check_that(bool(rows.rows), "The timeline has no row yet. Call add first.")
@@ -449,9 +458,15 @@ class Timeline:
             from discreet.data.features import item_features
 
             X = item_features(features, ids)
-        learned = self._rule.learn(rows, X)
-        said = f"Row {len(rows.rows)} of a timeline. {learned.details['learned']}"
-        timeline = {"rows": len(rows.rows), "id": self._settings["id"], "head": records.head}
+        learned = replace(self._rule, forgetting=forgetting).learn(rows, X)
+        guarantee = self._describe_lifetime(len(rows.rows))
+        said = f"{guarantee} {learned.details['learned']}"
+        timeline = {
+            "rows": len(rows.rows),
+            "id": self._settings["id"],
+            "head": records.head,
+            "guarantee": guarantee,
+        }
         details = {**learned.details, "learned": said, "timeline": timeline}
         algorithm = self._rule.algorithm
         model._keep(algorithm, replace(learned, details=details), ledger)
@@ -482,17 +497,20 @@ class Timeline:
     @property
     def statement_(self) -> PrivacyStatement:
         records = Records.read(self.path)
-        rows = len(records.of_kind("published"))
-        ages = self._rule.ages
-        if ages.renew is None:
-            text = f"{rows} rows so far; ε is the same for any number of rows."
-        else:
-            text = (
-                f"{rows} rows so far; a user counts anew every {ages.renew} rows, so ε ="
-                f" {self._settings['epsilon']:g} holds for any {ages.renew} consecutive rows, and"
-                f" ε = {self.epsilon_after(10):.3g} for ten such periods."
-            )
+        text = self._describe_lifetime(len(records.of_kind("published")))
         return replace(PrivacyStatement.from_ledger(self._lifetime_ledger(records)), learned=text)
+
+    def _describe_lifetime(self, rows: int) -> str:
+        """State what ε covers, for statements, services and sign-off pages."""
+        renew = self._rule.ages.renew
+        so_far = f"{rows} row so far" if rows == 1 else f"{rows} rows so far"
+        if renew is None:
+            return f"Lifetime ε, {so_far}; ε is the same for any number of rows."
+        return (
+            f"{so_far}; a user counts anew every {renew} rows, so ε ="
+            f" {self._settings['epsilon']:g} holds for any {renew} consecutive rows, and"
+            f" ε = {self.epsilon_after(10):.3g} for ten such periods."
+        )
 
     def epsilon_after(self, periods: int) -> float:
         """Return ε of so many renewals: μ grows with the root of their number."""
@@ -615,7 +633,7 @@ def check_source(ratings: Any) -> None:
         " Pass them unfiltered.",
     )
     check_that(
-        isinstance(ratings, Ratings | BlockRatings),
-        f"A timeline cannot read {type(ratings).__name__}. Pass in-memory Ratings, or write"
-        " BlockRatings.",
+        isinstance(ratings, Ratings | HashesUsers),
+        f"A timeline cannot read {type(ratings).__name__}. Pass Ratings, BlockRatings or"
+        " SparkRatings.",
     )

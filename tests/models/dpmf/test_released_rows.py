@@ -57,6 +57,17 @@ def test_rows_are_combined_by_their_precision():
     np.testing.assert_allclose(found.deviation, 300 / np.sqrt(weights.sum()), rtol=1e-6)
 
 
+def test_an_item_that_becomes_popular_at_once_begins_anew():
+    old, new = np.array([100.0, 0.0, 50.0]), np.array([100.0, 90.0, 51.0])
+    rows = [
+        make_row(Estimate(counts, 1.0), size=1000.0, size_deviation=1.0)
+        for counts in (old, old, old, new)
+    ]
+    found = ReleasedRows(tuple(rows), 3).counts(1000.0, 1.0)
+    np.testing.assert_allclose(found.value, [100.0, 90.0, 50.25], rtol=1e-4)
+    np.testing.assert_allclose(found.deviation, [0.5, 1.0, 0.5], rtol=1e-4)
+
+
 def test_pairs_of_changing_cores_are_added_where_both_items_were_there():
     rng = np.random.default_rng(1)
     S = symmetric(rng, 6)

@@ -200,7 +200,7 @@ def test_something_that_left_without_noise_ends_the_promise(store):
     held.settle(ledger)
     assert account.balance.broken
     assert account.balance.epsilon_spent == math.inf
-    with pytest.raises(PrivacyError, match="promises nothing"):
+    with pytest.raises(PrivacyError, match="no longer has a guarantee"):
         account.reserve(some, "secure", "x")
     store.verify()
 
@@ -214,7 +214,7 @@ def test_names_of_accounts(store, name):
 def test_bad_totals(store):
     with pytest.raises(ConfigError, match="delta above 0"):
         store.open("x", 1.0, 0.0)
-    with pytest.raises(ConfigError, match="beyond what an account counts"):
+    with pytest.raises(ConfigError, match="beyond what an account can count"):
         store.open("x", 1e6)
     with pytest.raises(DataError, match="open an account in it first"):
         store["x"]

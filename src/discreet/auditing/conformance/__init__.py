@@ -10,6 +10,7 @@ In a test file, subclass `PrivateModelConformance`: pytest runs one test per rul
 from discreet.auditing.conformance.kit import PrivateModelConformance, check_private_model
 from discreet.auditing.conformance.rules import Check, ConformanceError, Report
 from discreet.auditing.conformance.rules import names as rule_names
+from discreet.auditing.conformance.timeline_rule import check_timeline
 
 __all__ = [
     "Check",
@@ -17,5 +18,6 @@ __all__ = [
     "PrivateModelConformance",
     "Report",
     "check_private_model",
+    "check_timeline",
     "rule_names",
 ]

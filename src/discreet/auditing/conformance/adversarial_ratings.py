@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.engines.local import LocalRatings
 
-N_ITEMS = 23
-_FIRST_ID = 7_301_946_000
-_FAR = 1e6
+N_ITEMS = 23  # few, because the kit trains about forty times
+_FIRST_ID = 7_301_946_000  # long enough that an id in a file or message is found by its text
+_FAR = 1e6  # far outside any rating range, so that only clipping bounds a contribution
 
 
 def make_ratings(

@@ -5,7 +5,9 @@ both*, since what is released later depends on them. Then
 
     Σ_rows Σ_releases ‖difference of exact sums‖²/σ² ≤ μ²                                        (1)
 
-and shapes and number of rows are equal. Users in these worlds are adversarial: some never change,
+and shapes and number of rows are equal. All else that is public must be equal in both worlds, bit
+for bit: what `rows_` and the statement say, the size of every public file, and the model. This is
+the transcript audit over rows. Users in these worlds are adversarial: some never change,
 which reaches (1), others change all their items in every row, come and go, are erased and come
 back, or act on what was released.
 """
@@ -22,7 +24,7 @@ from discreet.auditing.conformance.recorder import Diverged, Recorder
 from discreet.auditing.conformance.rules import must
 from discreet.data.ratings import Ratings
 
-ROWS = 60
+ROWS = 60  # enough that the worst user uses more than nine tenths of its lifetime
 USERS = 30
 ITEMS = 12
 #: Rounding of float64 sums of squares; sums themselves are exact integers.
@@ -109,7 +111,8 @@ def lifetime_ratio(
     run : function of a timeline and a world
     """
     with Recorder() as present:
-        run(make(), AdversarialWorld(seed))
+        first = make()
+        run(first, AdversarialWorld(seed))
     with Recorder(replay=present) as absent:
         timeline = make()
         try:
@@ -120,12 +123,29 @@ def lifetime_ratio(
         len(present.releases) == len(absent.releases),
         f"{len(present.releases)} releases with the user and {len(absent.releases)} without",
     )
+    without = list_public(timeline)
+    for what, value in list_public(first).items():
+        must(value == without.get(what), f"{what} differs with and without the user")
     total = 0.0
     for one, other in zip(present.releases, absent.releases, strict=True):
         must(one.exact.shape == other.exact.shape, f"{one.name!r} has two shapes")
         assert one.entry is not None
         total += float(((one.exact - other.exact) ** 2).sum()) / one.entry.deviation**2
     return total / float(timeline.verify().mu) ** 2
+
+
+def list_public(timeline: Any) -> dict[str, Any]:
+    """List what a timeline shows, apart from random names and keyed digests of a fixed length."""
+    found: dict[str, Any] = {
+        f"the size of {file.name}": file.stat().st_size
+        for file in sorted(timeline.path.iterdir())
+        if file.is_file()
+    }
+    model = timeline.model()
+    found["rows_"] = timeline.rows_
+    found["the statement"] = str(timeline.statement_)
+    found["the model"] = model.item_biases_.tobytes() + model.item_factors_.tobytes()
+    return found
 
 
 def check_timeline(make: Callable[[], Any], seeds: Iterable[int] = range(2)) -> str:

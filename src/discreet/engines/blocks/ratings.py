@@ -25,7 +25,6 @@ from discreet.kernels.threads import one_thread, thread_count
 from discreet.privacy.sealed import guard
 from discreet.privacy.statistics.base import Public
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.item_sampling import keys_of
 from discreet.privacy.users.lazy_partitions import (
     Node,
     Outlook,
@@ -184,13 +183,14 @@ class BlockRatings:
             read_portion(self._folder, at, block)
 
     @guard("sealed ratings")
-    def user_keys(self, seed: int, least: int) -> NDArray[np.uint64]:
-        """Return the keys of users with at least so many ratings: secret, for entry tables."""
+    def hash_users(self, age_key: NDArray[np.uint64], least: int) -> NDArray[np.uint64]:
+        """Return hashes by the key of a timeline, of users with at least so many ratings: secret,
+        for tables of entries.
+        """
         found = [np.zeros(0, np.uint64)]
         for at, block in enumerate(self._manifest.blocks):
             portion = read_portion(self._folder, at, block)
-            numbers = self._secret.decrypt(portion.hashes, portion.numbers)
-            found.append(keys_of(numbers[np.diff(portion.indptr) >= least], seed))
+            found.append(portion.hash_users(self._secret, age_key, least))
         return np.concatenate(found)
 
     @guard("sealed ratings")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -15,7 +18,7 @@ from numpy.typing import NDArray
 from discreet.engines.fingerprint import fingerprint
 from discreet.engines.spark import worker
 from discreet.engines.spark.shuffle import SEALED
-from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece
+from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece, Work
 from discreet.engines.user_hash import Secret
 from discreet.errors import WORKER_MARK, DataError, EngineError
 from discreet.privacy.statistics.bounds import Bounds
@@ -31,6 +34,9 @@ BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # bytes that the driver may collect; larger sums are added on the workers, chunk by chunk
 LARGE_SUMS = 1 << 28
 _TYPE = re.compile(re.escape(WORKER_MARK) + r"(\w+)")
+# Spark's own words about a worker that cannot run Python code; they contain no data
+_MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_VERSION = re.compile(r"PYTHON_VERSION_MISMATCH|Python in worker has different version")
 
 
 class SparkEngine:
@@ -108,7 +114,7 @@ class SparkEngine:
 
         def job() -> Any:
             with arrow_batches(spark, 1):  # blocks are large, so transfer one at a time
-                frame, tasks = self._sealed.run_on_blocks(work)
+                frame, tasks = self._sealed.run_on_blocks(partial(worker.add_up, work))
                 if size * tasks > LARGE_SUMS:  # depends on public numbers only
                     frame = frame.groupBy("place", "chunk").applyInArrow(
                         worker.add_chunks, worker.SUMS
@@ -121,7 +127,7 @@ class SparkEngine:
         per_chunk = work.chunk // 8
         for row in outcome(job):
             if row["place"] < 0:
-                counted += bytes(row["data"]).decode().split("\n")
+                counted += read_labels(row)
             else:
                 begin = row["chunk"] * per_chunk
                 part = np.frombuffer(bytes(row["data"]), np.int64)
@@ -156,7 +162,7 @@ class SealedBlocks:
         write()
         self._files = self._list_files()
 
-    def run_on_blocks(self, work: Pass) -> tuple[Any, int]:
+    def run_on_blocks(self, work: Work) -> tuple[Any, int]:
         """Return a frame of the workers' results over all blocks, and the number of tasks.
 
         If workers can open the files themselves (a local folder, or one mounted on all machines),
@@ -164,10 +170,25 @@ class SealedBlocks:
         """
         if not self.within_reach:
             blocks = self._frame().select(*Piece._fields, "payload")
-            return blocks.mapInArrow(worker.adder(work), worker.SUMS), self.parts
+            return blocks.mapInArrow(worker.from_payloads(work), worker.SUMS), self.parts
         tasks = max(min(len(self._files), cores(self.spark)), 1)
         numbers = self.spark.range(0, len(self._files), 1, tasks)
-        return numbers.mapInArrow(worker.reader(work, self._files), worker.SUMS), tasks
+        return numbers.mapInArrow(worker.from_files(work, self._files), worker.SUMS), tasks
+
+    def hash_users(self, age_key: NDArray[np.uint64], least: int) -> NDArray[np.uint64]:
+        """Return the workers' keyed hashes of users with at least so many ratings: secret."""
+        work = partial(worker.hash_users, self.secret, age_key, least)
+
+        def job() -> Any:
+            with arrow_batches(self.spark, 1):
+                return self.run_on_blocks(work)[0].collect()
+
+        rows = outcome(job)
+        counted = [one for row in rows if row["place"] < 0 for one in read_labels(row)]
+        if not self.each_once(counted):
+            raise EngineError("sealed blocks are lost: seal the ratings again")
+        found = [np.frombuffer(bytes(row["data"]), np.uint64) for row in rows if row["place"] >= 0]
+        return np.concatenate([np.zeros(0, np.uint64), *found])
 
     def _frame(self) -> Any:
         return self.spark.read.schema(SEALED).parquet(self.path)
@@ -219,6 +240,11 @@ class SealedBlocks:
         ]
 
 
+def read_labels(row: Any) -> list[str]:
+    """Return the labels of the pieces that a task read."""
+    return bytes(row["data"]).decode().split("\n")
+
+
 def cores(spark: Any) -> int:
     """Return about how many tasks run at once, a property of the cluster and not of the data."""
     try:
@@ -229,12 +255,28 @@ def cores(spark: Any) -> int:
 
 def shake_hands(spark: Any, tasks: int) -> None:
     """Raise an `EngineError` unless all workers compute like the driver, before any charge."""
+    use_own_python(spark)
 
     def job() -> Any:
         return spark.range(0, tasks, 1, tasks).mapInArrow(worker.greet, "machine string").collect()
 
     if any(row["machine"] != fingerprint() for row in outcome(job)):
         raise EngineError(PROBLEMS["Machine"])
+
+
+def use_own_python(spark: Any) -> None:
+    """Let workers of a local master run the Python of this process, unless one is configured.
+
+    Without PYSPARK_PYTHON, Spark starts the first `python3` of the search path, which may have
+    another version and lack the package.
+    """
+    with suppress(Exception):  # Spark Connect has no context, and its workers are elsewhere
+        context = spark.sparkContext
+        chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains(
+            "spark.pyspark.python"
+        )
+        if context.master.startswith("local") and not chosen:
+            context.pythonExec = sys.executable
 
 
 @contextmanager
@@ -250,16 +292,36 @@ def arrow_batches(spark: Any, rows: int) -> Iterator[None]:
 
 def outcome(job: Callable[[], T]) -> T:
     """Return the result of a job; report only the type of an error, whose text may hold data."""
-    kind = ""
+    kind = problem = ""
     try:
         return job()
     except (DataError, EngineError):
         raise
     except Exception as error:
-        found = _TYPE.findall(str(error))
+        text = str(error)
+        found = _TYPE.findall(text)
         kind = found[-1] if found else type(error).__name__
+        problem = "" if found else _describe_python(text)
+    if problem:
+        raise EngineError(problem)
     if kind in PROBLEMS:
         raise (EngineError if kind in ("Machine", "Portion") else DataError)(PROBLEMS[kind])
     raise EngineError(
         f"a job on the cluster failed ({kind}): see Spark's log, which may hold users' data"
+    )
+
+
+def _describe_python(text: str) -> str:
+    """Return what is wrong with the Python of the workers, or nothing."""
+    if _VERSION.search(text):
+        return (
+            "Spark's workers run another version of Python than this process. Set PYSPARK_PYTHON"
+            " to the same Python on all machines before Spark starts."
+        )
+    missing = _MISSING.findall(text)
+    if not missing:
+        return ""
+    return (
+        f"The Python of Spark's workers has no package {missing[-1].split('.')[0]!r}. Install"
+        " discreet there, or set PYSPARK_PYTHON to a Python that has it before Spark starts."
     )

@@ -213,6 +213,16 @@ class SparkRatings:
                 self.spark, path, self.parts, secret, lambda: self._write(path, secret)
             )
 
+    def hash_users(self, age_key: NDArray[np.uint64], least: int) -> NDArray[np.uint64]:
+        """Return hashes by the key of a timeline, of users with at least so many ratings.
+
+        Workers compute them; the driver sees no id. Secret, for tables of entries.
+        """
+        if self._sealed is None:
+            self.ready()
+        assert self._sealed is not None
+        return self._sealed.hash_users(age_key, least)
+
     @guard("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
         if self._sealed is None:

@@ -115,25 +115,28 @@ class Pass:
     chunk: int = CHUNK_BYTES
 
 
-def adder(work: Pass) -> WorkerTask:
-    """Make a task from pieces to their exact sums, in chunks, and a list of the pieces added."""
-
-    def add(batches: Batches) -> Iterator[pa.RecordBatch]:
-        yield from _sums(work, _iterate_payloads(batches))
-
-    return hide_worker_errors(add)
+Payload = Callable[[], Any]
+Pieces = Iterable[tuple["Piece", Payload]]
+#: What a task does with its pieces.
+Work = Callable[[Pieces], Iterator[pa.RecordBatch]]
 
 
-def reader(work: Pass, files: Sequence[File]) -> WorkerTask:
+def from_payloads(work: Work) -> WorkerTask:
+    """Make a task on pieces that Spark transfers."""
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        yield from work(_iterate_payloads(batches))
+
+    return hide_worker_errors(run)
+
+
+def from_files(work: Work, files: Sequence[File]) -> WorkerTask:
     """Make the same task for files that workers can open: then no block passes through Spark."""
 
-    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        yield from _sums(work, _in_files(files, batches))
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        yield from work(_in_files(files, batches))
 
-    return hide_worker_errors(read)
-
-
-Payload = Callable[[], Any]
+    return hide_worker_errors(run)
 
 
 def _iterate_payloads(batches: Batches) -> Iterator[tuple[Piece, Payload]]:
@@ -191,7 +194,8 @@ _timers: list[Timer] = []
 _tasks = itertools.count()
 
 
-def _sums(work: Pass, pieces: Iterable[tuple[Piece, Payload]]) -> Iterator[pa.RecordBatch]:
+def add_up(work: Pass, pieces: Pieces) -> Iterator[pa.RecordBatch]:
+    """Yield the exact sums over the pieces, in chunks, and a list of the pieces added."""
     if fingerprint() != work.expected:
         raise WorkerProblem("Machine")
     _settle_down()
@@ -210,16 +214,30 @@ def _add_piece(
     work: Pass, piece: Piece, payload: Payload, kept: BlockCache, into: Sequence[NDArray[np.int64]]
 ) -> None:
     @guard("sealed ratings")
-    def sealed(data: Any) -> Block:
-        return PackedBlock.from_bytes(data).sealed(work.bounds, work.seed, work.secret)
-
     def begin() -> Block:
-        data = payload()
-        if zlib.crc32(data) != piece.crc32:
-            raise WorkerProblem("Portion")
-        return sealed(data)
+        return _read_piece(piece, payload).sealed(work.bounds, work.seed, work.secret)
 
     kept.keep(piece, follow(work.root, begin, into, kept.lookup(piece), work.keep))
+
+
+def _read_piece(piece: Piece, payload: Payload) -> PackedBlock:
+    data = payload()
+    if zlib.crc32(data) != piece.crc32:
+        raise WorkerProblem("Portion")
+    return PackedBlock.from_bytes(data)
+
+
+def hash_users(
+    secret: Secret, age_key: NDArray[np.uint64], least: int, pieces: Pieces
+) -> Iterator[pa.RecordBatch]:
+    """Yield the keyed hashes of the users with at least so many ratings, and the pieces read."""
+    counted: list[str] = []
+    for piece, payload in pieces:
+        found = _read_piece(piece, payload).hash_users(secret, age_key, least)
+        counted.append(piece.label)
+        yield _row(0, 0, found.tobytes())
+    if counted:
+        yield _row(-1, 0, "\n".join(counted).encode())
 
 
 @contextmanager

@@ -9,7 +9,8 @@ mixture of K distributions over the catalog, with weights θ of the user's own:
 **Whether.** ĉ are posterior means of the released counts. This route is taken where the `HEAD` most
 popular items have less than `HEAD_SHARE` of all choices, so that pairs would miss the rest, and
 where popularity's own eigenvalue of the core's pairs, S = Σ_core ĉ²/(ñ t √M), is at least
-`LEAST_SIGNAL` of the edge of their noise. The core has M items, ĉ_j ≥ .055 μ^−½ √Σĉ.
+`LEAST_SIGNAL` of the edge of their noise. The core has M items, ĉ_j ≥ .055 μ^−½ √Σĉ; with fewer
+than `SMALLEST_CORE` of them the budget is spent on another route.
 
 **Start.** Pairs of the core are released and give vectors, as in `ranking`. With d dimensions above
 the noise, K = max(8 + 6 d, M/30) clusters of directions v_j − v̄ (spherical k-means) are the first
@@ -67,11 +68,14 @@ HEAD_SHARE = 0.42
 # .06 where nothing can be learned (amazon-book at ε = 1), and from .3 on communities help
 LEAST_SIGNAL = 0.15
 CORE_FROM = 0.055
-SMALLEST_CORE = 150  # fewer items make too few communities
+# fewer items make too few communities: about 90 of book-crossing and 50 of generated data at ε = 1,
+# where communities are at or below popularity, and 230 or more where they gain
+SMALLEST_CORE = 150
 LARGEST_CORE = 3000  # of more the pairs are below the noise, and take time
 OWN = 5.0  # lift of the start in the own cluster
 OTHER = 0.3  # and in all others
-STRENGTH = 0.05  # α of `discreet.kernels.mixtures`, over K
+STRENGTH = 0.05  # α of `discreet.kernels.mixtures`, over K, while learning
+STRENGTH_TO_READ = 0.1  # of a history
 STEPS = 5  # while learning
 STEPS_TO_READ = 10  # of a history
 LIFTS = np.concatenate([[0.0, 0.1, 0.3], np.geomspace(0.6, 300.0, 14)])
@@ -99,17 +103,21 @@ class Prospect(NamedTuple):
         Share of all choices that the most popular items have.
     signal : float
         S.
+    clear : int
+        Items whose counts are large enough for the core.
     """
 
     c: NDArray[np.float64]
     core: NDArray[np.int64]
     head: float
     signal: float
+    clear: int
 
     @property
     def is_promising(self) -> bool:
         """Whether the route is taken."""
-        return self.head < HEAD_SHARE and self.signal >= LEAST_SIGNAL
+        enough = self.clear >= SMALLEST_CORE and self.signal >= LEAST_SIGNAL
+        return self.head < HEAD_SHARE and enough
 
 
 class Communities(NamedTuple):
@@ -161,7 +169,7 @@ class CommunityModel(NamedTuple):
 
 
 def no_communities(n_items: int) -> CommunityModel:
-    """One community of equally popular items, for a price list."""
+    """Return one community of equally popular items, for a plan without data."""
     one = np.ones(n_items)
     P = np.ones((n_items, 1), np.float32)
     return CommunityModel(P, one)
@@ -172,11 +180,11 @@ def assess_counts(
 ) -> Prospect:
     """Estimate counts, and what communities could learn, from released numbers alone."""
     c = posterior_counts(counts, deviation)
-    many = (c >= CORE_FROM * mu**-0.5 * math.sqrt(c.sum())).sum()
-    core = most_frequent(c, min(int(np.clip(many, SMALLEST_CORE, LARGEST_CORE)), len(c)))
+    clear = int((c >= CORE_FROM * mu**-0.5 * math.sqrt(c.sum())).sum())
+    core = most_frequent(c, min(int(np.clip(clear, SMALLEST_CORE, LARGEST_CORE)), len(c)))
     total = max(float(counts.sum()), float(c[core].sum()), 1e-9)
     signal = float((c[core] ** 2).sum()) / size / (pair_deviation * math.sqrt(len(core)))
-    return Prospect(c, core, float(np.sort(c)[-HEAD:].sum()) / total, signal)
+    return Prospect(c, core, float(np.sort(c)[-HEAD:].sum()) / total, signal, clear)
 
 
 def learn_communities(
@@ -267,7 +275,7 @@ def normalize_columns(N: NDArray[np.float64]) -> NDArray[np.float32]:
 def spherical_means(
     V: NDArray[np.float64], weight: NDArray[np.float64], K: int, seed: int
 ) -> NDArray[np.int64]:
-    """The cluster of each direction: weighted k-means by cosine, the best of four starts."""
+    """Return the cluster of each direction: weighted k-means by cosine, the best of four starts."""
     weight = np.maximum(weight, 1e-12 * max(float(weight.max(initial=0.0)), 1.0))
     best = -math.inf
     found = np.zeros(len(V), np.int64)
@@ -406,7 +414,8 @@ def _lifts(
 
 
 def popularity_handicap(c: NDArray[np.float64], now: float, after: float) -> float:
-    """How many more hits popularity has with noise `after` on its counts than with noise `now`.
+    """Return how many more hits popularity has with noise `after` on its counts than with noise
+    `now`.
 
     Counts ĉ are taken for the truth and noise is drawn on them: the ratio of what the best twenty
     have. It is between 1 and 2.

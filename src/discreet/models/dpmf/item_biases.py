@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from discreet.models._empirical_bayes import Noisy
 from discreet.models.dpmf.feature_prior import Sums, estimate
 from discreet.models.dpmf.population import Counts
+from discreet.models.dpmf.public_biases import PublicBiases
 
 USUAL_VARIANCE = 0.2  # of biases, over σ²: a priori
 KEPT = 0.85  # part of the residuals that a cut to 0.9 σ leaves; it hardly differs between data sets
@@ -33,6 +34,8 @@ class ItemBiases:
         Of biases, beyond what features say.
     sums : tuple
         For each release (z, v), z = c b + N(0, v).
+    public : PublicBiases, optional
+        What public users say.
     """
 
     counts: Counts
@@ -41,6 +44,7 @@ class ItemBiases:
     now: NDArray[np.float64]
     variance: float = 0.0
     sums: tuple[tuple[NDArray[np.float64], float], ...] = ()
+    public: PublicBiases | None = None
 
     def add(self, g: Noisy, gain: float = 1.0) -> ItemBiases:
         """Return the value with one more release: sums of residuals times `gain`."""
@@ -62,6 +66,8 @@ class ItemBiases:
         precision = np.sum(weights, axis=0)
         z = sum(weight * z for weight, (z, _) in zip(weights, self.sums, strict=True)) / precision
         sums = Sums(z, c, 1 / precision + self.counts.weight * noise_variance * c)
+        if self.public is not None:
+            sums = self.public.combine(sums)
         largest = self.largest**2
         usual = min(USUAL_VARIANCE * noise_variance, largest)
         now, variance = estimate(sums, self.features, usual, largest)

@@ -8,20 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, Literal
 
+import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.features import ItemFeatures, item_categories, item_features
+from discreet.data.similarities import similarity_features
+from discreet.data.text_features import text_features
 from discreet.models.algorithm import Algorithm
 from discreet.models.dpmf.ranking import EVERYTHING, PairRanking
 from discreet.models.dpmf.rating import RatingFactorization
 from discreet.models.dpmf.released_rows import ReleasedRows
 from discreet.models.parameters import check_choice, check_that
 from discreet.models.private import CLIPPED, PrivateRecommender
+from discreet.models.public_part import PublicPart
 from discreet.privacy.release.session import Session
 
 
 class DPMF(PrivateRecommender):
-    """Private recommendations: lists worth reading, or predicted ratings.
+    """Private matrix factorization: ranked lists (the default) or predicted ratings.
 
     Parameters
     ----------
@@ -39,6 +43,13 @@ class DPMF(PrivateRecommender):
         For ranking: columns of `item_features` that make up a user's own profile ("more by the
         authors that I have"), a factor on every score. Default: all that items share values of;
         [] for no profile.
+    text : list of str, or mapping, optional
+        Columns of `item_features` that are text, such as titles or descriptions: hashed words,
+        reduced to 16 numbers, are part of the prior. A mapping gives a function for each column,
+        from a list of texts to an array, such as a language model's.
+    item_similarities : file, frame, matrix or array, optional
+        Public similarities of items as a prior for their factors: rows of (item, item, weight), a
+        square matrix, or embeddings with one row per item.
     iterations : int, optional
         For ratings: the number of steps. Each one costs. Default 6, or 3 without factors.
     regularization : float, optional
@@ -49,6 +60,8 @@ class DPMF(PrivateRecommender):
     goal: Literal["ranking", "rating"] = "ranking"
     item_features: Any = None
     features: Sequence[str] | None = None
+    text: Any = None
+    item_similarities: Any = None
     iterations: int | None = None
     regularization: float | None = None
 
@@ -68,6 +81,11 @@ class DPMF(PrivateRecommender):
             self.features is None
             or (self.goal == "ranking" and not isinstance(self.features, str)),
             "features is a list of columns of item_features, for goal='ranking'.",
+        )
+        check_that(
+            self.text is None
+            or (self.item_features is not None and not isinstance(self.text, str)),
+            "text is a list of columns of item_features. Pass both.",
         )
         found = super().make_algorithm()
         if isinstance(found, PairRanking) and self.item_features is not None:
@@ -90,7 +108,9 @@ class DPMF(PrivateRecommender):
         return float(self.algorithm_.rating_range[1])  # type: ignore[attr-defined]
 
     def _observe_range(self, ratings: Any, algorithm: Algorithm) -> tuple[float, float] | None:
-        """For ranking as well, where no threshold says which ratings count as liked."""
+        """Observe the range for ranking as well, where no threshold says which ratings count as
+        liked.
+        """
         if self.goal == "rating" or self.rating_range is not None:
             return super()._observe_range(ratings, algorithm)
         if algorithm.like_threshold is not None:  # type: ignore[attr-defined]
@@ -112,6 +132,8 @@ class DPMF(PrivateRecommender):
             session.record_assumption(
                 "ratings", f"the range of ratings, {given[0]:g} to {given[1]:g}{CLIPPED}"
             )
+        if self.item_similarities is not None:
+            session.record_assumption("similarities", "the similarities of the items")
         if self.goal == "ranking" and seen is not None and seen[0] < seen[1]:
             session.record_assumption(
                 "ratings", f"the range of ratings, {seen[0]:g} to {seen[1]:g}", inferred=True
@@ -127,13 +149,28 @@ class DPMF(PrivateRecommender):
             )
 
     def _features(self, ratings: Any) -> Any:
-        if self.item_features is None:
-            return None
         ids = ratings.item_ids
-        if self.goal == "rating":
-            return item_features(self.item_features, ids)
-        categories = item_categories(self.item_features, ids, self.features)
-        return ItemFeatures(item_features(self.item_features, ids, bool(categories)), categories)
+        more = self._more_features(ids)
+        given = self.item_features
+        if given is None and not more:
+            return None
+        ranking = self.goal == "ranking"
+        categories = (
+            [] if given is None or not ranking else item_categories(given, ids, self.features)
+        )
+        X = None if given is None else item_features(given, ids, bool(categories) or bool(more))
+        parts = [part for part in (X, *more) if part is not None]
+        found = np.hstack(parts) if parts else None
+        return ItemFeatures(found, categories) if ranking else found
+
+    def _more_features(self, ids: NDArray[Any]) -> list[NDArray[np.float64]]:
+        """Return numbers of texts and similarities."""
+        found = []
+        if self.text:
+            found.append(text_features(self.item_features, ids, self.text))
+        if self.item_similarities is not None:
+            found.append(similarity_features(self.item_similarities, ids))
+        return found
 
     def _prior_rows(self, prior: Any, ratings: Any, algorithm: Algorithm) -> Any:
         check_that(
@@ -163,19 +200,24 @@ class DPMF(PrivateRecommender):
         )
         return rows.move_rows(prior.item_ids_, ratings.item_ids)
 
+    def _public_part(self, given: Any, ratings: Any, algorithm: Algorithm) -> PublicPart:
+        return PublicPart.from_any(given, ratings.item_ids, algorithm.bounds())
+
     def restore_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.released_ = ReleasedRows.from_arrays(arrays, len(self.item_ids_))
 
     def params_to_save(self) -> dict[str, Any]:
-        """Without features, which are input, like ratings; where their file lies says something
+        """Leave out features, which are input, like ratings; where their file lies says something
         about the owner.
         """
-        return super().params_to_save() | {"item_features": None}
+        inputs = {"item_features": None, "text": None, "item_similarities": None}
+        return super().params_to_save() | inputs
 
     def __repr__(self) -> str:
-        """With the kind of item features instead of all their numbers."""
-        if self.item_features is None or isinstance(self.item_features, str | os.PathLike):
-            return super().__repr__()
+        """Show the kind of item features instead of all their numbers."""
         short = copy.copy(self)
-        short.item_features = f"<{type(self.item_features).__name__}>"
+        for name in ("item_features", "text", "item_similarities"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, str | os.PathLike | list):
+                setattr(short, name, f"<{type(given).__name__}>")
         return super(DPMF, short).__repr__()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-SAMPLING = 0.3  # of the noise that drawing people at random would leave; chosen, see docs/dpmf.md
+SAMPLING = 0.3  # of the noise that sampling users at random would leave; chosen, see docs/dpmf.md
 BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
 
 
@@ -38,7 +38,7 @@ def factorize(
     seed: int,
     features: NDArray[np.float64] | None = None,
 ) -> FittedFactors:
-    """(4) by rounds of (5)–(7).
+    """Estimate (4) by rounds of (5)–(7).
 
     Parameters
     ----------

@@ -69,8 +69,8 @@ def release_population(users: Users, session: Session, half: float) -> Populatio
     if m < deviation / 2:
         raise BudgetExceeded(
             f"ε = {session.plan.budget.epsilon:g} is too little for so few users: their number,"
-            f" released as {m:,.0f}, cannot be told from its noise of ±{deviation:,.0f}. Raise"
-            " epsilon (what was released has been charged: privacy_ says how much)."
+            f" released as {m:,.0f}, is within its noise of ±{deviation:,.0f}. Raise epsilon"
+            " (what was released has been charged: privacy_ says how much)."
         )
     m = max(float(m), 1.0)
     session.warn_if_delta_large(m)

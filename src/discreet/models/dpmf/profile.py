@@ -13,11 +13,12 @@ items of their own and release the gradient g and the curvature H of a choice mo
 g = H (w* − w) + noise, so with the prior w* ~ N(w⁰, P⁻¹), w⁰ = (1, 1, 0, …, 0), the mean and the
 precision of w* are
 
-    (A + P)⁻¹ (A w + H Σ⁻¹ g + P w⁰),   A + P,   with Σ = s_g² I + H/L,   A = H Σ⁻¹ H          (2)
+    (A + P)⁻¹ (A w + H Σ⁻¹ g + P w⁰),   A + P,   with Σ = s_g² I + 2 H/L,   A = H Σ⁻¹ H        (2)
 
 H being shrunk by its own noise, and L the number of items that each user left out. A second step
-from there gains nothing. Where no weight of a feature stands out of its deviation, (1) is not used
-and the model is what it would be without a profile.
+starts from there, with what the first one found as its prior. Both see the same choices, so each
+counts their chance twice. Where no weight of a feature stands out of its deviation, (1) is not
+used and the model is what it would be without a profile.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ from discreet.privacy.users.sealed_users import Users
 TAU = 10.0  # choices that everyone is taken to have made as all others
 FLOOR = 0.05  # of popularity: the least that a factor model's score counts as
 SHARE = 0.05  # of the budget for the weights
+# half of it each; one step from weights of 0 goes too far where features say much
+STEPS = ("feature weights 1", "feature weights 2")
 # deviations of the weights before anything is known: of popularity and factors, and of features
 BASE_SPREAD = 1.5  # with less, features stand in for popularity that is all noise
 FEATURE_SPREAD = 0.7
@@ -54,10 +57,12 @@ EXPONENTS = (0.0, 0.3, 0.7, 1.2)  # of features, in scores whose best items are 
 # how often chance alone may make a weight stand out, of all features together: with so few users
 # that weights are uncertain, real ones gain much more than what chance costs
 FALSE_ALARMS = 0.05
-CANDIDATES = 1000  # most popular items, which choice sets are made of: more take time, gain nothing
+# most popular items, which choice sets are made of: with 1,000, weights on a long tail follow the
+# most popular items alone, and with 8,000 they follow rare ones, whose popularity is mostly noise
+CANDIDATES = 2000
 # choices, over μ below 1: of more users a part takes part, and of fewer each leaves out up to
 # MOST_LEFT_OUT items, so that the time is about the same for all data
-ENOUGH = 3000
+ENOUGH = 6000
 MOST_LEFT_OUT = 4
 
 
@@ -71,7 +76,7 @@ class ProfileWeights:
 
 
 def example_moments(n_items: int) -> ChoiceMoments:
-    """What the weights are made of, for a price list: of one feature that no item has."""
+    """Return the statistic of the weights for a plan without data: one feature that no item has."""
     one = np.ones(1)
     none = np.zeros((n_items, 0), np.float32)
     inputs = ProfileInputs(
@@ -93,7 +98,7 @@ def example_moments(n_items: int) -> ChoiceMoments:
 def fit_profile(
     session: Session,
     users: Users,
-    line: Release,
+    lines: list[Release],
     popularity: NDArray[np.float64],
     counts: NDArray[np.float64],
     vectors: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
@@ -102,7 +107,7 @@ def fit_profile(
     levels: int,
     mixture: tuple[float, int] = (0.0, 0),
 ) -> dict[str, Any] | None:
-    """The weights and features, as plain values, or None where no weight stands out.
+    """Return the weights and features, as plain values, or None where no weight stands out.
 
     Parameters
     ----------
@@ -128,7 +133,7 @@ def fit_profile(
         TAU,
         *mixture,
     )
-    found = fit_weights(session, users, line, inputs, size, levels)
+    found = fit_weights(session, users, lines, inputs, size, levels)
     if not found.kept:
         return None
     return {
@@ -220,38 +225,40 @@ def stack_categories(categories: list[Categories]) -> tuple[NDArray[np.int64], N
 def fit_weights(
     session: Session,
     users: Users,
-    line: Release,
+    lines: list[Release],
     inputs: ProfileInputs,
     size: float,
     levels: int,
 ) -> ProfileWeights:
-    """(2)."""
+    """Fit the weights of (2), one step for each line."""
     from scipy.special import ndtri
 
     d = inputs.size
     first = d - len(inputs.starts)
     center = np.append(np.ones(first), np.zeros(d - first))
     spread = np.append(np.full(first, BASE_SPREAD), np.full(d - first, FEATURE_SPREAD))
-    prior = np.diag(spread**-2.0)
-    mu = 1 / (session.plan.noise_multiplier(line) * math.sqrt(SHARE))
+    precision = np.diag(spread**-2.0)
+    mu = math.sqrt(sum(session.plan.noise_multiplier(line) ** -2 for line in lines) / SHARE)
     each = ENOUGH * max(1.0, 1 / mu) / max(size, 1.0)
     part = min(each, 1.0)
     left_out = int(np.clip(each, 1, MOST_LEFT_OUT))
-    statistic = users.sum(
-        ChoiceMoments(
-            inputs,
-            center,
-            np.array(EXPONENTS),
-            left_out=left_out,
-            least_level=max(3 * levels // 4, 1),
-            levels=levels,
-            part=part,
+    w = center
+    for line in lines:
+        statistic = users.sum(
+            ChoiceMoments(
+                inputs,
+                w,
+                np.array(EXPONENTS),
+                left_out=left_out,
+                least_level=max(3 * levels // 4, 1),
+                levels=levels,
+                part=part,
+            )
         )
-    )
-    noise = CLIP * session.deviation(line, statistic)
-    released = CLIP * session.release(line, statistic)
-    w, precision = newton_step(released, noise, center, center, prior, left_out)
-    w[:first] = np.maximum(w[:first], LEAST_BASE)
+        noise = CLIP * session.deviation(line, statistic)
+        released = CLIP * session.release(line, statistic)
+        w, precision = newton_step(released, noise, w, w, precision, left_out / len(lines))
+        w[:first] = np.maximum(w[:first], LEAST_BASE)
     deviation = np.sqrt(np.diag(np.linalg.inv(precision)))
     z = w[first:] / deviation[first:]
     kept = bool(z.max() > ndtri(1 - FALSE_ALARMS / len(z)))
@@ -264,9 +271,9 @@ def newton_step(
     w: NDArray[np.float64],
     center: NDArray[np.float64],
     prior: NDArray[np.float64],
-    left_out: int = 1,
+    left_out: float = 1,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(2): the weights and their precision.
+    """Take one step of (2): the weights and their precision.
 
     Parameters
     ----------
@@ -274,6 +281,7 @@ def newton_step(
     noise : deviation of each of its numbers
     w : where they were taken
     center, prior : mean and precision of the weights before
+    left_out : choices of each user that are new to this step
     """
     d = len(w)
     assert len(released) == d + triangle_size(d)

@@ -91,7 +91,7 @@ from discreet.models.dpmf.communities import (
     HEAD_SHARE,
     PARTS,
     STEPS_TO_READ,
-    STRENGTH,
+    STRENGTH_TO_READ,
     Communities,
     Prospect,
     assess_counts,
@@ -100,7 +100,21 @@ from discreet.models.dpmf.communities import (
 )
 from discreet.models.dpmf.feature_prior import standardize
 from discreet.models.dpmf.pair_factorization import FittedFactors, factorize
-from discreet.models.dpmf.profile import SHARE, example_moments, fit_profile, read_profile
+from discreet.models.dpmf.profile import (
+    SHARE,
+    example_moments,
+    fit_profile,
+    read_profile,
+)
+from discreet.models.dpmf.profile import STEPS as WEIGHTS
+from discreet.models.dpmf.public_sums import (
+    EXPLAINED,
+    LeveledPairs,
+    PublicPairs,
+    PublicSums,
+    combine_pairs,
+    level_pairs,
+)
 from discreet.models.dpmf.released_rows import (
     ReleasedRow,
     ReleasedRows,
@@ -135,6 +149,7 @@ from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.centered_pairs import KAPPA, CenteredPairSums
 from discreet.privacy.statistics.pairs import LEVELS, LikeCounts, PairSums
 from discreet.privacy.statistics.user_totals import UserCount
+from discreet.privacy.users.public_users import PublicUsers
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import GradeRatings, Restrict, ThresholdRatings
 
@@ -289,9 +304,7 @@ class PairRanking(Algorithm):
         if self.like_threshold == EVERYTHING:
             return {}
         if self._levels > 1:
-            return {
-                "liked": "that a rating's position in the range measures how much the item is liked"
-            }
+            return {"liked": "the weight of a rating, by its position in the range"}
         return {"liked": f"that ratings of {self.like_threshold:g} and above count as liked"}
 
     def releases(self, n_items: int) -> list[Release]:
@@ -303,7 +316,9 @@ class PairRanking(Algorithm):
         return [counts, size, *self._rest(n_items, 1 - spent), *weights]
 
     def _weights(self) -> list[Release]:
-        return [Release("feature weights", share=SHARE, shape=None)] if self.profile else []
+        if not self.profile:
+            return []
+        return [Release(name, share=SHARE / len(WEIGHTS), shape=None) for name in WEIGHTS]
 
     @property
     def _gate(self) -> float:
@@ -313,7 +328,7 @@ class PairRanking(Algorithm):
         return self.gate * math.sqrt(1 - weights / (1 - self.counts_share - SIZE_SHARE))
 
     def _rest(self, n_items: int, share: float = 1.0) -> list[Release]:
-        """What is decided on the way; its shapes are left open."""
+        """List releases that are decided on the way; their shapes are left open."""
         if self.route == "communities" or (self.route == "auto" and n_items > self.largest_core):
             return [Release("item pairs (or counts)", share=share, shape=None, parts=PARTS)]
         if n_items > SMALL_CATALOG:
@@ -343,7 +358,7 @@ class PairRanking(Algorithm):
         return {name: one for (name, _), one in zip(PARTS, found, strict=True)}
 
     def _pairs(self, c: NDArray[Any]) -> Statistic:
-        """(3), for these counts of the core."""
+        """Return the statistic (3), for these counts of the core."""
         return CenteredPairSums(c, self._levels) if self.centered else PairSums(self._levels)
 
     @property
@@ -353,7 +368,7 @@ class PairRanking(Algorithm):
         return self.levels
 
     def _counts(self, users: Users) -> ReleasableSum:
-        """(1), of users who keep only what they like, by how much."""
+        """Return the statistic (1), of users who keep only what they like, by how much."""
         if self._levels > 1:
             assert self.rating_range is not None
             users.apply(GradeRatings(*self.rating_range, self._levels))
@@ -373,13 +388,15 @@ class PairRanking(Algorithm):
         seed: int,
         progress: Progress,
         prior: ReleasedRows | None = None,
+        public: PublicUsers | None = None,
     ) -> Learned:
         X = getattr(features, "X", features)
-        learned, size = self._learn_items(users, session, X, seed, progress, prior)
+        known = None if public is None else self._public_sums(public)
+        learned, size = self._learn_items(users, session, X, seed, progress, prior, known)
         if self.profile:
             categories = list(getattr(features, "categories", ()))
-            (line,) = self._weights()
-            learned = add_profile(self, learned, users, session, line, categories, size)
+            lines = self._weights()
+            learned = add_profile(self, learned, users, session, lines, categories, size)
         return learned
 
     def _learn_items(
@@ -390,8 +407,9 @@ class PairRanking(Algorithm):
         seed: int,
         progress: Progress,
         prior: ReleasedRows | None,
+        public: PublicSums | None = None,
     ) -> tuple[Learned, float]:
-        """(1)–(8), and ñ; what was released before improves every estimate."""
+        """Learn (1)–(8), and ñ; what was released before improves every estimate."""
         lines = self._rest(users.n_items)
         steps = len(lines) + 3
         counting = self._counts(users)
@@ -403,10 +421,14 @@ class PairRanking(Algorithm):
         rows = ReleasedRows((), users.n_items) if prior is None else prior
         # a prior has pairs and counts of items, which communities do not use
         if lines[0].parts and prior is None:
-            found = self._learn_communities(users, session, counts, size, seed, progress)
+            found = self._learn_communities(
+                users, session, with_public(counts, public), size, seed, progress, public
+            )
             if found is not None:
+                if public is not None and "communities" not in found.details:
+                    found = self._rank_public(public, counts, found, size, features, seed)
                 return replace(found, released=rows.append_row(row(counts))), size
-        known = self._with_rows(rows, row, counts, size)
+        known = with_public(self._with_rows(rows, row, counts, size), public)
         core = self._core(known)
         liked = users.copy_after(Restrict(core))
         pairs = liked.sum(self._pairs(known.above_noise(core)))
@@ -418,24 +440,35 @@ class PairRanking(Algorithm):
             liked = users.copy_after(Restrict(core))
             t = less
             gate *= ACCUMULATE
+        if public is not None:
+            core = self._core(known, public.noise_left(known.value[core], t, size))
+            liked = users.copy_after(Restrict(core))
         signal = Signal.from_counts(known, core, size, t, gate)
         progress(2, steps, "counts")
         bought = self._worth_buying(lines, signal)
         for line in lines:
             if line not in bought:
                 counts = counts.with_another(Estimate.release(session, line, counting))
-        known = self._with_rows(rows, row, counts, size)
+        released = self._with_rows(rows, row, counts, size)
+        known = with_public(released, public)
         c = known.above_noise(core)
         if not bought:
             rows = rows.append_row(row(counts))
             learned = self._popular(known, signal, without_pairs(signal, gate))
+            if public is not None:
+                learned = self._rank_public(public, released, learned, size, features, seed)
             return replace(learned, released=rows), size
         pairs = liked.sum(self._pairs(c))
         G = release_pairs(session, bought, pairs, len(core))
         progress(steps - 1, steps, "pairs")
         t = deviation_of_pairs(session, bought, pairs)
         rows = rows.append_row(row(counts, core, uncenter_pairs(G, c) if self.centered else G, t))
-        learned = self.rank(known, core, size, signal, features, seed, rows, (G, t))
+        leveled = None
+        if public is not None:
+            leveled = combine_pairs(G, t, self._public_pairs(public, core, c, size), c)
+        learned = self.rank(
+            known, core, size, signal, features, seed, rows, (G, t), leveled=leveled
+        )
         progress(steps, steps, "factors")
         return replace(learned, released=rows), size
 
@@ -449,20 +482,25 @@ class PairRanking(Algorithm):
         seed: int,
         rows: ReleasedRows,
         last: tuple[NDArray[Any], float] | None = None,
-        least: float = 0.0,
+        forgetting: float | None = None,
+        leveled: LeveledPairs | None = None,
     ) -> Learned:
-        """(4)–(8) from released rows: `last` are the centered pairs of the last row and their t.
+        """Compute (4)–(8) from released rows: `last` are the centered pairs of the last row and
+        their t.
 
-        A single row is used as it was released. Several are combined at no cost, forgetting at
-        most by `least` from row to row.
+        A single row is used as it was released. Several are combined at no cost, with the weight
+        `forgetting` from row to row, which by default is chosen from them.
         """
         c = counts.above_noise(core)
         F = None if features is None else standardize(features)
         f = np.ones(len(core))
-        if last is not None and len(rows.rows) == 1:
+        if leveled is not None:
+            G, f, t = leveled
+        elif last is not None and len(rows.rows) == 1:
             G, t = last
         else:
-            found = rows.pairs(core, size, rows.choose_forgetting(least)[1])
+            weight = rows.choose_forgetting()[1] if forgetting is None else forgetting
+            found = rows.pairs(core, size, weight)
             value = center_pairs(found.value, c) if self.centered else found.value
             G, f, t = level_noise(replace(found, value=value))
         with blas_threads():
@@ -473,17 +511,56 @@ class PairRanking(Algorithm):
             fitted = uncenter(fitted, c)
         return self._personal(counts, core, c, size, fitted, F, signal)
 
+    def _public_sums(self, users: PublicUsers) -> PublicSums:
+        """Grade what public users like, as private ones, and count it exactly."""
+        self._counts(users)  # type: ignore[arg-type]
+        return PublicSums.from_users(users, self._levels)
+
+    def _public_pairs(
+        self, public: PublicSums, core: NDArray[np.int64], c: NDArray[Any], size: float
+    ) -> PublicPairs:
+        """(3) of public users, exactly, scaled to so many users."""
+        return public.pairs(self._pairs(c), core, c, size, bool(self.centered))
+
+    def _rank_public(
+        self,
+        public: PublicSums,
+        released: Estimate,
+        popular: Learned,
+        size: float,
+        features: NDArray[Any] | None,
+        seed: int,
+    ) -> Learned:
+        """Rank by pairs of public users alone, where released counts agree with theirs; else by
+        popularity, as learned.
+        """
+        if public.explained(*released) < EXPLAINED:
+            return popular
+        details = popular.details
+        assert popular.counts is not None
+        known = Estimate(popular.counts, details["least_count"])
+        many = int(np.clip(public.often_chosen(), TOP_ITEMS, self.largest_core))
+        core = most_frequent(known.value, min(many, len(known.value)))
+        c = known.above_noise(core)
+        found = self._public_pairs(public, core, c, size)
+        alone = level_pairs(None, 1.0, found.P, c, found.spread, found.theta)
+        signal = Signal(False, details["signal"], details["top"], False)
+        rows = ReleasedRows((), len(known.value))
+        learned = self.rank(known, core, size, signal, features, seed, rows, leveled=alone)
+        said = f"{learned.details['learned']} Taste is that of public users alone."
+        return replace(learned, details={**learned.details, "learned": said})
+
     def _with_rows(
         self, rows: ReleasedRows, row: Callable[..., ReleasedRow], counts: Estimate, size: float
     ) -> Estimate:
-        """The counts together with those of earlier rows."""
+        """Combine the counts with those of earlier rows."""
         if not rows.rows:
             return counts
         together = rows.append_row(row(counts))
         return counts_of(together, size, together.choose_forgetting()[0])
 
     def _with_prior(self, rows: ReleasedRows, t: float, size: float) -> float:
-        """t after earlier rows of pairs are added to one with deviation t."""
+        """Return t after earlier rows of pairs are added to one with deviation t."""
         others = (row for row in rows.rows if len(row.core))
         more = sum(r.power / (size * r.pairs_deviation) ** 2 for r in others)
         return 1 / math.sqrt(t**-2 + more)
@@ -496,6 +573,7 @@ class PairRanking(Algorithm):
         size: float,
         seed: int,
         progress: Progress,
+        public: PublicSums | None = None,
     ) -> Learned | None:
         """Learn communities, or counts where the check refutes them; None for another route."""
         lines = self._rest(users.n_items)[0].divide()
@@ -513,8 +591,11 @@ class PairRanking(Algorithm):
         signal = Signal.from_counts(counts, core, size, t, self.gate)
         progress(2, len(lines) + 2, "counts")
         G = release_pairs(session, lines[:1], pairs, len(core))
+        f = np.ones(len(core))
+        if public is not None:
+            G, f, t = combine_pairs(G, t, self._public_pairs(public, core, c, size), c)
         with blas_threads():
-            fitted = self.estimate(G, t, c, size, seed, None)
+            fitted = self.estimate(G, t, f * c, size, seed, None)
         progress(3, len(lines) + 2, "pairs")
         again = session.deviation(lines[-1], counting)
         after = counts.with_another(Estimate(counts.value, again)).deviation
@@ -540,7 +621,7 @@ class PairRanking(Algorithm):
             "least_count": max(counts.deviation, 0.5),
             "featured": False,
             "communities": found.shares.tolist(),
-            "strength": STRENGTH * len(found.shares),
+            "strength": STRENGTH_TO_READ * len(found.shares),
             "steps": STEPS_TO_READ,
             "signal": signal.signal,
             "top": signal.top,
@@ -552,7 +633,7 @@ class PairRanking(Algorithm):
         return Learned(found.P, np.zeros(n, np.float32), counts.value, details)
 
     def _worth_buying(self, lines: list[Release], signal: Signal) -> list[Release]:
-        """The lines that release pairs; the others count again."""
+        """Return the lines that release pairs; the others count again."""
         if not signal.worth:
             return []
         return lines[:1] if signal.top > TOP_SHARE else lines  # counts decide much of the list
@@ -570,7 +651,7 @@ class PairRanking(Algorithm):
         return factorize(G, t, c, size, self.factors, self.rounds, seed, features)
 
     def _core(self, counts: Estimate, noise: float = 1.0) -> NDArray[np.int64]:
-        """The most liked items; earlier rows leave so much of a training's own noise."""
+        """Return the most liked items; earlier rows leave so much of a training's own noise."""
         assert self.core_from is not None
         least = self.core_from * math.sqrt(noise) * math.sqrt(max(float(counts.value.sum()), 1.0))
         many = int(np.clip((counts.value >= least).sum(), TOP_ITEMS, self.largest_core))
@@ -649,8 +730,8 @@ class PairRanking(Algorithm):
         )
 
     def item_similarity(self, learned: Learned) -> ItemSimilarity:
-        """Without popularity, which all items share; and of the core alone, unless features say
-        something of others.
+        """Compare items without popularity, which all share; and of the core alone, unless features
+        say something of others.
         """
         if not learned.factors.shape[1]:
             return ItemSimilarity()
@@ -675,13 +756,18 @@ class Estimate(NamedTuple):
         )
 
     def above_noise(self, some: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Those of some items, at least as large as the noise or as half a user."""
+        """Return those of some items, at least as large as the noise or as half a user."""
         return np.maximum(self.value[some], max(self.deviation, 0.5))
 
     def with_another(self, other: Estimate) -> Estimate:
         """Both of the same numbers, averaged by their noise."""
         one, two = self.deviation**-2, other.deviation**-2
         return Estimate((one * self.value + two * other.value) / (one + two), (one + two) ** -0.5)
+
+
+def with_public(counts: Estimate, public: PublicSums | None) -> Estimate:
+    """Return the counts with those of public users as a prior."""
+    return counts if public is None else Estimate(*public.combine_counts(*counts))
 
 
 def counts_of(rows: ReleasedRows, size: float, forgetting: float) -> Estimate:
@@ -696,14 +782,14 @@ def counts_of(rows: ReleasedRows, size: float, forgetting: float) -> Estimate:
 
 
 def least_size(counts: Estimate) -> float:
-    """So many people there are at least: Σ_j c_j² = Σ_ik ⟨x_i, x_k⟩/(‖x_i‖ ‖x_k‖) is at most
-    their number squared.
+    """Return a lower bound of the number of users: Σ_j c_j² = Σ_ik ⟨x_i, x_k⟩/(‖x_i‖ ‖x_k‖) is at
+    most their number squared.
     """
     return math.sqrt(max(float((counts.value**2 - counts.deviation**2).sum()), 1.0))
 
 
 class Signal(NamedTuple):
-    """Whether pairs are worth their price, from released counts.
+    """Signal-to-noise ratio of item pairs, estimated from released counts.
 
     `signal` is popularity's eigenvalue of the pairs over the edge of their noise, `top` the part of
     all choices that few items have; `faint` where not even the counts of the most popular items
@@ -787,8 +873,8 @@ _GAINS: dict[int, tuple[weakref.ref[Any], _Gain]] = {}
 
 
 def gain_of(learned: Learned) -> _Gain:
-    """Which row of the gain is an item's; the gain, (core, r); what is added to it; u of an empty
-    history.
+    """Return which row of the gain is an item's; the gain, (core, r); what is added to it; u of an
+    empty history.
 
     It follows from what is saved, so it is not saved itself; it is kept as long as the factors are.
     """
@@ -826,17 +912,18 @@ def add_profile(
     learned: Learned,
     users: Users,
     session: Session,
-    line: Release,
+    lines: list[Release],
     categories: list[Categories],
     size: float,
 ) -> Learned:
-    """The same with the profile among its details, where its weights stand out of the noise.
+    """Return the same with the profile among its details, where its weights stand out of the noise.
 
-    Without categories the line releases counts, which nothing uses: the plan was made before.
+    Without categories the lines release counts, which nothing uses: the plan was made before.
     """
     levels = algorithm._levels
     if not categories:
-        session.release(line, users.sum(LikeCounts(levels)))
+        for line in lines:
+            session.release(line, users.sum(LikeCounts(levels)))
         return learned
     least = 1e-12
     if learned.factors.size and "communities" not in learned.details:
@@ -846,7 +933,7 @@ def add_profile(
     profile = fit_profile(
         session,
         users,
-        line,
+        lines,
         popularity,
         positive_counts(learned),
         vectors,
@@ -888,7 +975,7 @@ def popularity_of(
 
 
 def profile_fold_in(algorithm: PairRanking, learned: Learned) -> FoldIn:
-    """The read-out with the profile that is among the details."""
+    """Return the fold-in with the profile that is among the details."""
     n, r = learned.factors.shape
     popularity, _ = popularity_of(learned, learned.details["profile"]["least_popularity"])
     weights, arrays, numbers = read_profile(

@@ -61,6 +61,7 @@ from discreet.models.algorithm import (
     width,
 )
 from discreet.models.dpmf.population import Population, release_counts, release_population
+from discreet.models.dpmf.public_biases import PublicBiases
 from discreet.models.dpmf.rating_factors import longest_solution, ranks_to_compare
 from discreet.models.dpmf.rating_training import (
     CHECKS,
@@ -92,6 +93,7 @@ from discreet.privacy.statistics.gradients import (
     WeightedResidualGradient,
 )
 from discreet.privacy.statistics.user_effects import ResidualPairs, SolutionGram
+from discreet.privacy.users.public_users import PublicUsers
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import WeighEntries
 
@@ -294,10 +296,12 @@ class RatingFactorization(Algorithm):
         features: NDArray[Any] | None,
         seed: int,
         progress: Progress,
+        public: PublicUsers | None = None,
     ) -> Learned:
         population = release_population(users, session, self.half)
         counts = release_counts(users, session, population, self.rarity)
-        training = Training(self, users, session, population, counts, features)
+        biases = None if public is None else PublicBiases.from_users(public)
+        training = Training(self, users, session, population, counts, features, biases)
         signal = training.check_signal()
         state = training.start()
         for _ in range(self.bias_iterations):

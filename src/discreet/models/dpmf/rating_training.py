@@ -20,6 +20,7 @@ from discreet.models.algorithm import Learned, check_signal, most_frequent
 from discreet.models.dpmf.feature_prior import prior_features, standardize
 from discreet.models.dpmf.item_biases import ItemBiases
 from discreet.models.dpmf.population import Counts, Population
+from discreet.models.dpmf.public_biases import PublicBiases
 from discreet.models.dpmf.rating_factors import (
     Factors,
     Gain,
@@ -76,6 +77,7 @@ class Training:
     population: Population
     counts: Counts
     features: NDArray[Any] | None
+    public: PublicBiases | None = None
 
     @cached_property
     def core(self) -> NDArray[np.int64]:
@@ -92,7 +94,7 @@ class Training:
         F = prior_features(n, self.features, use)
         return State(
             self.algorithm.start_prior(self.population, popularity),
-            ItemBiases(self.counts, F, deviation, np.zeros(n)),
+            ItemBiases(self.counts, F, deviation, np.zeros(n), public=self.public),
         )
 
     def check_signal(self) -> dict[str, float]:

@@ -40,6 +40,7 @@ from discreet.privacy.statistics.centered_pairs import BITS, KAPPA, center_reals
 from discreet.privacy.statistics.pairs import fold_shape, fold_triangle, unfold_triangle
 
 LARGEST = 50  # counts that choose λ: of the others noise says nothing
+JUMP = 4.0  # deviations; noise alone has as many in one of 16,000 counts
 LONGEST_LAG = 8  # rows between two counts that are compared: drift adds up, and noise does not
 #: Rows kept with a model. An older one has weight λ^12, and each takes 2 M² bytes for M items.
 MOST_ROWS = 12
@@ -103,13 +104,23 @@ class ReleasedRows:
         return forgetting ** np.arange(len(self.rows) - 1, -1, -1.0)
 
     def counts(self, users: float, forgetting: float) -> Combined:
-        """(1) for the counts of so many users; items of no row have an infinite deviation."""
+        """Compute (1) for the counts of so many users; items of no row have an infinite deviation.
+
+        An item whose count differs from the earlier rows by more than `JUMP` deviations begins
+        anew: what becomes popular within a week is no slow change.
+        """
         num, den, var = np.zeros((3, self.n_items))
-        for weight, row in zip(self.weights(forgetting), self.rows, strict=True):
-            precision = weight * row.counts_deviation**-2
+        for row in self.rows:
+            num *= forgetting
+            den *= forgetting
+            var *= forgetting**2
+            jumps = row.items[_differs(row, num[row.items], den[row.items], var[row.items])]
+            for total in (num, den, var):
+                total[jumps] = 0.0
+            precision = row.counts_deviation**-2
             num[row.items] += precision * row.size * row.counts
             den[row.items] += precision * row.power
-            var[row.items] += weight * precision * row.size**2
+            var[row.items] += precision * row.size**2
         return _estimate(users, num, den, var)
 
     def in_cores(self) -> NDArray[np.bool_]:
@@ -120,7 +131,9 @@ class ReleasedRows:
         return found
 
     def pairs(self, core: NDArray[np.int64], users: float, forgetting: float) -> Combined:
-        """(1) for all pairs of the core, as matrices; pairs of no row are 0, with deviation ∞."""
+        """Compute (1) for all pairs of the core, as matrices; pairs of no row are 0, with deviation
+        ∞.
+        """
         place = np.full(self.n_items, -1)
         place[core] = np.arange(len(core))
         num, den, var = np.zeros((3, len(core), len(core)), np.float32)
@@ -224,8 +237,18 @@ class ReleasedRows:
         return cls(tuple(rows), n_items) if rows else None
 
 
+def _differs(row: ReleasedRow, num: Any, den: Any, var: Any) -> NDArray[np.bool_]:
+    """Mark the counts of a row that earlier rows, with these sums, do not explain by noise."""
+    seen = den > 0
+    before = np.where(seen, den, 1.0)
+    mean = row.counts / row.size
+    noise = (row.counts_deviation**2 + (row.size_deviation * mean) ** 2) / row.size**2
+    off = (mean - num / before) ** 2
+    return np.asarray(seen & (off > JUMP**2 * (noise + var / before**2)), bool)
+
+
 def _smooth_weights(q: float) -> float:
-    """(2)."""
+    """Compute the weights of (2)."""
     return 1 + q / 2 - math.sqrt(q + q * q / 4)
 
 

@@ -35,7 +35,7 @@ FACTORS = "factors.safetensors"
 MODEL = "model.json"
 CARD = "README.md"
 MAPPED = 1 << 26  # bytes from which on factors stay on disk
-MOST_FACTORS = 1 << 14
+MOST_FACTORS = 1 << 14  # more than any model has: bounds the size of a file before it is read
 MOST_HEADER = 1 << 20  # bytes that describe some arrays
 LARGEST = 1e18  # of numbers whose products must stay finite in single precision
 #: Errors that a forged folder may cause, because a fold-in relies on its parts to fit.

@@ -143,8 +143,8 @@ def _put_in_place(files: dict[str, bytes], part: Path, target: Path, own: str) -
 
 
 def _about(target: Path, error: OSError) -> OSError:
-    """The same error with the path that was asked for: a disk that is full, say, names none, or
-    a hidden one.
+    """Return the same error with the path that was asked for: a disk that is full, say, names none,
+    or a hidden one.
     """
     if error.errno is None:
         return error

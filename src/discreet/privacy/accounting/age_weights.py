@@ -61,7 +61,7 @@ class AgeWeights:
         Rows after which a user's weight begins again at 1.
     """
 
-    memory: int = 13
+    memory: int = 20
     retention: int | None = None
     renew: int | None = None
 

@@ -75,8 +75,7 @@ class Budget:
         if self.delta > LARGE_DELTA and not self.allow_large_delta:
             raise ConfigError(
                 f"delta={self.delta!r} is above {LARGE_DELTA:g}: with that probability the"
-                " guarantee may fail altogether. Choose 1e-6, or pass allow_large_delta=True"
-                " (--allow-large-delta)."
+                " guarantee may fail altogether. Choose 1e-6, or pass allow_large_delta=True."
             )
         if self.neighboring not in RELATIONS:
             raise ConfigError(

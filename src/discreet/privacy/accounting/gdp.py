@@ -24,10 +24,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from discreet.errors import ConfigError
+from discreet.privacy.accounting.roots import brentq
 
 #: Bound on the rounding error of ``log_delta``: the safety margin of the inverses. Tests compare
 #: with 50 digits.

@@ -46,12 +46,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, ndtri_exp
 
 from discreet.errors import ConfigError
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Norm, require_number
+from discreet.privacy.accounting.roots import brentq
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

@@ -36,11 +36,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from scipy.optimize import brentq
-
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.privacy.accounting import gdp, mechanisms, pld, private_selection
 from discreet.privacy.accounting.budget import require_number
+from discreet.privacy.accounting.roots import brentq
 
 Accountant = Literal["gdp", "rdp", "pld", "pure"]
 ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)

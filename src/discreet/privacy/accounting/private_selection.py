@@ -2,7 +2,7 @@ r"""The privacy cost of releasing only the best of K runs, with K secret and ran
 
 Each run draws a setting, trains, scores itself and is μ-GDP as a whole, its score included. The run
 with the best score is released. With f(x) = E[x^K] and g(t) = Φ(Φ⁻¹(t) − μ), the outcome satisfies
-(docs/tuning.md has the proof)
+(proof below)
 
 1. δ_A(ε) ≤ E[ v(r) ], v(r) = max over t in [0, 1] of ( f'(t) − e^ε f'(g(t)) r )₊, r = e^{μZ −
    μ²/2}, Z ~ N(0, 1)
@@ -25,6 +25,52 @@ poisson             ∝ λ^k / k!                              f'(x) = m e^{λ (
 
 The first two are the third with shape η = 1 and η = 0; "negative-binomial:0.5" has η = 0.5. The
 lower η, the cheaper, and the more often K is 1.
+
+*Theorem.* Let Q be the distribution of what one run gives on a data set, a model with its setting
+and its score s, and Q' the same on a neighboring one. K is independent of the data, with P(K ≥ 1) =
+1. A is the distribution of the run with the best score among K independent ones, ties broken at
+random; A' the same for Q'. Every run is μ-GDP: for every event E,
+
+3. Q'(E) ≥ g(Q(E)), and the same with Q and Q' exchanged.
+
+Then A(S) − e^ε A'(S) ≤ E[v(r)] for every ε ≥ 0 and every event S, with v and r as in 1. As 3. is
+symmetric, so is the bound.
+
+*Proof.* (a) Ties. Give each run a number u, uniform on [0, 1] and independent of everything, and
+order runs by (s, u) lexicographically. Adding u is post-processing, so 3. still holds for the
+distributions of y = (model, s, u), called Q and Q' again. For an outcome y let F(y) = Q(those not
+above y) = Q(score < s) + Q(score = s) · u. F(Y) is uniform on [0, 1] for Y ~ Q, whether scores are
+discrete or not (the distributional transform), and no two of countably many runs are tied, with
+probability 1.
+
+(b) The winner. Given K = k, the winner is run i with outcome in S if y_i ∈ S and all others are
+below it. Runs are independent and P(y_j below y) = F(y), so A(S | K = k) = k ∫_S F(y)^(k−1) dQ(y).
+Averaging over K (all terms are positive), with F'(y) = Q'(outcomes not above y),
+
+4. A(S) = ∫_S f'(F(y)) dQ(y),   A'(S) = ∫_S f'(F'(y)) dQ'(y)
+
+(c) F' is not far below F. "Not above y" is an event, so by 3. F'(y) ≥ g(F(y)). f' has non-negative
+coefficients, so it does not decrease, and f'(F'(y)) ≥ f'(g(F(y))).
+
+(d) Pointwise. Let r(y) = dQ'/dQ; 3. makes Q and Q' absolutely continuous with respect to each
+other, because g(t) = 0 only for t = 0. From 4. and (c), A(S) − e^ε A'(S) ≤ ∫_S (f'(F) − e^ε
+f'(g(F)) r) dQ ≤ ∫ (f'(F) − e^ε f'(g(F)) r)₊ dQ ≤ E_Q[v(r(Y))].
+
+(e) The Gaussian pair is the worst. v is a maximum of functions that are convex in r, so it is
+convex. 3. says that E_Q[(1 − c r)₊] = sup_E Q(E) − c Q'(E) is for every c ≥ 0 at most what it is
+for N(0, 1) and N(μ, 1), whose ratio is e^{μZ − μ²/2}; both ratios have the mean 1. So E(k − r)₊ is
+ordered for every k, which with equal means is the convex order: E φ(r) ≤ E φ(e^{μZ − μ²/2}) for
+every convex φ, and so for v. ∎
+
+The simpler bound: f'(t) − e^ε f'(g(t)) r ≤ f'(t) (1 − e^{ε−L} r) ≤ f'(1) (1 − e^{ε−L} r)₊, and
+f'(1) = E[K]. Neither is tight: the order that makes F' small and the one that makes r small are
+opposite, and (d) allows both at once.
+
+A run with a random setting is μ-GDP if it is for every setting: given the setting, 3. holds for the
+pair of conditional distributions; the setting is drawn the same way on both data sets; g is convex,
+so 3. holds for averages (Jensen). A run with its score is the composition of both, μ² = μ_training²
++ μ_score², because the score is computed from the model that was just released and from the data.
+Held-out ratings are drawn from one user's ids only, so neighboring data sets stay neighboring.
 """
 
 from __future__ import annotations
@@ -38,11 +84,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from discreet.errors import ConfigError
 from discreet.privacy.accounting.budget import require_number
+from discreet.privacy.accounting.roots import brentq
 
 LAWS = ("geometric", "logarithmic", "poisson")
 MOST_RUNS = 1000.0

@@ -7,14 +7,14 @@ a function of x + N, the ideal mechanism, and costs what that costs. No float no
 float, so there is nothing to learn from the low bits.
 
 What remains is the distance between the numbers drawn here and ideal ones. It has two parts, proved
-in docs/noise.md:
+in docs/noise.md and `gaussian_spec`:
 
 1. Uniform bits. Every block of at most 2²⁰ draws has its own AES-128 key from the operating system
-   and reads AES in counter mode, at most 2²⁰ cipher blocks. That AES cannot be told from a random
-   permutation is assumed, here as everywhere; a permutation never repeats a block where truly
-   random bits might, an advantage of at most (2²⁰)²/2¹²⁹ per key, below ``DRAW_DISTANCE`` = 2⁻¹⁰⁰
-   per draw. ``delta_of(n)`` charges it to δ: 2·10⁸ draws cost 1.6·10⁻²².
-2. From bits to noise. ``exact`` draws from the rounded Gaussian, Laplace or Huber law by a
+   and reads AES in counter mode, at most 2²⁰ cipher blocks. That AES cannot be distinguished from a
+   random permutation is assumed, here as everywhere; a permutation never repeats a block where
+   truly random bits might, an advantage of at most (2²⁰)²/2¹²⁹ per key, below ``DRAW_DISTANCE`` =
+   2⁻¹⁰⁰ per draw. ``delta_of(n)`` charges it to δ: 2·10⁸ draws cost 1.6·10⁻²².
+2. From bits to noise. ``gaussian_spec`` draws from the rounded Gaussian, Laplace or Huber law by a
    procedure on real numbers; ``sampler`` takes the same decisions by interval arithmetic and hands
    over whatever 64 bits do not decide. The probability of every outcome is within a factor 1 ±
    2⁻¹⁸⁰ of the ideal one, so n draws add n·2⁻¹⁷⁹ to ε: less than the upward rounding of every ε
@@ -45,8 +45,8 @@ from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mec
 
 #: Total-variation distance of one secure draw from the ideal rounded noise.
 DRAW_DISTANCE = 2.0**-100
-#: The coins of one Poisson batch are charged as so many draws, whatever its size: enough for 2³³
-#: people, docs/noise.md.
+#: The sampling of one Poisson batch is charged as so many draws, whatever its size: enough for 2³³
+#: users, docs/noise.md.
 BATCH_DRAWS = 1 << 22
 BLOCK = 1 << 20
 _IN_CACHE = 1 << 14  # numbers that are turned into real units at a time
@@ -164,7 +164,7 @@ class SecureNoise:
         scale: NDArray[np.float64],
         then: Callable[[int], None] = lambda begin: None,
     ) -> None:
-        """Add noise block by block; `then` is told where a block begins while it is still in
+        """Add noise block by block; `then` gets the start of a block while it is still in
         the cache.
         """
         from discreet.privacy.noise import gaussian_spec as exact

@@ -1,25 +1,25 @@
-"""One budget for all trainings on the same people, in one file that outlives them.
+"""One budget for all trainings on the same users, in one file that outlives them.
 
 An *account* stands for a population, with a total (ε, δ) and a neighboring relation. Every training
-reserves its price before it seals a rating, and settles afterwards to what its ledger recorded:
+reserves its cost before it seals a rating, and settles afterwards to what its ledger recorded:
 
 1. Every release is μ-GDP for some μ: Gaussian noise by definition; Laplace and Huber noise by the
    bound of ``Event.mu``, a pure ε being (2Φ⁻¹(1/(1 + e^−ε)))-GDP; a release of a random batch is
    charged as if all users were in it, because given the sample it is a sum over some users,
-   and an average over coins that do not depend on the data keeps the same trade-off curve (it is
+   and an average over samples that do not depend on the data keeps the same trade-off curve (it is
    convex). Tuning has no such μ and is refused.
-2. Σμ² ≤ B² is a *filter*: it holds for releases that are chosen, stopped and priced with all
+2. Σμ² ≤ B² is a *filter*: it holds for releases that are chosen, stopped and charged with all
    earlier results at hand (Smith & Thakurta, "Fully adaptive composition for Gaussian differential
    privacy", 2022), so the whole life of an account is B-GDP, and (ε, δ) for every δ(ε) of that
    curve.
 3. What samplers add to δ is counted in draws, with a limit of its own, so that both filters hold
-   apart: the promise is ε at δ plus `allowance` (1e-12, or a thousandth of δ where that is less).
+   apart: the guarantee is ε at δ plus `allowance` (1e-12, or a thousandth of δ where that is less).
 
 All amounts are whole numbers (μ² in units of 2⁻⁵⁰, draws), rounded against the account, so sums are
 exact. Nothing is ever changed or removed: the balance is the sum over an append-only log, in which
 every record holds the hash of the one before, and ledgers are kept as well. A reservation whose
 process died was never settled, and stays spent in full. What comes back is only what the ledger
-says was never looked at, because a ledger records before anything is opened.
+says was never computed, because a ledger records before anything is opened.
 
 The log is in an SQLite file (`budget_store_sqlite`) or in a PostgreSQL database
 (`budget_store_postgres`): one writer at a time, every commit on disk before a rating is sealed.
@@ -71,13 +71,13 @@ SMALLEST_EPSILON = 1e-3
 
 @dataclass(frozen=True)
 class Balance:
-    """What an account promises and what is left of it.
+    """Total budget of an account and what is left of it.
 
     Attributes
     ----------
     account : str
     epsilon, delta, neighboring
-        The total promise.
+        The total budget.
     allowance : float
         Addition to δ for samplers and rounding.
     limit, spent, reserved, left : float
@@ -86,7 +86,7 @@ class Balance:
     trainings, unsettled : int
         How many were settled, and how many are under way or died.
     broken : bool
-        Something left without noise, so that nothing is promised any more.
+        A training released something without noise, so the guarantee no longer holds.
     """
 
     account: str
@@ -129,7 +129,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Verified:
-    """What a look through the whole log found to be in order."""
+    """Number of records, ledgers and accounts that a check of the whole log found intact."""
 
     records: int
     ledgers: int
@@ -156,7 +156,7 @@ class BudgetStore:
 
     Examples
     --------
-    >>> store = BudgetStore("people.sqlite")  # doctest: +SKIP
+    >>> store = BudgetStore("budget.sqlite")  # doctest: +SKIP
     >>> store.open("customers", epsilon=4, delta=1e-6)  # doctest: +SKIP
     >>> discreet.DPMF(epsilon=1).fit(ratings, account=store["customers"])  # doctest: +SKIP
     """
@@ -182,7 +182,7 @@ class BudgetStore:
         neighboring: Neighboring = "add-remove",
         note: str = "",
     ) -> Account:
-        """A new account for a population, and its total promise, which cannot be changed later.
+        """Open an account for a population, with a total budget that cannot be changed later.
 
         Parameters
         ----------
@@ -210,8 +210,8 @@ class BudgetStore:
         most = gdp.mu(budget.epsilon, budget.delta + allowance / 2) ** 2
         if most > LARGEST_LIMIT:
             raise ConfigError(
-                f"epsilon={budget.epsilon:g} is beyond what an account counts: it would promise"
-                " nothing"
+                f"epsilon={budget.epsilon:g} is beyond what an account can count, and"
+                " would guarantee nothing"
             )
         content = budget.to_dict() | {
             "allowance": allowance,
@@ -237,11 +237,11 @@ class BudgetStore:
         return Account(self, name)
 
     def accounts(self) -> list[Account]:
-        """All of them, in the order in which they were opened."""
+        """List the accounts in the order in which they were opened."""
         return [Account(self, name) for name in self._read().names]
 
     def log(self, name: str | None = None) -> list[Record]:
-        """Every record, or those of one account, oldest first."""
+        """List every record, or those of one account, oldest first."""
         found = self._read()
         return list(found.records) if name is None else found.for_account(name)
 
@@ -252,8 +252,8 @@ class BudgetStore:
         Parameters
         ----------
         head : str or Head, optional
-            A hash that an earlier look gave, or what a model carries: it has to be in the chain, or
-            records were taken away since.
+            A hash from an earlier check, or from a model: it has to be in the chain, or records
+            were removed since.
 
         Raises
         ------
@@ -347,11 +347,11 @@ class Account:
             return self._balance(self._sums(log))
 
     def log(self) -> list[Record]:
-        """The account's records, oldest first."""
+        """List the account's records, oldest first."""
         return self.store.log(self.name)
 
     def ledgers(self) -> list[Ledger]:
-        """The archived ledgers of its trainings, verified, oldest first."""
+        """Return the archived ledgers of its trainings, verified, oldest first."""
         from discreet.privacy.release.ledger import Ledger
 
         log = self.store._read()
@@ -363,8 +363,8 @@ class Account:
         return [Ledger.from_dict(json.loads(log.ledgers[reservation])) for reservation in done]
 
     def has_ledger(self, ledger: Ledger) -> bool:
-        """Tell whether a training with this ledger was charged: the same id, chain, price and
-        number of people.
+        """Tell whether a training with this ledger was charged: the same id, chain, cost and
+        number of users.
 
         A ledger without an id is never recognized: another training could have the same records.
         """
@@ -440,8 +440,8 @@ class Account:
             self._admit(plan, units, sums.left, self._balance(sums))
             if sums.draws + MOST_DRAWS > sums.opened.content["draws"]:
                 raise BudgetExceeded(
-                    f"the account {self.name!r} has no room for further draws of noise: too many"
-                    " trainings were made, or died, since it was opened"
+                    f"the account {self.name!r} cannot count further draws of noise: too many"
+                    " trainings were made, or crashed, since it was opened"
                 )
             content = {
                 "what": what,
@@ -480,12 +480,13 @@ class Account:
     def _admit(self, plan: Plan, units: int, left: int, balance: Balance) -> None:
         if balance.broken:
             raise PrivacyError(
-                f"the account {self.name!r} promises nothing any more: something left without noise"
+                f"the account {self.name!r} no longer has a guarantee: a training released"
+                " something without noise"
             )
         if plan.budget.neighboring != balance.neighboring:
             raise PrivacyError(
                 f"the account {self.name!r} is for neighboring={balance.neighboring!r}, and this"
-                f" training for {plan.budget.neighboring!r}: prices of two relations do not add up"
+                f" training for {plan.budget.neighboring!r}: costs of two relations do not add up"
             )
         if units > left:
             fits = _largest_epsilon(balance.left, plan.budget.delta)
@@ -521,7 +522,7 @@ class Reservation:
     head: Head | None = None
 
     def settle(self, ledger: Ledger) -> Head:
-        """Give back what the ledger says was never looked at, and keep the ledger. Can be done
+        """Give back what the ledger says was never computed, and keep the ledger. Can be done
         once.
 
         Returns where the chain ends now, to be kept outside the store.
@@ -564,7 +565,7 @@ def charge_account(
         return nullcontext()
     if not isinstance(account, Account):
         raise ConfigError(
-            "budget is an account, such as BudgetStore('people.sqlite')['customers'], not"
+            "budget is an account, such as BudgetStore('budget.sqlite')['customers'], not"
             f" {type(account).__name__}"
         )
     account.check_head(head)
@@ -572,8 +573,8 @@ def charge_account(
 
 
 def _largest_epsilon(left: float, delta: float) -> float:
-    """The ε of a Gaussian training that takes no more than that of μ², to three digits, rounded
-    down.
+    """Return the ε of a Gaussian training that takes no more than that of μ², to three digits,
+    rounded down.
     """
     if left <= 0 or delta <= 0:
         return 0.0

@@ -85,8 +85,8 @@ class Record:
     for what came back.
 
     ``kind`` is "open" (an account), "reserve" (before a training), "settle" (after it) or "broken"
-    (it was settled, but something had left without noise: the account promises nothing from then
-    on).
+    (it was settled, but something was released without noise: the guarantee of the account no
+    longer holds).
     """
 
     sequence: int

@@ -2,7 +2,8 @@
 
 `base` defines a statistic and has the registry; `sums` has the table of sensitivities;
 `integer_sums` adds whole numbers exactly. The other modules have the statistics with their proofs:
-item pairs are in `pairs` and `centered_pairs`, counts by community in `communities`.
+item pairs are in `pairs` and `centered_pairs`, counts by community in `communities`, sums over rows
+of features and targets in `regression`.
 """
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "gradients",
     "integer_sums",
     "pairs",
+    "regression",
     "sums",
     "user_effects",
     "user_totals",

@@ -245,7 +245,7 @@ class CenteredSums:
 
 
 def center_reals(S: NDArray[np.float64], P: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(3) in real numbers: the specification of `center_units`."""
+    """Compute (3) in real numbers: the specification of `center_units`."""
     p = P / 2.0**BITS
     A = np.zeros((len(P), len(P)))
     unfold_triangle(S, 0, A)
@@ -257,7 +257,7 @@ def center_reals(S: NDArray[np.float64], P: NDArray[np.int64]) -> NDArray[np.flo
 
 
 def center_units(S: NDArray[np.int64], P: NDArray[np.int64]) -> NDArray[np.int64]:
-    """f: (3) rounded to whole units, overwriting S."""
+    """Compute f: (3) rounded to whole units, overwriting S."""
     high = np.zeros(len(P), np.int64)
     low = np.zeros(len(P), np.int64)
     _multiply(S, P, high, low)

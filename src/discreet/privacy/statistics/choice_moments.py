@@ -177,7 +177,7 @@ class ChoiceMoments(Statistic):
         return total_of_users(z, grid)
 
     def _moments(self, block: Block, takes_part: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """(g_i, H_i) of every user."""
+        """Compute (g_i, H_i) of every user."""
         x = self.inputs
         level = levels_of(block, self.levels)
         width = x.size + triangle_size(x.size)
@@ -227,7 +227,7 @@ class ChoiceMoments(Statistic):
 
 
 def clip_moments(moments: NDArray[np.float64], clip: float = CLIP) -> NDArray[np.float64]:
-    """z of (g, H) in rows, H packed as upper triangles."""
+    """Return z of (g, H) in rows, H packed as upper triangles."""
     width = moments.shape[1]
     d = round((math.sqrt(9 + 8 * width) - 3) / 2)
     rows, columns = np.triu_indices(d)

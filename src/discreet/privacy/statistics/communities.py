@@ -208,7 +208,7 @@ class LeftOutHits(Statistic):
 
 
 def is_held_out(block: Block, part: float) -> NDArray[np.bool_]:
-    """Whether each user is, by its own key."""
+    """Return whether each user is, by its own key."""
     drawn = (block.key * MIX >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return np.asarray(drawn < part)
 
@@ -265,6 +265,8 @@ def _count_left_out_hits(
 ) -> None:
     """h_i and h⁰_i of some users."""
     theta = np.empty(len(prior))
+    others = np.empty(4)
+    last = len(order) - 1
     own = np.zeros(len(P), np.bool_)
     for i in range(start, stop):
         items = indices[indptr[i] : indptr[i + 1]]
@@ -294,16 +296,32 @@ def _count_left_out_hits(
             # popular items come first: most items are beaten by the best few of them
             above = 0
             popular = 0
-            for k in order:
-                if own[k]:
-                    continue
+            rare = False
+            for first in range(0, len(order), 4):
                 if above < best:
-                    other = 0.0
+                    # Four sums at a time, each in the order of z: one alone would wait for every
+                    # addition.
+                    a = P[order[first]]
+                    b = P[order[min(first + 1, last)]]
+                    c = P[order[min(first + 2, last)]]
+                    d = P[order[min(first + 3, last)]]
+                    s0 = s1 = s2 = s3 = 0.0
                     for z in range(len(prior)):
-                        other += theta[z] * P[k, z]
-                    above += other > score
-                popular += counts[k] > count
-                if above >= best and (popular >= best or counts[k] <= count):
+                        s0 += theta[z] * a[z]
+                        s1 += theta[z] * b[z]
+                        s2 += theta[z] * c[z]
+                        s3 += theta[z] * d[z]
+                    others[0] = s0
+                    others[1] = s1
+                    others[2] = s2
+                    others[3] = s3
+                for at in range(first, min(first + 4, last + 1)):
+                    k = order[at]
+                    if not (own[k] or (above >= best and (popular >= best or rare))):
+                        above += above < best and others[at - first] > score
+                        popular += counts[k] > count
+                        rare = counts[k] <= count
+                if above >= best and (popular >= best or rare):
                     break
             hits[i, 0] += above < best
             hits[i, 1] += popular < best

@@ -42,7 +42,7 @@ from discreet.privacy.statistics.base import (
 from discreet.privacy.statistics.bounds import SHAVE, check_bound
 
 _BLOCK = 1 << 22  # entries of the dense block in which rows are multiplied
-_UNBOUNDED = 1e100
+_UNBOUNDED = 1e100  # its square is finite in float64; rows are clipped to their norm afterwards
 
 
 class OuterProducts(Statistic):

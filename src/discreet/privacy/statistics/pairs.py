@@ -1,5 +1,4 @@
-"""Which items people like together: a sum over pairs of items that every person moves by the same
-length.
+"""Item pairs: a sum over pairs of items that users like together, of sensitivity 1.
 
 A user likes its items by whole levels a_ij from 1 to `LEVELS` (`GradeRatings` makes them of
 ratings), or all alike, a_ij = 1 (`ThresholdRatings`, and histories that say only *that* an item was
@@ -166,7 +165,7 @@ def pair_weights(indptr: NDArray[np.int64], level: NDArray[np.uint8]) -> NDArray
 
 @njit(nogil=True, cache=True)
 def power_sums(indptr: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """The same in one pass."""
+    """Compute the same in one pass."""
     sums = np.zeros((2, len(indptr) - 1), np.int64)
     for i in range(len(indptr) - 1):
         for entry in range(indptr[i], indptr[i + 1]):
@@ -184,7 +183,7 @@ def add_likes(
     m: int,
     grid: float | None,
 ) -> NDArray[Any]:
-    """The same in one pass: int64 in units of the grid, or float64 without one."""
+    """Add the same in one pass: int64 in units of the grid, or float64 without one."""
     sums = np.zeros(m, np.float64 if grid is None else np.int64)
     _add_likes(indptr, indices, level, share, 1.0 if grid is None else 1 / grid, sums)
     return sums
@@ -199,7 +198,9 @@ def _add_likes(
     per_unit: float,
     sums: np.ndarray,
 ) -> None:
-    """A grid is a power of four, so that dividing by it is exact; storing in int64 truncates."""
+    """Add the likes of a block. A grid is a power of four, so that dividing by it is exact; storing
+    in int64 truncates.
+    """
     for i in range(len(indptr) - 1):
         for entry in range(indptr[i], indptr[i + 1]):
             sums[indices[entry]] += sums.dtype.type(share[i] * level[entry] * per_unit)
@@ -210,13 +211,13 @@ def _add_likes(
 
 
 def fold_shape(m: int) -> tuple[int, int]:
-    """(⌊m/2⌋, columns) with exactly m(m − 1)/2 entries."""
+    """Return (⌊m/2⌋, columns) with exactly m(m − 1)/2 entries."""
     return (m // 2, max(m - 1, 0) if m % 2 == 0 else m)
 
 
 def folds(m: int, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """(row of the rectangle, row j of the triangle that it begins with, row of the triangle that it
-    ends with).
+    """Return (row of the rectangle, row j of the triangle that it begins with, row of the triangle
+    that it ends with).
 
     Row j of the triangle has the m − 1 − j entries (j, j + 1), (j, j + 2), …
     """
@@ -324,8 +325,8 @@ def _by_item(
     blocks: np.ndarray,
     m: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """For each entry, how many of its user come after it, and its number times its level; entries
-    by block and item.
+    """Count, for each entry, how many of its user come after it, and its number times its level;
+    entries by block and item.
 
     Also where the entries of block b and item j begin, start[b, j], and what each item will cost.
     """

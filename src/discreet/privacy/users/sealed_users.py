@@ -29,6 +29,7 @@ from discreet.data.ratings import Ratings
 from discreet.privacy.sealed import KEY, Sealed, guard
 from discreet.privacy.statistics.base import Block, Public, Statistic, sums_of_rows
 from discreet.privacy.statistics.bounds import Bounds, check_rows
+from discreet.privacy.statistics.regression import ROWS
 from discreet.privacy.statistics.sums import Compute, Sum
 from discreet.privacy.users.item_sampling import user_keys
 from discreet.privacy.users.steps import UserStep
@@ -80,6 +81,33 @@ def seal_values(measure: Callable[[], NDArray[Any]]) -> Users:
         {"measured": values},
     )
     return Users((block,), Public(Bounds(items=1), values.shape[1]))
+
+
+@guard("the rows of users")
+def seal_rows(collect: Callable[[], tuple[NDArray[np.int64], NDArray[Any]]]) -> Users:
+    """Seal users with any number of rows of numbers each, and nothing else.
+
+    Parameters
+    ----------
+    collect : function without arguments
+        Returns (indptr, rows): user i has the rows indptr[i] to indptr[i + 1] of an array
+        (n_rows, d). They must depend on user i and on public values only, to the last bit; the
+        caller has to prove it. Non-finite numbers count as 0.
+    """
+    indptr, given = collect()
+    rows = np.nan_to_num(np.asarray(given, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    np.clip(rows, -LARGEST_RATING, LARGEST_RATING, out=rows)
+    n = len(indptr) - 1
+    nothing = np.zeros(len(rows))
+    block = Block(
+        np.asarray(indptr, np.int64),
+        nothing.astype(np.int32),
+        nothing.astype(np.float32),
+        np.zeros(n, np.float32),
+        np.zeros(n, np.uint64),
+        {ROWS: rows},
+    )
+    return Users((block,), Public(Bounds(items=1), rows.shape[1]))
 
 
 def sealed_block(

@@ -1,0 +1,82 @@
+"""Users who agreed that their ratings are public: models with and without them
+(docs/public-features.md).
+
+Of the users who train, 5 % are public, drawn at random or those with the most ratings; all others
+are private. For ranking, of MovieLens and MovieTweetings, a tenth of the users is held out as in
+`ranking`; on amazon-book, all users train on 80 % of their interactions as in `sparse`. For
+ratings, a tenth of the ratings is held out as in `beyond`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from discreet.data.ratings import Ratings
+from discreet.evaluation.evaluator import evaluate
+from discreet.models.dpmf import DPMF
+from research import ranking, sparse
+from research.beyond import STARS, split_of
+from research.entry import Record, Settings
+from research.public_features import measured
+from research.sources import Sources
+
+PART = 0.05
+PRIVATE = "none"
+
+
+def run(settings: Settings, sources: Sources) -> Record:
+    """``data``, ``goal``, ``public`` (which users), ``epsilon``, ``scale``, ``seed`` (of the split
+    and of the public users; noise is secure).
+    """
+    name, seed = settings["data"], settings["seed"]
+    promise = {"epsilon": settings["epsilon"], "delta": 1e-6}
+    if settings["goal"] == "rating":
+        split = split_of(name, seed, settings["scale"], "rating", 0, sources)
+        model = DPMF(goal="rating", rating_range=STARS.get(name, (0.5, 5.0)), **promise)
+        fit(model, split.train, settings)
+        return {
+            "rmse": evaluate(model, split, "rmse", slices=None)["rmse"],
+            "true_epsilon": model.privacy_.epsilon,
+        }
+    if name == "amazon-book":
+        user, item = sparse._interactions(settings, sources)
+        shown = np.random.default_rng(seed).random(len(user)) < 0.8
+        items = np.unique(item)
+        known = np.isin(user, np.unique(user[shown]))
+        train, hidden = (
+            Ratings.from_arrays(user[rows], item[rows], item_ids=items)
+            for rows in (shown, known & ~shown)
+        )
+        model = DPMF.configure(goal="ranking", like_threshold="everything", **promise)
+        return measured(fit(model, train, settings), train, hidden)
+    people = ranking.held_out(name, 0.1, settings["scale"], seed, sources)
+    model = ranking.ours("DPMF", people, promise)
+    return ranking.measured(fit(model, people.everything, settings), people)
+
+
+def fit(model: DPMF, ratings: Ratings, settings: Settings) -> DPMF:
+    """Train with so many public users, who are left out of the private part by their ids."""
+    kind = settings["public"]
+    if kind == PRIVATE:
+        return model.fit(ratings, progress=False)
+    public = choose_users(ratings, kind, settings["seed"])
+    return model.fit(ratings, public_ratings=public, progress=False)
+
+
+def choose_users(ratings: Ratings, kind: str, seed: int) -> Ratings:
+    """Return the ratings of 5 % of the users, with other items where they are shuffled."""
+    rng = np.random.default_rng([seed, 36])
+    many = round(PART * ratings.n_users)
+    if "most ratings" in kind:
+        rows: Any = np.argsort(-np.diff(ratings.indptr), kind="stable")[:many]
+    else:
+        rows = rng.choice(ratings.n_users, many, replace=False)
+    chosen = ratings.select_users(np.sort(rows), by="index")
+    if "shuffled" not in kind:
+        return chosen
+    other = rng.permutation(chosen.n_items)
+    user = np.repeat(chosen.user_ids, np.diff(chosen.indptr))
+    items = chosen.item_ids[other[chosen.indices]]
+    return Ratings.from_arrays(user, items, chosen.values, item_ids=chosen.item_ids)

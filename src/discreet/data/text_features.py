@@ -1,0 +1,133 @@
+"""Text columns of public item features as numbers: hashed word n-grams, reduced by PCA.
+
+Words and pairs of neighboring words of each text are hashed to `BUCKETS` columns by a fixed hash,
+so that nothing has to be stored and every run gives the same numbers. A column counts by how rare
+it is among the items (tf-idf), each text has norm 1, and the whole is reduced to its first
+principal components by a randomized SVD with a fixed seed. Only public texts are used, so this
+costs no privacy. Any function from a list of texts to an array, such as a language model's, can
+take the place of hashed words.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from discreet.data.features import _ids, _read_columns
+from discreet.data.ids import IdIndex
+from discreet.errors import DataError
+
+BUCKETS = 1 << 14  # few words of a catalog share one, and a matrix of them fits into memory
+COMPONENTS = 16  # a prior with more than 64 features is reduced again, genres among them
+_WORD = re.compile(r"[^\W_]+")
+Embed = Callable[[Sequence[str]], Any]
+
+
+def text_features(
+    source: Any, item_ids: NDArray[Any], text: Sequence[str] | Mapping[str, Embed]
+) -> NDArray[np.float64]:
+    """Return numbers (n_items, k) of text columns; NaN for items without text.
+
+    Parameters
+    ----------
+    source : file or frame, as for `item_features`
+    item_ids : (n_items,)
+    text : names of columns, or {name: function from a list of texts to an array}
+    """
+    ids, columns, where = _read_columns(source)
+    at = IdIndex(_ids(ids)).positions(item_ids, "item id")
+    found = []
+    for name in text:
+        if name not in columns:
+            raise DataError(
+                f"{where} has no column {name!r}. Its columns are"
+                f" {', '.join(map(repr, list(columns)[:12]))}."
+            )
+        cells = ["" if cell is None or cell != cell else str(cell) for cell in columns[name]]
+        aligned = [cells[i] if i >= 0 else "" for i in at.tolist()]
+        found.append(embed_texts(aligned, text[name] if isinstance(text, Mapping) else None))
+    return np.hstack(found)
+
+
+def embed_texts(texts: Sequence[str], embed: Embed | None = None) -> NDArray[np.float64]:
+    """Return numbers (n, k ≤ `COMPONENTS`) of these texts; NaN for empty ones.
+
+    Parameters
+    ----------
+    texts : list of str
+    embed : function, optional
+        From a list of texts to an array (n, d). By default hashed word n-grams.
+    """
+    known = np.array([bool(_WORD.search(text)) for text in texts])
+    found = np.full((len(texts), 0), np.nan)
+    if known.sum() < 2:
+        return found
+    some = [text for text, good in zip(texts, known, strict=True) if good]
+    X = hash_words(some) if embed is None else _check_embedding(embed(some), len(some))
+    Z = reduce_columns(X, COMPONENTS)
+    found = np.full((len(texts), Z.shape[1]), np.nan)
+    found[known] = Z
+    return found
+
+
+def hash_words(texts: Sequence[str]) -> sparse.csr_array:
+    """Return tf-idf weights (n, `BUCKETS`) of words and of pairs of neighboring words, of norm 1.
+
+    What only one text has says nothing about others and is left out.
+    """
+    rows: list[int] = []
+    columns: list[int] = []
+    place: dict[str, int] = {}
+    for row, text in enumerate(texts):
+        words = _WORD.findall(text.casefold())
+        pairs = [f"{a} {b}" for a, b in itertools.pairwise(words)]
+        for gram in {*words, *pairs}:
+            if gram not in place:
+                digest = hashlib.blake2b(gram.encode(), digest_size=8).digest()
+                place[gram] = int.from_bytes(digest, "little") % BUCKETS
+            rows.append(row)
+            columns.append(place[gram])
+    X = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(texts), BUCKETS))
+    X.data[:] = 1.0
+    held = np.bincount(X.indices, minlength=BUCKETS)
+    weight = np.where(held > 1, np.log(len(texts) / np.maximum(held, 1)), 0.0)
+    X.data *= weight[X.indices]
+    norm = np.sqrt(
+        np.bincount(
+            np.repeat(np.arange(len(texts)), np.diff(X.indptr)), X.data**2, minlength=len(texts)
+        )
+    )
+    X.data /= np.repeat(np.maximum(norm, 1e-12), np.diff(X.indptr))
+    return X
+
+
+def reduce_columns(X: Any, most: int) -> NDArray[np.float64]:
+    """Return at most so many principal components of X (dense or sparse), by a seeded SVD."""
+    mean = np.asarray(X.mean(axis=0)).reshape(-1)
+    width = min(most, min(X.shape) - 1)
+    if width < 1:
+        return np.zeros((X.shape[0], 0))
+    Q = np.random.default_rng(0).standard_normal((X.shape[1], min(width + 8, min(X.shape))))
+    for _ in range(6):  # subspace iteration on the centered columns
+        Y = np.linalg.qr(X @ Q - mean @ Q)[0]
+        Q = np.linalg.qr(X.T @ Y - np.outer(mean, Y.sum(axis=0)))[0]
+    U, s, _ = np.linalg.svd(X @ Q - mean @ Q, full_matrices=False)
+    kept = s[:width] > 1e-9 * max(float(s[0]), 1e-300)
+    return np.asarray((U[:, :width] * s[:width])[:, kept])
+
+
+def _check_embedding(given: Any, n: int) -> NDArray[np.float64]:
+    X = np.asarray(given, np.float64)
+    if X.ndim != 2 or len(X) != n or not np.isfinite(X).all():
+        raise DataError(
+            f"text must return finite numbers of shape ({n:,}, d), but returned shape {X.shape}."
+            " Correct the function."
+        )
+    return X

@@ -1,0 +1,51 @@
+"""Ratings that are public: read from any form, over the items of the private ones."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ratings import Ratings
+from discreet.errors import DataError
+from discreet.models.user_rows import to_learn_from
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.public_users import PublicUsers
+
+
+class PublicPart(NamedTuple):
+    """Public users of a training.
+
+    user_ids : their ids, which are left out of the private part
+    users : their ratings
+    """
+
+    user_ids: NDArray[Any]
+    users: PublicUsers
+
+    @classmethod
+    def from_any(cls, given: Any, item_ids: NDArray[Any], bounds: Bounds) -> PublicPart:
+        """Read `given`; ratings of other items than these are dropped."""
+        if isinstance(given, str | os.PathLike):
+            ratings = Ratings.read(given)
+        else:
+            ratings = to_learn_from(given)
+        there = ratings.item_index(item_ids) >= 0
+        if not there.any():
+            raise DataError(
+                "public_ratings has none of the items of the ratings: its ids are such as"
+                f" {ratings.item_ids.tolist()[0]!r}. Use the same item ids."
+            )
+        known = ratings.with_items(np.asarray(item_ids), unknown="drop")
+        return cls(ratings.user_ids, PublicUsers.from_ratings(known, bounds))
+
+    def describe(self, confirmed_by: str) -> str:
+        """Say what is taken to be public, and who said so."""
+        who = f"confirmed by {confirmed_by}" if confirmed_by else "without a name who confirmed it"
+        many = len(self.user_ids)
+        return (
+            f"the ratings of {many:,} user{'s' * (many != 1)} in public_ratings, whose rows are"
+            f" left out of the private part ({who})"
+        )

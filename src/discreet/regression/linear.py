@@ -1,0 +1,411 @@
+r"""Linear regression of many targets on common features, with user-level differential privacy.
+
+Remark 7 of Chien et al. (2021): m regressions y_j = X w_j with a common X are one item step of
+DPALS. One Gram matrix serves all targets, so that only right-hand sides grow with m. Released:
+
+    G = Σ c x xᵀ + N_G,      H = Σ c x yᵀ + N_H,      (Σ c, Σ c y_j²) + noise                   (1)
+
+with rows cut and weighed as in `discreet.privacy.statistics.regression`. Errors of the solution
+have ‖w‖ τ_G √p from G and τ_H √m from H, whose noise τ is in proportion to 1/√(share of μ²); their
+sum is least for shares in the ratio √p : √m. The moments get `MOMENTS_SHARE`.
+
+Everything else is post-processing. In the eigenvectors of G, with eigenvalues g_a ≥ 0,
+
+    h_aj = g_a w_aj + e_aj,      Var e_aj = r_aj = τ_H² + τ_G² v_j (p + 1)/2 + σ_j² g_a          (2)
+
+where the second term is the noise of G times w_j, and the third the sampling of rows. With w_aj ~
+N(0, v_j), the posterior is normal, with
+
+    mean v_j g_a h_aj / (v_j g_a² + r_aj),      variance v_j r_aj / (v_j g_a² + r_aj)            (3)
+
+a ridge regression whose ridge follows from the noise, which is known: directions in which G is
+below its noise are shrunk to 0. v_j = v (mean square of target j), and the one number v maximizes
+the likelihood of all h_aj. Where noise hides nearly everything, that v is near 0, which does not
+mean that coefficients are. So intervals take the variance (3) at the largest v whose likelihood is
+within its own 99 % interval, and add the square of what the mean would change by.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from discreet.errors import ConfigError, DataError
+from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
+from discreet.privacy.release.budget_store import Account, charge_account
+from discreet.privacy.release.plan import Plan, Release
+from discreet.privacy.release.session import Session
+from discreet.privacy.release.statement import PrivacyStatement
+from discreet.privacy.statistics.base import triangle_size
+from discreet.privacy.statistics.bounds import check_bound
+from discreet.privacy.statistics.regression import (
+    CrossProducts,
+    FeatureGram,
+    RegressionSum,
+    RowMoments,
+)
+from discreet.privacy.users.sealed_users import Users, seal_rows
+
+MOMENTS_SHARE = 0.05  # of μ²: they only scale the prior and the intervals
+#: Prior variances that are tried, relative to (mean square of a target) / feature_norm².
+PRIORS = np.geomspace(1e-6, 1e6, 121)
+LIKELY = 3.32  # half of the 99 % quantile of χ² with one degree of freedom
+MOST_COLUMNS = 4096  # features or targets: the largest Gram matrix is then 64 MB
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class DPRegression:
+    """Linear regression of one or many targets, with user-level differential privacy.
+
+    A user may have many rows, and counts as at most `max_rows` of them. Scale features and targets
+    with public numbers beforehand: columns should have similar sizes, and targets a mean near 0.
+
+    Parameters
+    ----------
+    epsilon : float
+        The privacy budget: how much may be learned about any one user. There is no default.
+    feature_norm, target_norm : float
+        Public bounds: the features and the targets of a row are scaled down to these Euclidean
+        norms if they are longer. Noise is in proportion to them.
+    max_rows : int
+        A user with more rows than this counts as this many, each with less weight.
+    fit_intercept : bool
+        Whether to add a constant feature. It is shrunk as the others are.
+    delta : float
+        Probability that the bound of `epsilon` fails. See docs/privacy.md.
+    neighboring : {"add-remove", "replace-one"}
+        What is hidden: whether a user is in the data at all, or which user it is.
+    accountant : {"gdp", "rdp", "pld"}
+        How the privacy cost is computed.
+    noise : {"secure", "seeded"}
+        Seeded noise is for research, and needs a `random_state`.
+    random_state : int, optional
+        Seed of seeded noise.
+
+    Attributes
+    ----------
+    coef_ : (n_targets, n_features)
+    intercept_ : (n_targets,)
+    residual_std_ : (n_targets,)
+        Estimated standard deviation of targets around their prediction.
+    n_rows_ : float
+        Noisy number of rows, where a user counts as at most `max_rows`.
+    privacy_ : PrivacyStatement
+    """
+
+    epsilon: float
+    feature_norm: float
+    target_norm: float
+    max_rows: int = 1
+    fit_intercept: bool = True
+    delta: float = DEFAULT_DELTA
+    neighboring: Neighboring = "add-remove"
+    accountant: str = "gdp"
+    noise: Any = "secure"
+    random_state: int | None = None
+
+    coef_: Floats = field(init=False, repr=False)
+    intercept_: Floats = field(init=False, repr=False)
+    residual_std_: Floats = field(init=False, repr=False)
+    n_rows_: float = field(init=False, repr=False)
+    privacy_: PrivacyStatement = field(init=False, repr=False)
+
+    # ------------------------------------------------------------ what is released
+
+    def plan(self, n_features: int, n_targets: int) -> Plan:
+        """Return the releases and their noise, from public numbers alone."""
+        self._check_parameters()
+        for name, count in (("features", n_features), ("targets", n_targets)):
+            if not 1 <= count <= MOST_COLUMNS:
+                raise ConfigError(
+                    f"There are {count:,} {name}. DPRegression needs 1 to {MOST_COLUMNS:,}."
+                )
+        columns = n_features + self.fit_intercept
+        rest = (1 - MOMENTS_SHARE) / (math.sqrt(columns) + math.sqrt(n_targets))
+        lines = [
+            Release(
+                "feature gram",
+                share=rest * math.sqrt(columns),
+                shape=(1, triangle_size(columns)),
+            ),
+            Release(
+                "cross products", share=rest * math.sqrt(n_targets), shape=(columns, n_targets)
+            ),
+            Release("row moments", share=MOMENTS_SHARE, shape=(1 + n_targets,)),
+        ]
+        budget = Budget(self.epsilon, self.delta, self.neighboring)
+        return Plan.from_shares(lines, budget, self.accountant)
+
+    def statistics(self, n_features: int) -> dict[str, RegressionSum]:
+        """Return the sums by the names of their releases."""
+        constant = self._constant(n_features)
+        kinds: dict[str, Callable[[int, float, float, int], RegressionSum]] = {
+            "feature gram": FeatureGram,
+            "cross products": CrossProducts,
+            "row moments": RowMoments,
+        }
+        norm = math.hypot(self.feature_norm, constant)
+        columns = n_features + self.fit_intercept
+        return {
+            name: kind(columns, norm, self.target_norm, self.max_rows)
+            for name, kind in kinds.items()
+        }
+
+    def _constant(self, n_features: int) -> float:
+        """Return the constant feature: as large as one of p equal features of the largest norm."""
+        return self.feature_norm / math.sqrt(n_features) if self.fit_intercept else 0.0
+
+    def _check_parameters(self) -> None:
+        for name in ("feature_norm", "target_norm"):
+            check_bound(name, getattr(self, name))
+        k = self.max_rows
+        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= 10**6:
+            raise ConfigError(f"max_rows is {k!r}, but must be an integer of at least 1.")
+        if not isinstance(self.fit_intercept, bool):
+            raise ConfigError(
+                f"fit_intercept is {self.fit_intercept!r}, but must be True or False."
+            )
+
+    # ------------------------------------------------------------ learning
+
+    def fit(
+        self,
+        X: ArrayLike,
+        Y: ArrayLike,
+        users: ArrayLike | None = None,
+        *,
+        account: Account | None = None,
+    ) -> Self:
+        """Fit the coefficients.
+
+        Privacy: releases three sums over users; sensitivities k B², k B C and √2 k C² (B with the
+        constant feature), because rows are cut and a user's weights add up to at most k.
+
+        Parameters
+        ----------
+        X : (n_rows, n_features)
+        Y : (n_rows, n_targets) or (n_rows,)
+        users : (n_rows,), optional
+            Whose each row is. Default: every row is a user of its own.
+        account : Account, optional
+            The privacy account of these users in a `discreet.BudgetStore`.
+        """
+        X = _as_table("X", X)
+        Y = _as_table("Y", Y)
+        if len(X) != len(Y) or (users is not None and len(np.asarray(users)) != len(X)):
+            raise DataError(
+                "X, Y and users differ in length. Pass one row of each per observation."
+            )
+        p = X.shape[1]
+        plan = self.plan(p, Y.shape[1])
+        session = Session(plan, self.noise, self.random_state)
+        with charge_account(account, session, type(self).__name__):
+            session.record_assumption(
+                "bounds",
+                f"features are cut to the norm {self.feature_norm:g}, targets to"
+                f" {self.target_norm:g}, and a user counts as at most {self.max_rows} rows",
+            )
+            try:
+                sealed = seal_rows(lambda: self._rows(X, Y, users))
+                self._learn(sealed, session, p)
+            finally:  # what was released stays released
+                self.privacy_ = session.statement
+            session.finish()
+        return self
+
+    def _rows(
+        self, X: Floats, Y: Floats, users: ArrayLike | None
+    ) -> tuple[NDArray[np.int64], Floats]:
+        """Return the rows of each user, with the constant feature; each row from itself alone."""
+        X = np.nan_to_num(X, nan=0.0, posinf=0.0, neginf=0.0)
+        length = np.sqrt((np.clip(X, -1e150, 1e150) ** 2).sum(axis=1, keepdims=True))
+        X = X * np.minimum(1.0, self.feature_norm / np.maximum(length, 1e-300))
+        constant = np.full((len(X), int(self.fit_intercept)), self._constant(X.shape[1]))
+        rows = np.hstack([X, constant, Y])
+        if users is None:
+            return np.arange(len(rows) + 1), rows
+        _, whose = np.unique(np.asarray(users), return_inverse=True)
+        order = np.argsort(whose, kind="stable")
+        return np.concatenate([[0], np.cumsum(np.bincount(whose))]).astype(np.int64), rows[order]
+
+    def _learn(self, users: Users, session: Session, p: int) -> None:
+        """Release (1) and solve (3)."""
+        sums = {name: users.sum(kind) for name, kind in self.statistics(p).items()}
+        gram, cross, moments = session.release_together(list(sums.items()))
+        noise = {name: session.deviation(name, one) for name, one in sums.items()}
+        unit = self.target_norm**2
+        least = noise["row moments"] / unit
+        self.n_rows_ = max(float(moments[0]) / unit, least, 1.0)
+        squares = np.maximum(moments[1:], noise["row moments"]) / self.n_rows_
+        found = solve(
+            sums["feature gram"].unpack(gram)[0],
+            cross,
+            squares,
+            self.n_rows_,
+            noise["feature gram"],
+            noise["cross products"],
+            self.feature_norm,
+        )
+        scale = self._constant(p)
+        self.coef_ = found.mean[:p].T.copy()
+        self.intercept_ = scale * found.mean[p] if self.fit_intercept else np.zeros(len(squares))
+        self.residual_std_ = np.sqrt(found.residual)
+        self._square_noise = noise["row moments"] / self.n_rows_
+        self._posterior = found
+
+    # ------------------------------------------------------------ predictions and intervals
+
+    def predict(self, X: ArrayLike) -> Floats:
+        """Return predictions (n_rows, n_targets)."""
+        self._check_fitted()
+        return _as_table("X", X) @ self.coef_.T + self.intercept_
+
+    def coef_interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
+        """Return (low, high) of every coefficient, each (n_targets, n_features).
+
+        Intervals of the posterior (3): for the noise, and for the sampling of rows as if rows were
+        independent.
+        """
+        self._check_fitted()
+        reach = _quantile(confidence) * np.sqrt(self._posterior.variances(np.eye(self._columns)))
+        width = reach[: self.coef_.shape[1]].T
+        return self.coef_ - width, self.coef_ + width
+
+    def predict_interval(
+        self, X: ArrayLike, confidence: float = 0.95, *, observation: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Return (low, high) of the mean of each target, or of a new observation of it."""
+        X = _as_table("X", X)
+        middle = self.predict(X)
+        constant = np.full((len(X), int(self.fit_intercept)), self._constant(X.shape[1]))
+        variance = self._posterior.variances(np.hstack([X, constant]))
+        if observation:
+            # half of the errors of a noisy variance are above 0: one deviation covers most of them
+            variance = variance + self.residual_std_**2 + self._square_noise
+        reach = _quantile(confidence) * np.sqrt(variance)
+        return middle - reach, middle + reach
+
+    @property
+    def _columns(self) -> int:
+        return int(self.coef_.shape[1]) + self.fit_intercept
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "coef_"):
+            raise ConfigError("The regression is not fitted yet. Call fit first.")
+
+
+# ------------------------------------------------------------ pure functions
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The solution (3).
+
+    Attributes
+    ----------
+    mean : (p, m) coefficients
+    directions : (p, p) eigenvectors of the Gram matrix, as columns
+    spread : (p, m) variances for intervals in these directions
+    residual : (m,) variances of targets around their predictions
+    """
+
+    mean: Floats
+    directions: Floats
+    spread: Floats
+    residual: Floats
+
+    def variances(self, X: Floats) -> Floats:
+        """Return the variances (n, m) of X times the coefficients."""
+        found: Floats = (X @ self.directions) ** 2 @ self.spread
+        return found
+
+
+def solve(
+    G: Floats,
+    H: Floats,
+    squares: Floats,
+    n_rows: float,
+    gram_noise: float,
+    cross_noise: float,
+    feature_norm: float,
+) -> Posterior:
+    """Estimate coefficients from noisy sums by (2) and (3).
+
+    Parameters
+    ----------
+    G, H : (p, p), (p, m)
+    squares : (m,)
+        Mean squares of the targets.
+    n_rows : float
+    gram_noise, cross_noise : float
+        τ_G, of the diagonal, and τ_H.
+    feature_norm : float
+        The unit of the prior.
+    """
+    values, Q = np.linalg.eigh((G + G.T) / 2)
+    g = np.maximum(values, 0.0)[:, None]
+    h = Q.T @ H
+    unit = squares / feature_norm**2
+    residual = squares
+
+    def posterior(v: float) -> tuple[Floats, Floats]:
+        prior = v * unit
+        noise = _noise(g, prior, residual, gram_noise, cross_noise)
+        total = prior * g**2 + noise
+        return prior * g * h / total, prior * noise / total
+
+    for _ in range(3):  # the residual variance is at first that of the target, and then below it
+        best, largest = _likely_priors(g, h, unit, residual, gram_noise, cross_noise)
+        w, _ = posterior(best)
+        explained = (2 * w * h - g * w**2).sum(axis=0) / n_rows
+        residual = np.clip(squares - explained, 1e-3 * squares, squares)
+    other, spread = posterior(largest)
+    return Posterior(Q @ w, Q, spread + (other - w) ** 2, residual)
+
+
+def _noise(g: Floats, prior: Floats, residual: Floats, tau_g: float, tau_h: float) -> Floats:
+    """Return r (p, m) of (2); never 0, so that (3) is defined without any noise."""
+    r = tau_h**2 + tau_g**2 * prior * (len(g) + 1) / 2 + residual * g
+    return np.maximum(r, 1e-300)
+
+
+def _likely_priors(
+    g: Floats, h: Floats, unit: Floats, residual: Floats, tau_g: float, tau_h: float
+) -> tuple[float, float]:
+    """Return the v of `PRIORS` with which h is most likely, and the largest likely one."""
+    likelihood = []
+    for v in PRIORS:
+        prior = v * unit
+        total = prior * g**2 + _noise(g, prior, residual, tau_g, tau_h)
+        likelihood.append(-0.5 * float((h**2 / total + np.log(total)).sum()))
+    likely = np.flatnonzero(np.array(likelihood) >= max(likelihood) - LIKELY)
+    return float(PRIORS[int(np.argmax(likelihood))]), float(PRIORS[likely[-1]])
+
+
+def _quantile(confidence: float) -> float:
+    if isinstance(confidence, bool) or not 0 < confidence < 1:
+        raise ConfigError(
+            f"confidence is {confidence!r}, but must be between 0 and 1, such as 0.95."
+        )
+    return float(ndtri(0.5 + confidence / 2))
+
+
+def _as_table(name: str, given: ArrayLike) -> Floats:
+    """Return numbers as rows and columns; errors name no value."""
+    try:
+        table = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} has entries that are not numbers. Encode them first.") from None
+    if table.ndim == 1:
+        table = table[:, None]
+    if table.ndim != 2:
+        raise DataError(f"{name} has {table.ndim} dimensions. Pass rows and columns.")
+    return table

@@ -1,0 +1,59 @@
+"""The benchmark of a billion ratings, on twenty thousand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from benchmarks import bench_billion
+
+N = 20_000
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(bench_billion, "ITEMS", {N: 400, 10 * N: 800})
+    monkeypatch.setattr(bench_billion, "CHUNK", 50)
+    monkeypatch.setattr(bench_billion, "PER_FILE", N // 2)
+
+
+def test_generated_users_are_whole_and_rate_an_item_once(small):
+    tables = list(bench_billion.generate(N))
+    table = pa.concat_tables(tables)
+    pairs = table["user"].to_numpy() * 400 + table["item"].to_numpy()
+    assert len(np.unique(pairs)) == len(pairs)
+    assert np.unique(table["user"]).tolist() == list(range(N // bench_billion.PER_USER))
+    assert set(np.unique(table["rating"])) <= {1.0, 2.0, 3.0, 4.0, 5.0}
+    edges = [(t["user"][0].as_py(), t["user"][-1].as_py()) for t in tables]
+    assert edges == [(0, 49), (50, 99), (100, 149), (150, 199)]
+
+
+def test_users_prefer_the_items_of_their_group(small):
+    table = pa.concat_tables(bench_billion.generate(N))
+    group = table["item"].to_numpy() % bench_billion.GROUPS
+    counts = np.zeros((200, bench_billion.GROUPS))
+    np.add.at(counts, (table["user"].to_numpy(), group), 1)
+    share = counts.max(axis=1) / counts.sum(axis=1)
+    assert 0.3 < share.mean() < 0.7
+
+
+def test_from_files_to_lists(small, tmp_path, capsys):
+    rows = []
+    for factor in (1, 10):
+        folder = tmp_path / str(factor)
+        folder.mkdir()
+        row = {"ratings": factor * N}
+        for phase in bench_billion.PHASES:
+            bench_billion.main(phase, factor * N, folder)
+            row[phase] = json.loads(capsys.readouterr().out.splitlines()[-1])
+        rows.append(row)
+        lists = parquet.read_table(folder / "lists")
+        assert len(lists) == factor * N // bench_billion.PER_USER * bench_billion.N
+    assert set(rows[0]["ranking"]["steps"]) - {"begin"}
+    text = "\n".join(bench_billion.show({"sizes": rows}))
+    assert "| train DPMF for ratings |" in text
+    assert "on disk" in text.lower()

@@ -1,0 +1,245 @@
+"""Public ratings: users who agreed improve every estimate, are not in the private part, and a
+public set that says nothing costs nothing.
+"""
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.errors import ConfigError, DataError
+from discreet.models.dpmf.feature_prior import Sums
+from discreet.models.dpmf.public_biases import PublicBiases
+from discreet.models.dpmf.public_sums import PublicPairs, PublicSums, combine_pairs
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.pairs import LikeCounts, PairSums
+from discreet.privacy.users.public_users import PublicUsers, RemoveUsers
+from discreet.privacy.users.sealed_users import sealed_block
+from support.engine_helpers import same_bits, silenced, trained
+
+
+def make_ratings(seed, n, m=60, first=0):
+    """Two kinds of users, each with its own half of the items, and some items liked by all."""
+    rng = np.random.default_rng(seed)
+    kind = rng.random(n) < 0.5
+    popular = 0.5 * (1 + np.arange(m)) ** -0.3
+    match = kind[:, None] == (np.arange(m) % 2 == 0)
+    user, item = np.nonzero(rng.random((n, m)) < popular * np.where(match, 1.0, 0.2))
+    liked = 1 + np.rint(4 * rng.beta(3 + 2 * (item % 3), 3)).astype(float)
+    return discreet.Ratings.from_arrays(user + first, item, liked, item_ids=np.arange(m))
+
+
+def shuffle_items(ratings, seed=1):
+    other = np.random.default_rng(seed).permutation(ratings.n_items)
+    user = np.repeat(ratings.user_ids, np.diff(ratings.indptr))
+    return discreet.Ratings.from_arrays(
+        user, other[ratings.indices], ratings.values, item_ids=ratings.item_ids
+    )
+
+
+def fit(ratings, public=None, epsilon=1.0, goal="ranking", **options):
+    model = discreet.DPMF(
+        epsilon=epsilon, rating_range=(1, 5), goal=goal, noise="seeded", random_state=5
+    )
+    return model.fit(ratings, public_ratings=public, progress=False, **options)
+
+
+# ------------------------------------------------------------------ who is public
+
+
+@pytest.mark.parametrize("goal", ["ranking", "rating"])
+def test_private_rows_of_public_users_change_nothing(goal):
+    public = make_ratings(1, 40, first=1000)
+    private = make_ratings(2, 300)
+    both = discreet.Ratings.from_frame(
+        __import__("pandas").concat([private.to_frame(), shuffle_items(public).to_frame()]),
+        items=list(range(60)),
+    )
+    one, two = fit(private, public, goal=goal), fit(both, public, goal=goal)
+    assert np.array_equal(one.item_factors_, two.item_factors_)
+    assert np.array_equal(one.counts_, two.counts_)
+    assert not np.array_equal(fit(both, goal=goal).counts_, fit(private, goal=goal).counts_)
+
+
+@pytest.mark.parametrize("removed", range(5))
+def test_removal_of_users_keeps_neighbors_neighbors(removed):
+    """Without one user, at most that user is missing after the step, to the last bit."""
+    ratings = make_ratings(3, 5)
+    step = RemoveUsers.from_ids(np.array([1, 3, 99]), seed=7)
+    users = {}
+    for name, rows in (("all", range(5)), ("fewer", [i for i in range(5) if i != removed])):
+        some = ratings.select_users(np.array(list(rows)))
+        keys = np.array(
+            [RemoveUsers.from_ids(some.user_ids[[i]], 7).keys[0] for i in range(len(rows))]
+        )
+        block = sealed_block(some.indptr, some.indices, some.values, keys, Bounds(items=60))
+        public = PublicUsers(block, None).block
+        left = step.run(public, None)
+        users[name] = {
+            int(key): left.indices[a:b].tolist()
+            for key, a, b in zip(left.key, left.indptr[:-1], left.indptr[1:], strict=True)
+        }
+    own = int(RemoveUsers.from_ids(np.array([removed]), 7).keys[0])
+    expected = {key: items for key, items in users["all"].items() if key != own}
+    assert users["fewer"] == expected
+    assert len(users["all"]) == 3
+
+
+@pytest.mark.parametrize("goal", ["ranking", "rating"])
+def test_blocks_give_the_same_bits_as_memory(tmp_path, monkeypatch, goal):
+    silent = silenced(monkeypatch)
+    public = make_ratings(1, 40)  # ids 0 to 39, who are private users as well
+    private = make_ratings(2, 300)
+    blocks = discreet.BlockRatings.write(private, tmp_path / "blocks", blocks=3)
+
+    class WithPublic(discreet.DPMF):
+        def fit(self, ratings, **options):
+            return super().fit(ratings, public_ratings=public, **options)
+
+    def model():
+        return WithPublic(epsilon=8.0, rating_range=(1, 5), goal=goal, random_state=1)
+
+    same_bits(trained(model(), private, silent), trained(model(), blocks, silent))
+
+
+def test_the_statement_says_who_is_public_and_who_said_so():
+    model = fit(make_ratings(2, 300), make_ratings(1, 40, first=1000), public_confirmed_by="A. Lee")
+    text = next(a.text for a in model.privacy_.assumptions if a.name == "public users")
+    assert "the ratings of 40 users in public_ratings" in text
+    assert "confirmed by A. Lee" in text
+    assert "without a name" in next(
+        a.text
+        for a in fit(make_ratings(2, 300), make_ratings(1, 40)).privacy_.assumptions
+        if a.name == "public users"
+    )
+    assert text in str(model.privacy_)
+
+
+def test_mistakes_are_refused_before_anything_is_charged():
+    private = make_ratings(2, 300)
+    other = discreet.Ratings.from_arrays([1, 2], ["a", "b"], [5.0, 4.0])
+    for given in (other, 7):
+        model = discreet.DPMF(epsilon=1.0, rating_range=(1, 5))
+        with pytest.raises(DataError):
+            model.fit(private, public_ratings=given, progress=False)
+        assert not hasattr(model, "privacy_")
+    with pytest.raises(ConfigError, match="either prior or public_ratings"):
+        fit(private, private, prior=discreet.DPMF(epsilon=1.0, rating_range=(1, 5)).fit(private))
+    with pytest.raises(ConfigError, match="public_ratings is for DPMF"):
+        discreet.DPALS(epsilon=1.0, rating_range=(1, 5)).fit(private, public_ratings=private)
+
+
+# ------------------------------------------------------------------ sums
+
+
+def test_sums_of_public_users_are_exact():
+    ratings = make_ratings(4, 30, m=8).binarize(4.0)
+    users = PublicUsers.from_ratings(ratings, Bounds(items=8))
+    X = ratings.to_csr().toarray() > 0
+    many = X.sum(axis=1, keepdims=True)
+    counts = (X / np.sqrt(np.maximum(many, 1))).sum(axis=0)
+    np.testing.assert_allclose(users.sum(LikeCounts(1)), counts, rtol=1e-5)
+    P = np.zeros((8, 8))
+    PairSums.unpack(users.sum(PairSums(1)), 0, P, 1.0)
+    each = X / np.sqrt(np.sqrt(np.maximum(many * (many - 1.0), 1)))
+    expected = (each * (many > 1)).T.astype(float) @ each
+    np.fill_diagonal(expected, 0.0)
+    np.testing.assert_allclose(P, expected, rtol=1e-5, atol=1e-9)
+
+
+# ------------------------------------------------------------------ worth
+
+
+def public_counts(counts, size=100.0):
+    return PublicSums(None, counts, size, 0.2)
+
+
+def test_public_counts_improve_released_ones():
+    rng = np.random.default_rng(0)
+    true = 2000 * (1 + np.arange(2000.0)) ** -0.8
+    noisy = true + 10 * rng.standard_normal(2000)
+    public = public_counts(rng.poisson(true / 4) / 5)
+    found, deviation = public.combine_counts(noisy, 10.0)
+    error = np.sqrt(((found - true) ** 2).mean())
+    assert error < 0.6 * np.sqrt(((noisy - true) ** 2).mean())
+    assert 0.5 * error < deviation < 2 * error
+
+
+def test_public_counts_of_other_items_are_ignored():
+    rng = np.random.default_rng(0)
+    true = 2000 * (1 + np.arange(2000.0)) ** -0.8
+    noisy = true + 10 * rng.standard_normal(2000)
+    public = public_counts(rng.permutation(rng.poisson(true / 4) / 5))
+    found, deviation = public.combine_counts(noisy, 10.0)
+    assert np.array_equal(found, noisy)
+    assert deviation == 10.0
+
+
+def make_pairs(seed, theta, m=120):
+    rng = np.random.default_rng(seed)
+    c = 50 + 200 * rng.random(m)
+    V = rng.standard_normal((m, 3)) / 40
+    true = np.outer(c, c) * (V @ V.T) / 30
+
+    def noise():
+        Z = np.triu(rng.standard_normal((m, m)), 1)
+        return Z + Z.T
+
+    np.fill_diagonal(true, 0.0)
+    G = true + 3.0 * noise()
+    P = true + np.sqrt(theta * np.outer(c, c)) * noise()
+    return c, true, G, P
+
+
+def test_public_pairs_improve_released_ones_and_their_scale_is_found():
+    theta = 1e-4
+    c, true, G, P = make_pairs(0, theta)
+    found = combine_pairs(G, 3.0, PublicPairs((1.7 * P).astype(np.float32), c, theta), c)
+    together = found.G / np.outer(found.f, found.f)
+    best = 1 / (1 / 9.0 + 1 / (theta * np.outer(c, c)))
+    off = ~np.eye(len(c), dtype=bool)
+    error = ((together - true)[off] ** 2).mean()
+    assert error < 1.3 * best[off].mean()
+    assert error < 0.5 * ((G - true)[off] ** 2).mean()
+
+
+def test_pairs_of_other_items_are_ignored():
+    c, _, G, P = make_pairs(1, 1e-4)
+    order = np.random.default_rng(3).permutation(len(c))
+    P = P[np.ix_(order, order)].astype(np.float32)
+    found = combine_pairs(G, 3.0, PublicPairs(P, c, 1e-4), c)
+    np.testing.assert_allclose(found.G, G, rtol=1e-6)
+    assert (found.f == 1).all()
+
+
+def make_biases(order):
+    rng = np.random.default_rng(2)
+    b = 0.5 * rng.standard_normal(400)
+    sums = Sums(10 * b + 8 * rng.standard_normal(400), np.full(400, 10.0), np.full(400, 64.0))
+    many = rng.integers(0, 20, 400).astype(float)
+    r = 0.3 + 0.8 * b[order] + rng.standard_normal(400) / np.sqrt(np.maximum(many, 1))
+    return b, sums, PublicBiases(r, many, 1.0)
+
+
+def test_public_biases_improve_released_ones():
+    b, sums, public = make_biases(np.arange(400))
+    found = public.combine(sums)
+    known = public.many > 5
+    error = ((found.z / found.S - b)[known] ** 2).mean()
+    assert error < 0.35 * ((sums.z / sums.S - b)[known] ** 2).mean()
+    assert np.array_equal(found.z[public.many == 0], sums.z[public.many == 0])
+
+
+def test_biases_of_other_items_are_ignored():
+    _, sums, public = make_biases(np.random.default_rng(0).permutation(400))
+    assert public.combine(sums) is sums
+
+
+def test_models_with_public_users_are_closer_to_what_users_like():
+    private, public = make_ratings(5, 1500, m=200), make_ratings(6, 150, m=200, first=9000)
+    exact = np.bincount(private.indices, minlength=200)
+    near = {}
+    for name, given in (("none", None), ("public", public), ("shuffled", shuffle_items(public))):
+        found = fit(private, given, epsilon=0.5).counts_
+        near[name] = np.corrcoef(found, exact)[0, 1]
+    assert near["public"] > near["none"] + 0.05
+    assert near["shuffled"] > near["none"] - 0.02
