@@ -153,8 +153,7 @@ def _link_compiled(kept: Path, folder: Path) -> bool:
     """
     found = False
     for file in kept.glob("*/*.nb[ci]") if hasattr(os, "getuid") else ():
-        about = file.stat()
-        if about.st_uid not in (0, os.getuid()) or about.st_mode & 0o022:
+        if not all(map(_is_ours_alone, (kept, file.parent, file))):
             continue
         found = True
         place = folder / file.parent.name / file.name
@@ -162,6 +161,12 @@ def _link_compiled(kept: Path, folder: Path) -> bool:
         with contextlib.suppress(FileExistsError):
             place.symlink_to(file)
     return found
+
+
+def _is_ours_alone(path: Path) -> bool:
+    """Check that only this user or root can write to a file or a folder."""
+    about = path.stat()
+    return about.st_uid in (0, os.getuid()) and not about.st_mode & 0o022
 
 
 def _private_folders() -> Iterator[Path]:

@@ -355,6 +355,19 @@ def test_refusals_have_one_form(app):
         answer = ask(app, method, path, content=body)
         assert answer.status_code == status, (path, body[:40], answer.text)
         assert set(answer.json()["error"]) == {"code", "message"}
+    message = ask(app, "GET", "/v1/recommend").json()["error"]["message"]
+    assert message == "this path does not support GET: use POST"
+
+
+def test_search_needs_no_accents(tmp_path):
+    titles = {1: "Käsereibe", 2: "Amélie (2001)", 3: "Up"}
+    seen = discreet.Ratings.from_arrays([1, 2], [1, 2], item_ids=[1, 2, 3]).with_items(titles)
+    discreet.Popularity().fit(seen).save(tmp_path / "m")
+    app = create_app(ModelRegistry({"m": tmp_path / "m"}), Settings())
+    found = ask(app, "GET", "/v1/items?query=kase").json()["items"]
+    assert [item["title"] for item in found] == ["Käsereibe"]
+    sent = b'{"history": ["amelie"], "n": 1}'
+    assert ask(app, "POST", "/v1/recommend", content=sent).status_code == 200
 
 
 def test_bodies_that_do_not_say_their_length_are_limited_too(app):

@@ -353,7 +353,7 @@ def _check_type(name: str, value: Any, wanted: Any) -> Any:
         type(None): "none",
         dict: 'a mapping such as {"sum": 1}',
         tuple: "a list such as [1, 5]",
-        list: 'a list such as ["author"]',
+        list: "a list of names",
     }
     allowed = [
         repr(kind) if isinstance(kind, str) else names.get(kind, str(kind)) for kind in kinds
