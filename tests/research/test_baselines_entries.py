@@ -95,11 +95,14 @@ def test_frank_wolfe_is_tuned_in_every_cell_where_it_is_compared(name):
         if cell["model"] == "DPFW, as printed"
     ]
     assert cells
+    largest = {"spread": 5.0, "factors": 20}  # of Figure 4, where that was seen to be best for it
     for cell in cells:
+        if "tune" not in cell:
+            assert largest.items() <= cell["parameters"].items()
+            continue
         norms, steps = len(cell["tune"]["spread"]), len(cell["tune"]["factors"])
         assert min(norms, steps) >= 2
-        assert norms * steps >= 4
-        assert cell["trials"] >= 1
+        assert norms * steps >= 6
 
 
 def test_parameters_are_chosen_on_validation_and_test_is_scored_once(
