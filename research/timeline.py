@@ -62,12 +62,14 @@ class Weeks(NamedTuple):
 
 def run(settings: Settings, sources: Sources) -> list[Record]:
     """Run one policy; one record for each week that is shown."""
-    weeks, seed = settings["weeks"], settings.get("seed", 0)
+    weeks = settings["weeks"]
+    seed = settings.get("seed", 0)
     if settings["world"] == "drift":
         ratings, born = simulate_drift(settings["users"], settings["arriving"], weeks, seed)
         world = by_timestamps(ratings, weeks, born)
     else:
-        name, scale = settings["data"], settings.get("scale", 1.0)
+        name = settings["data"]
+        scale = settings.get("scale", 1.0)
         ratings = _at_hand(name) if name == "movietweetings" else sources.ratings(name, scale=scale)
         dated = settings["world"] == "own timestamps"
         world = by_timestamps(ratings, weeks) if dated else without_drift(ratings, weeks, seed)
@@ -81,7 +83,9 @@ def run(settings: Settings, sources: Sources) -> list[Record]:
 
 def models(settings: Settings, world: Weeks, shown: list[int]) -> Iterator[tuple[int, Any]]:
     """Yield the model of each week that is shown, under the policy."""
-    epsilon, policy, weeks = settings["epsilon"], settings["policy"], settings["weeks"]
+    policy = settings["policy"]
+    weeks = settings["weeks"]
+    epsilon = settings.get("epsilon", 0.0)  # popularity has none
     options: dict[str, Any] = {"delta": DELTA, "rating_range": world.rating_range}
     low, high = world.rating_range
     once = options if low < high else {"delta": DELTA}  # every interaction counts alike
@@ -237,11 +241,9 @@ def recall(model: Any, known: Ratings, target: Ratings) -> float:
 
 def multipliers(settings: Settings, sources: Sources) -> Record:
     """Return the noise of the last row over one training with all of μ, without drift."""
-    rows, policy, memory = (
-        settings["rows"],
-        settings["policy"],
-        settings.get("memory", AgeWeights.memory),
-    )
+    rows = settings["rows"]
+    policy = settings["policy"]
+    memory = settings.get("memory", AgeWeights.memory)
     if policy == "binary tree, Honaker's estimate":
         return {"noise": tree_noise(rows, rows), "worst": tree_noise(rows)}
     ages = AgeWeights(memory)

@@ -773,12 +773,15 @@ def with_public(counts: Estimate, public: PublicSums | None) -> Estimate:
 def counts_of(rows: ReleasedRows, size: float, forgetting: float) -> Estimate:
     """Counts of so many users by all rows, and their median deviation.
 
-    Items that were in fewer rows than most have more noise, and are shrunk by it.
+    Items that were in fewer rows than most have more noise, and are shrunk where it may be all that
+    they have: by at most the ratio of deviations, and hardly if the count is far above its noise.
     """
     found = rows.counts(size, forgetting)
     deviation = float(np.median(found.deviation[np.isfinite(found.deviation)]))
-    shrunk = found.value * np.minimum(deviation / found.deviation, 1.0)
-    return Estimate(shrunk, deviation)
+    most = np.minimum(deviation / found.deviation, 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kept = 1 - (found.deviation**2 - deviation**2) / found.value**2
+    return Estimate(found.value * np.clip(np.nan_to_num(kept), most, 1.0), deviation)
 
 
 def least_size(counts: Estimate) -> float:
