@@ -127,7 +127,8 @@ class PublicSums:
         self, some: NDArray[np.int64], value: NDArray[np.float64], deviation: float
     ) -> tuple[NDArray[np.float64], float]:
         """Return the mean of (1) for the items of a bin, and V, at least its standard error."""
-        p, y = self.counts[some], value[some]
+        p = self.counts[some]
+        y = value[some]
         total = float(p.sum())
         mean = np.full(len(y), max(float(y.mean()), 0.0))
         if total > 0:
