@@ -74,7 +74,9 @@ def _nearest(name: str, item_ids: tuple[Any, ...]) -> sparse.csr_array:
         for item, row in zip(table[first].to_pylist(), zip(*columns, strict=True), strict=True)
     }
     X = hash_words([texts.get(str(item), "") for item in item_ids])
-    rows, places, weights = [], [], []
+    rows = []
+    places = []
+    weights = []
     for start in range(0, X.shape[0], 1000):
         near = (X[start : start + 1000] @ X.T).toarray()
         near[np.arange(len(near)), start + np.arange(len(near))] = 0.0

@@ -15,6 +15,7 @@ import numpy as np
 
 from discreet.data.ratings import Ratings
 from discreet.evaluation.evaluator import evaluate
+from discreet.models.base import Recommender
 from discreet.models.dpmf import DPMF
 from research import ranking, sparse
 from research.beyond import STARS, split_of
@@ -35,9 +36,9 @@ def run(settings: Settings, sources: Sources) -> Record:
     if settings["goal"] == "rating":
         split = split_of(name, seed, settings["scale"], "rating", 0, sources)
         model = DPMF(goal="rating", rating_range=STARS.get(name, (0.5, 5.0)), **promise)
-        fit(model, split.train, settings)
+        fitted: Recommender = fit(model, split.train, settings)
         return {
-            "rmse": evaluate(model, split, "rmse", slices=None)["rmse"],
+            "rmse": evaluate(fitted, split, "rmse", slices=None)["rmse"],
             "true_epsilon": model.privacy_.epsilon,
         }
     if name == "amazon-book":

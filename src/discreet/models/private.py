@@ -358,7 +358,8 @@ class PrivateRecommender(Recommender):
                     users.apply(RemoveUsers.from_ids(public.user_ids, seed))
                 text = f"Training {type(self).__name__}"
                 with closing(users), progress_bar(progress, text, verbose=verbose) as report:
-                    options = {"features": features, "seed": seed, "progress": report}
+                    options: dict[str, Any] = {"features": features, "seed": seed}
+                    options["progress"] = report
                     options |= {} if rows is None else {"prior": rows}
                     options |= {} if public is None else {"public": public.users}
                     learned = self._learn(algorithm, users, session, **options)

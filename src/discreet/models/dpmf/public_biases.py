@@ -51,7 +51,8 @@ class PublicBiases:
     def from_users(cls, users: PublicUsers) -> PublicBiases:
         block = users.block
         y = block.values.astype(np.float64)
-        row, n = block.row, users.n_items
+        row = block.row
+        n = users.n_items
         y = y - (y.mean() if len(y) else 0.0)
         each = np.bincount(row, minlength=block.n)
         many = np.bincount(block.indices, minlength=n).astype(np.float64)
@@ -72,7 +73,8 @@ class PublicBiases:
         if known.sum() < 3:
             return sums
         S = sums.S[known]
-        x, e = sums.z[known] / S, sums.D[known] / S**2
+        x = sums.z[known] / S
+        e = sums.D[known] / S**2
         u = self.variance / self.many[known]
         w = 1 / (e + u)
         shift = float((w * x).sum() / w.sum())

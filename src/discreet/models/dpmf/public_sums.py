@@ -127,7 +127,8 @@ class PublicSums:
         self, some: NDArray[np.int64], value: NDArray[np.float64], deviation: float
     ) -> tuple[NDArray[np.float64], float]:
         """Return the mean of (1) for the items of a bin, and V, at least its standard error."""
-        p, y = self.counts[some], value[some]
+        p = self.counts[some]
+        y = value[some]
         total = float(p.sum())
         mean = np.full(len(y), max(float(y.mean()), 0.0))
         if total > 0:
@@ -158,8 +159,9 @@ class PublicSums:
         PairSums.unpack(summed, 0, P, size / self.size)
         theta = size / max(float(c.sum() ** 2 - (c**2).sum()), 1e-9) * size / self.size
         rho = self._preferences(core, c)
-        P = (uncenter_pairs(P, c) if centered else P) / np.outer(rho, rho).astype(np.float32)
-        return PublicPairs(center_pairs(P, c) if centered else P, c / np.sqrt(rho), theta)
+        S: NDArray[Any] = uncenter_pairs(P, c) if centered else P
+        S = (S / np.outer(rho, rho)).astype(np.float32)
+        return PublicPairs(center_pairs(S, c) if centered else S, c / np.sqrt(rho), theta)
 
     def _preferences(self, core: NDArray[np.int64], c: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how much more often than others these users choose each item, 1 on average.
