@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -183,18 +183,21 @@ def _blocks(ratings: int, folder: Path) -> dict[str, Any]:
     return {"bytes": _bytes(folder / "blocks"), "scratch": row_type(timed=False).itemsize * ratings}
 
 
-def _train(goal: str, folder: Path) -> dict[str, Any]:
+def _train(goal: Literal["ranking", "rating"], folder: Path) -> dict[str, Any]:
     """Train and save; also the CPU seconds of the steps that take most of them."""
     from discreet.engines.blocks import BlockRatings
     from discreet.models.dpmf import DPMF
 
     spent: dict[str, float] = {}
-    last = [time.process_time(), "begin"]
+    since = time.process_time()
+    step = "begin"
 
     def note(done: int, total: int, text: str) -> None:
+        nonlocal since, step
         now = time.process_time()
-        spent[last[1]] = spent.get(last[1], 0.0) + now - last[0]
-        last[:] = [now, text]
+        spent[step] = spent.get(step, 0.0) + now - since
+        since = now
+        step = text
 
     model = DPMF(RANK, goal=goal, epsilon=5.0, rating_range=(1.0, 5.0), random_state=0)
     model.fit(BlockRatings(folder / "blocks"), progress=note)
@@ -224,6 +227,7 @@ def _lists(ratings: int, folder: Path) -> dict[str, Any]:
         for group in _row_groups(file):
             known = Ratings.from_frame(group, items=catalog)
             table = recommend_table(model, known, n=N, progress=False)
+            assert table is not None
             if writer is None:
                 writer = parquet.ParquetWriter(target / file.name, table.schema)
             writer.write_table(table)

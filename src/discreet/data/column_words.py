@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 
 # first English up to the blank line, then a line each of German, French, Spanish, Portuguese,
 # Italian, Dutch, Scandinavian, Polish, Czech, Russian, Turkish, Chinese, Japanese, Korean
@@ -156,13 +157,15 @@ def normalize(name: object) -> str:
     return letters_of(unicodedata.normalize("NFKD", plain))
 
 
-def _words(text: str) -> list[str]:
-    return [normalize(word) for word in text.split()]
+@lru_cache(maxsize=16)  # the tables above, some of which are needed for each of their nouns
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(normalize(word) for word in text.split())
 
 
-def _with_numbers(nouns: list[str]) -> Iterator[str]:
+def _with_numbers(nouns: tuple[str, ...]) -> Iterator[str]:
+    numbers = _words(_NUMBERS)
     for noun in nouns:
-        for number in _words(_NUMBERS):
+        for number in numbers:
             yield noun + number
             yield from (number + link + noun for link in _LINKS)
 

@@ -479,7 +479,7 @@ def _score_tile(rows: int) -> Any:
         ldc: Any,
     ) -> Any:
         def emit(e: Emit, *args: Any) -> None:
-            _emit_tile(e, rows, SCORE_VECTORS, *args, I64(0))
+            _emit_tile(e, rows, SCORE_VECTORS, *args, lds=I64(0))
 
         return void(8, like, emit)
 

@@ -26,8 +26,10 @@ def brentq(
 
     f must have different signs at a and b.
     """
-    before, x = float(a), float(b)
-    f_before, fx = _value(f, before), _value(f, x)
+    before = float(a)
+    x = float(b)
+    f_before = _value(f, before)
+    fx = _value(f, x)
     if f_before == 0.0:
         return before
     if fx == 0.0:
@@ -38,7 +40,8 @@ def brentq(
     for _ in range(maxiter):
         if f_before != 0.0 and fx != 0.0 and (f_before < 0.0) != (fx < 0.0):
             # The root is between the last two points.
-            other, f_other = before, f_before
+            other = before
+            f_other = f_before
             last_step = step = x - before
         if abs(f_other) < abs(fx):
             # x is always the better end of the bracket.
@@ -55,7 +58,8 @@ def brentq(
             last_step, step = step, trial
         else:
             last_step = step = bisection
-        before, f_before = x, fx
+        before = x
+        f_before = fx
         if abs(step) > tolerance:
             x += step
         else:

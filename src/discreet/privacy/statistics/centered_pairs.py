@@ -269,7 +269,9 @@ def center_units(S: NDArray[np.int64], P: NDArray[np.int64]) -> NDArray[np.int64
         (45 * (x << 39) - 2025 * pSp * y + (1 << 60)) >> 61
         for x, y in zip(Sp, P.tolist(), strict=True)
     ]
-    _subtract_units(S, P, np.array(h, np.int64))
+    whole = np.array(h, np.int64)
+    upper = whole >> 16
+    _subtract_units(S, P, upper, whole - (upper << 16))
     return S
 
 
@@ -292,12 +294,10 @@ def _multiply(S: np.ndarray, P: np.ndarray, high: np.ndarray, low: np.ndarray) -
 
 
 @njit(nogil=True, cache=True)
-def _subtract_units(S: np.ndarray, P: np.ndarray, h: np.ndarray) -> None:
-    """S_jk − (P_j h_k + P_k h_j)/2¹⁶, to the nearest whole number."""
+def _subtract_units(S: np.ndarray, P: np.ndarray, high: np.ndarray, low: np.ndarray) -> None:
+    """S_jk − (P_j h_k + P_k h_j)/2¹⁶, to the nearest whole number; h = 2¹⁶ high + low."""
     m = len(P)
     last = m - 1 if m % 2 == 0 else m - 2
-    high = h >> 16
-    low = h - (high << 16)
     for row in range(len(S)):
         at = 0
         for j in (row, last - row):

@@ -163,16 +163,21 @@ def pair_weights(indptr: NDArray[np.int64], level: NDArray[np.uint8]) -> NDArray
 # ------------------------------------------------------------------ each user's own numbers
 
 
-@njit(nogil=True, cache=True)
-def power_sums(indptr: np.ndarray, level: np.ndarray) -> np.ndarray:
+def power_sums(indptr: np.ndarray, level: np.ndarray) -> NDArray[np.int64]:
     """Compute the same in one pass."""
+    # By numpy, here and below: every allocation in compiled code is compiled as well.
     sums = np.zeros((2, len(indptr) - 1), np.int64)
+    _power_sums(indptr, level, sums)
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def _power_sums(indptr: np.ndarray, level: np.ndarray, sums: np.ndarray) -> None:
     for i in range(len(indptr) - 1):
         for entry in range(indptr[i], indptr[i + 1]):
-            square = np.int64(level[entry]) ** 2
+            square = np.int64(level[entry]) * np.int64(level[entry])
             sums[0, i] += square
             sums[1, i] += square * square
-    return sums
 
 
 def add_likes(
@@ -289,8 +294,24 @@ class PairAdder:
         self.level = level
         self.indices = indices.astype(np.uint16) if m <= 1 << 16 else indices
         self.blocks = np.unique(np.append(np.arange(0, indptr[-1], IN_CACHE), indptr[-1]))
-        self.after, self.each, self.entry, self.start, self.cost = _by_item(
-            indptr, indices, level, w, self.blocks, m
+        n = len(indices)
+        self.after = np.empty(n, np.int32)
+        self.each = np.empty(n, w.dtype)
+        self.entry = np.empty(n, np.int64)
+        self.start = np.zeros((max(len(self.blocks) - 1, 1), m + 1), np.int64)
+        self.cost = np.zeros(m, np.int64)
+        _by_item(
+            indptr,
+            indices,
+            level,
+            w,
+            self.blocks,
+            self.after,
+            self.each,
+            self.entry,
+            self.start,
+            self.cost,
+            np.empty(m, np.int64),
         )
 
     def rows(self, rows: slice) -> NDArray[Any]:
@@ -323,36 +344,34 @@ def _by_item(
     level: np.ndarray,
     w: np.ndarray,
     blocks: np.ndarray,
-    m: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    after: np.ndarray,
+    each: np.ndarray,
+    entry: np.ndarray,
+    start: np.ndarray,
+    cost: np.ndarray,
+    place: np.ndarray,
+) -> None:
     """Count, for each entry, how many of its user come after it, and its number times its level;
     entries by block and item.
 
-    Also where the entries of block b and item j begin, start[b, j], and what each item will cost.
+    Also where the entries of block b and item j begin, start[b, j], and what each item will cost;
+    both are 0 before. `place` (m,) is workspace.
     """
-    n = len(indices)
-    after = np.empty(n, np.int32)
-    each = np.empty(n, w.dtype)
-    cost = np.zeros(m, np.int64)
     for i in range(len(indptr) - 1):
         for e in range(indptr[i], indptr[i + 1]):
             after[e] = indptr[i + 1] - e - 1
             each[e] = w[i] * level[e]
             cost[indices[e]] += after[e]
-    start = np.zeros((max(len(blocks) - 1, 1), m + 1), np.int64)
-    entry = np.empty(n, np.int64)
-    place = np.empty(m, np.int64)
     for b in range(len(blocks) - 1):
         for e in range(blocks[b], blocks[b + 1]):
             start[b, indices[e] + 1] += 1
         start[b, 0] = blocks[b]
-        for j in range(m):
+        for j in range(len(place)):
             start[b, j + 1] += start[b, j]
             place[j] = start[b, j]
         for e in range(blocks[b], blocks[b + 1]):
             entry[place[indices[e]]] = e
             place[indices[e]] += 1
-    return after, each, entry, start, cost
 
 
 @njit(nogil=True, cache=True)
