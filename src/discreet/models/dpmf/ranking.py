@@ -519,7 +519,7 @@ class PairRanking(Algorithm):
     def _public_pairs(
         self, public: PublicSums, core: NDArray[np.int64], c: NDArray[Any], size: float
     ) -> PublicPairs:
-        """(3) of public users, exactly, scaled to so many users."""
+        """Compute (3) of public users, exactly, scaled to so many users."""
         return public.pairs(self._pairs(c), core, c, size, bool(self.centered))
 
     def _rank_public(
