@@ -39,10 +39,10 @@ def test_figure_4_has_the_dpals_of_its_own_entry():
         [cell for cell in entries.load(name).settings(Sources()) if cell["model"] == "DPALS"]
         for name in ("baselines-figure4", "dpals-figure4")
     )
-    its = {(cell["users"], cell["epsilon"]): cell for cell in its}
+    its = {cell["epsilon"]: cell for cell in its}
     assert len(mine) == 3
     for cell in mine:
-        other = its[cell["users"], cell["epsilon"]]
+        other = its[cell["epsilon"]]
         assert cell["tune"] == other["tune"]
         assert cell.get("tune_users", cell["users"]) == cell["users"]
         assert cell["task_seed"] == 1, "settings are chosen on task 0"
