@@ -479,8 +479,10 @@ def _score_tile(rows: int) -> Any:
         C: Any,
         ldc: Any,
     ) -> Any:
-        def emit(e: Emit, *args: Any) -> None:
-            _emit_tile(e, rows, SCORE_VECTORS, *args, lds=I64(0))
+        def emit(
+            e: Emit, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any
+        ) -> None:
+            _emit_tile(e, rows, SCORE_VECTORS, P, ldp, Q, ldq, K, S, C, ldc, I64(0))
 
         return void(8, like, emit)
 
