@@ -440,7 +440,7 @@ class PairRanking(Algorithm):
             liked = users.copy_after(Restrict(core))
             t = less
             gate *= ACCUMULATE
-        if public is not None:
+        if public is not None and public.explained(*counts) > EXPLAINED:
             core = self._core(known, public.noise_left(known.value[core], t, size))
             liked = users.copy_after(Restrict(core))
         signal = Signal.from_counts(known, core, size, t, gate)
