@@ -283,7 +283,6 @@ def _emit_tile(
     S: Any,
     C: Any,
     ldc: Any,
-    *,
     lds: Any = None,
 ) -> None:
     """``C[a, v] = S[a, v] + Σ_k P[k, a] · Q[k, v]`` for scalars a and vectors v; ld* are strides in
