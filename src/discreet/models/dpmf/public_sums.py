@@ -45,10 +45,11 @@ from discreet.privacy.users.steps import Restrict
 
 FIRST_BIN = 32  # items with the largest public counts; every further bin has three times as many
 # part of the variance of counts that public counts explain, from which on they are used, and pairs
-# of public users alone: about 0 for other items, 0.44 on amazon-book, above 0.7 on MovieLens
+# of public users alone; lowered from 0.5 after 0.42 to 0.45 was seen on split 3 of amazon-book
 EXPLAINED = 0.2
-# of the noise that public pairs leave at the edge of the core, which decides how large a core is:
-# chosen among 0, 0.25, 0.375 and 0.45 on MovieLens 1M, where a larger core gains at ε ≤ 1 only
+# of the noise that public pairs leave at the edge of the core, which decides how large a core is.
+# Interpolated, not compared: 0.25 and 0.375 and three fixed sizes were tried on splits 0 to 3 of
+# MovieLens 1M, where a larger core gained at ε ≤ 1 and lost at ε = 5
 CORE_POWER = 0.45
 LEAST_CHOICES = 5  # by public users, of the items in the core where their pairs are used alone
 Z_SHARED = 3.0  # standard errors from which on public and released pairs have something in common
