@@ -6,6 +6,7 @@ import multiprocessing
 import stat
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import discreet
@@ -136,6 +137,17 @@ def test_forgetting_is_chosen_or_given(tmp_path):
     assert not np.array_equal(last.item_factors_, both.item_factors_)
     again = line.model(forgetting=1.0)
     np.testing.assert_array_equal(again.item_factors_, both.item_factors_)
+
+
+def test_a_frame_needs_a_catalog(tmp_path):
+    ratings = make_ratings()
+    user = np.repeat(ratings.user_ids, np.diff(ratings.indptr))
+    frame = pd.DataFrame({"user": user, "item": ratings.indices, "rating": ratings.values})
+    line = open_timeline(tmp_path)
+    with pytest.raises(ConfigError, match="Pass items"):
+        line.add(frame)
+    line.add(frame, items=np.arange(ITEMS + 5))
+    assert line.rows_[0]["items"] == ITEMS + 5
 
 
 def test_the_statement_is_the_same_for_any_number_of_rows(tmp_path):

@@ -270,7 +270,7 @@ class Timeline:
 
     # ------------------------------------------------------------ rows
 
-    def add(self, ratings: Any) -> None:
+    def add(self, ratings: Any, items: Any = None) -> None:
         """Release one row: noisy sums over the current ratings of all users.
 
         Privacy: releases weighted counts, the weighted number of users, and weighted item pairs or
@@ -282,9 +282,11 @@ class Timeline:
         ratings : Ratings, BlockRatings, SparkRatings or a frame
             With a public catalog. Every user's whole history, not only what is new. Users enter
             with three ratings.
+        items : optional
+            The public catalog, as `fit` takes it, where the ratings have none.
         """
-        if not isinstance(ratings, RatingsSource):
-            ratings = to_learn_from(ratings)
+        if items is not None or not isinstance(ratings, RatingsSource):
+            ratings = to_learn_from(ratings, items=items)
         check_source(ratings)
         if hasattr(ratings, "ready"):
             ratings.ready()  # bad rows and unlike machines are refused before the row is begun
@@ -625,7 +627,7 @@ def check_source(ratings: Any) -> None:
     check_that(
         bool(ratings.catalog),
         "A timeline needs a public catalog: items found in the ratings would show who rated first."
-        " Pass items when reading the ratings.",
+        " Pass items.",
     )
     check_that(
         not ratings.filtered,
