@@ -57,6 +57,8 @@ from discreet.privacy.statistics.bounds import SHAVE
 from discreet.privacy.statistics.pairs import LEVELS, check_levels, levels_of, power_sums
 from discreet.privacy.statistics.user_effects import MIX
 
+FIRST = 256  # most popular items that are tried first: they beat nine of ten left-out items
+
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
@@ -178,6 +180,8 @@ class LeftOutHits(Statistic):
         hits = np.zeros((block.n, 2))
         order = np.argsort(-self.counts, kind="stable")
         m = self.mixture
+        bound = m.P.max(axis=1)
+        by_bound = np.argsort(-bound, kind="stable")
         prior = np.asarray(m.prior, np.float64)
         takes_part = is_held_out(block, self.held_out)
 
@@ -195,7 +199,10 @@ class LeftOutHits(Statistic):
                 m.strength,
                 m.steps,
                 np.asarray(self.counts, np.float64),
+                np.sort(np.asarray(self.counts, np.float64)),
                 order,
+                bound,
+                by_bound,
                 self.left_out,
                 self.best,
                 self.levels,
@@ -257,16 +264,21 @@ def _count_left_out_hits(
     strength: float,
     steps: int,
     counts: np.ndarray,
+    ascending: np.ndarray,
     order: np.ndarray,
+    bound: np.ndarray,
+    by_bound: np.ndarray,
     left_out: int,
     best: int,
     levels: int,
     hits: np.ndarray,
 ) -> None:
-    """h_i and h⁰_i of some users."""
+    """h_i and h⁰_i of some users.
+
+    `ascending` are the sorted counts, `order` has the items by counts, and `by_bound` by `bound`,
+    the largest entry of their row of P.
+    """
     theta = np.empty(len(prior))
-    others = np.empty(4)
-    last = len(order) - 1
     own = np.zeros(len(P), np.bool_)
     for i in range(start, stop):
         items = indices[indptr[i] : indptr[i + 1]]
@@ -293,36 +305,14 @@ def _count_left_out_hits(
             score = 0.0
             for z in range(len(prior)):
                 score += theta[z] * P[j, z] * count / counts[j]
-            # popular items come first: most items are beaten by the best few of them
-            above = 0
-            popular = 0
-            rare = False
-            for first in range(0, len(order), 4):
-                if above < best:
-                    # Four sums at a time, each in the order of z: one alone would wait for every
-                    # addition.
-                    a = P[order[first]]
-                    b = P[order[min(first + 1, last)]]
-                    c = P[order[min(first + 2, last)]]
-                    d = P[order[min(first + 3, last)]]
-                    s0 = s1 = s2 = s3 = 0.0
-                    for z in range(len(prior)):
-                        s0 += theta[z] * a[z]
-                        s1 += theta[z] * b[z]
-                        s2 += theta[z] * c[z]
-                        s3 += theta[z] * d[z]
-                    others[0] = s0
-                    others[1] = s1
-                    others[2] = s2
-                    others[3] = s3
-                for at in range(first, min(first + 4, last + 1)):
-                    k = order[at]
-                    if not (own[k] or (above >= best and (popular >= best or rare))):
-                        above += above < best and others[at - first] > score
-                        popular += counts[k] > count
-                        rare = counts[k] <= count
-                if above >= best and (popular >= best or rare):
-                    break
+            popular = len(counts) - np.searchsorted(ascending, count, side="right")
+            for k in items:
+                popular -= counts[k] > count
+            # Most items are beaten by some of the most popular ones. Where they are not, items are
+            # tried by the largest score that they could have, down to the score itself.
+            above = _count_above(order[:FIRST], own, theta, P, bound, score, best, False)
+            if above < best:
+                above = _count_above(by_bound, own, theta, P, bound, score, best, True)
             hits[i, 0] += above < best
             hits[i, 1] += popular < best
         for e in range(many):
@@ -330,3 +320,43 @@ def _count_left_out_hits(
         if done > 0:
             hits[i, 0] /= done
             hits[i, 1] /= done
+
+
+@njit(nogil=True, cache=True, inner=True)
+def _count_above(
+    order: np.ndarray,
+    own: np.ndarray,
+    theta: np.ndarray,
+    P: np.ndarray,
+    bound: np.ndarray,
+    score: float,
+    best: int,
+    by_bound: bool,
+) -> int:
+    """Count the items of `order` with a larger score that the user does not have, up to `best`.
+
+    With `by_bound`, items are in the order of `bound`. Weights add up to 1, so no score exceeds it,
+    and what follows a bound below the score need not be tried.
+    """
+    total = theta.sum() * (1 + 1e-9)  # rounding of the sums below is far less
+    above = 0
+    last = len(order) - 1
+    for first in range(0, len(order), 4):
+        if above >= best or (by_bound and bound[order[first]] * total <= score):
+            break
+        # Four sums at a time, each in the order of z: one alone would wait for every addition.
+        i = order[first]
+        j = order[min(first + 1, last)]
+        k = order[min(first + 2, last)]
+        n = order[min(first + 3, last)]
+        s0 = s1 = s2 = s3 = 0.0
+        for z in range(len(theta)):
+            s0 += theta[z] * P[i, z]
+            s1 += theta[z] * P[j, z]
+            s2 += theta[z] * P[k, z]
+            s3 += theta[z] * P[n, z]
+        above += s0 > score and not own[i]
+        above += s1 > score and not own[j] and first + 1 <= last
+        above += s2 > score and not own[k] and first + 2 <= last
+        above += s3 > score and not own[n] and first + 3 <= last
+    return min(above, best)
