@@ -368,8 +368,10 @@ def test_doctor_survives_a_broken_part(run, monkeypatch):
 def test_bench_is_wired(run, monkeypatch, tmp_path):
     asked = {}
 
-    def measure(quick: bool, only: set[str] | None, progress: object) -> dict[str, object]:
-        asked.update(quick=quick, only=only)
+    def measure(
+        quick: bool, only: set[str] | None, progress: object, scale: int
+    ) -> dict[str, object]:
+        asked.update(quick=quick, only=only, scale=scale)
         return {"als": {"seconds": 1.5}}
 
     monkeypatch.setattr("benchmarks.bench.run", measure)
@@ -377,12 +379,12 @@ def test_bench_is_wired(run, monkeypatch, tmp_path):
     assert json.loads(run("bench", "--quick", "--only", "als,topk", "--json").out)["als"] == {
         "seconds": 1.5
     }
-    assert asked == {"quick": True, "only": {"als", "topk"}}
+    assert asked == {"quick": True, "only": {"als", "topk"}, "scale": 10**8}
     assert run("bench", "--out", tmp_path / "speed.md").out == "## Speed\n"
     assert (
         "<!-- bench als -->\n## Speed\n<!-- /bench als -->" in (tmp_path / "speed.md").read_text()
     )
-    assert asked == {"quick": False, "only": None}
+    assert asked == {"quick": False, "only": None, "scale": 10**8}
 
 
 def test_verbose_shows_log_lines_and_quiet_does_not(run, tmp_path, monkeypatch):
