@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = {page.stem: page for page in sorted((ROOT / "docs").glob("*.md"))} | {
     "README": ROOT / "README.md"
 }
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```([\w{}-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 EXCLUDED = {
     "make ": (
@@ -140,6 +140,7 @@ def shelf(tmp_path_factory):
     some = some.keep(some.values >= 1)
     frame = some.to_frame("pandas")
     frame.to_csv(folder / "ratings.csv", index=False)
+    frame.to_csv(folder / "export.csv", index=False, encoding="cp1252")
     frame.drop(columns="rating").to_csv(folder / "clicks.csv", index=False)
     frame.rename(columns={"user_id": "member", "item_id": "sku"}).to_csv(
         folder / "log.tsv", sep="\t", index=False
