@@ -224,11 +224,11 @@ EXAMPLES = {
     ),
     "feature Gram matrix": (
         lambda rows: seal_rows(lambda: observed(rows)).sum(FeatureGram(2, 0.8, 0.7, 2)),
-        "features are not cut",
+        "features are not clipped",
     ),
     "feature-target products": (
         lambda rows: seal_rows(lambda: observed(rows)).sum(CrossProducts(2, 0.8, 0.7, 2)),
-        "products with targets are priced as if they had no sign",
+        "products with targets are charged as if they had no sign",
     ),
     "row moments": (
         lambda rows: seal_rows(lambda: observed(rows)).sum(RowMoments(2, 0.8, 0.7, 2)),

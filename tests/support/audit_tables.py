@@ -160,10 +160,17 @@ WHERE = {
 }
 UNEXPLAINED = "UNEXPLAINED"
 #: Of faults that are in no training, so that there is nothing to run.
-ELSEWHERE = ("about accounts, which no single training shows; a test",)
+REGRESSION = "in `discreet.regression`, which is no recommender; tests of the statistic"
+ELSEWHERE = ("about accounts, which no single training shows; a test", REGRESSION)
 #: Why no level refutes some: these are caught by the tests that docs/planted-faults.md names, or
 #: are no loss of privacy.
 EXPLAINED = {
+    "features are not clipped": REGRESSION,
+    "all rows of a user count": REGRESSION,
+    "weights of rows are roots, so that a user counts as √n rows": REGRESSION,
+    "products with targets are charged as if they had no sign": REGRESSION,
+    "moments and number of rows are charged as one": REGRESSION,
+    "features are rounded away from zero": REGRESSION,
     "no margin is left for rounding after the sum is centered": (
         "adds at most a unit of the grid per item, with a margin for it; tests on coarse grids"
     ),

@@ -92,7 +92,7 @@ FAULTS = {
     "pairs of residuals are charged as if they had no sign": Fault(
         "statistics.user_effects:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
     ),
-    "features are not cut": Fault(
+    "features are not clipped": Fault(
         "statistics.regression:RegressionSum._weighed",
         "np.minimum(1.0, most / np.maximum(length, 1e-300))",
         "np.ones(len(rows))",
@@ -110,13 +110,13 @@ FAULTS = {
         "(self.max_rows / counts) ** 0.5",
         (REGRESSION, REGRESSED),
     ),
-    "products with targets are priced as if they had no sign": Fault(
+    "products with targets are charged as if they had no sign": Fault(
         "statistics.regression:CrossProducts.reach",
         "l2, 2.0)",
         "l2, 2**0.5)",
         (REGRESSION, REGRESSED),
     ),
-    "moments and number of rows are priced as one": Fault(
+    "moments and number of rows are charged as one": Fault(
         "statistics.regression:RowMoments.reach", "2**0.5 * entry, 2", "entry, 2", (REGRESSED,)
     ),
     "features are rounded away from zero": Fault(
