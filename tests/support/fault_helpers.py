@@ -93,19 +93,19 @@ FAULTS = {
         "statistics.user_effects:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
     ),
     "features are not clipped": Fault(
-        "statistics.regression:RegressionSum._weighed",
+        "statistics.regression:RegressionSum._weigh",
         "np.minimum(1.0, most / np.maximum(length, 1e-300))",
         "np.ones(len(rows))",
         (REGRESSION, REGRESSED),
     ),
     "all rows of a user count": Fault(
-        "statistics.regression:RegressionSum._weighed",
+        "statistics.regression:RegressionSum._weigh",
         "np.minimum(1.0, self.max_rows / counts)",
         "np.ones(len(counts))",
         (REGRESSION, REGRESSED),
     ),
     "weights of rows are roots, so that a user counts as √n rows": Fault(
-        "statistics.regression:RegressionSum._weighed",
+        "statistics.regression:RegressionSum._weigh",
         "self.max_rows / counts",
         "(self.max_rows / counts) ** 0.5",
         (REGRESSION, REGRESSED),

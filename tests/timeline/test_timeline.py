@@ -98,12 +98,12 @@ def test_an_independent_accountant_agrees(rows):
 def test_the_cost_of_a_thousand_rows_is_added_exactly_and_rounded_once():
     ages = AgeWeights(13)
     multipliers = ages.multipliers(4.2, [0.25, 0.02, 0.73])
-    spent = ages.spent([(row, multipliers) for row in range(0, 1000)])
+    spent = ages.add_costs([(row, multipliers) for row in range(0, 1000)])
     assert float(spent) <= 4.2**-2
     assert float(spent) > 0.999999 * 4.2**-2
     more = ages.multipliers(4.2, [0.25, 0.02, 0.83])  # 1.1 in one row
     rows = [(row, more if row == 5 else multipliers) for row in range(200)]
-    assert float(ages.spent(rows)) > 4.2**-2
+    assert float(ages.add_costs(rows)) > 4.2**-2
 
 
 # ------------------------------------------------------------------ rows

@@ -575,7 +575,7 @@ class Timeline:
         drawn = records.list_drawn
         if len(set(drawn)) < len(drawn):
             raise DamagedStore("a row was drawn twice")
-        spent = self._rule.ages.spent([(row, multipliers) for row in drawn])
+        spent = self._rule.ages.add_costs([(row, multipliers) for row in drawn])
         lifetime = self.plan.noise_multiplier(EVERY_ROW)
         if spent * type(spent)(lifetime) ** 2 > 1 or draws > MOST_DRAWS:
             raise PrivacyError("the rows cost more than the timeline's budget")

@@ -95,7 +95,7 @@ class PublicSums:
         self, value: NDArray[np.float64], deviation: float
     ) -> tuple[NDArray[np.float64], float]:
         """Return posterior means by (1), and the root of their mean variance."""
-        if self.explained(value, deviation) < EXPLAINED:
+        if self.estimate_agreement(value, deviation) < EXPLAINED:
             return value, deviation
         found = value.copy()
         variance = np.full(len(value), deviation**2)
@@ -106,7 +106,7 @@ class PublicSums:
             variance[bin_] = weight * deviation**2
         return found, math.sqrt(float(variance.mean()))
 
-    def explained(self, value: NDArray[np.float64], deviation: float) -> float:
+    def estimate_agreement(self, value: NDArray[np.float64], deviation: float) -> float:
         """Return the part of the variance of counts that public counts explain, at most 1."""
         total = float(((value - value.mean()) ** 2).sum()) - len(value) * deviation**2
         bins = self._bins()

@@ -440,7 +440,7 @@ class PairRanking(Algorithm):
             liked = users.copy_after(Restrict(core))
             t = less
             gate *= ACCUMULATE
-        if public is not None and public.explained(*counts) > EXPLAINED:
+        if public is not None and public.estimate_agreement(*counts) > EXPLAINED:
             core = self._core(known, public.noise_left(known.value[core], t, size))
             liked = users.copy_after(Restrict(core))
         signal = Signal.from_counts(known, core, size, t, gate)
@@ -534,7 +534,7 @@ class PairRanking(Algorithm):
         """Rank by pairs of public users alone, where released counts agree with theirs; else by
         popularity, as learned.
         """
-        if public.explained(*released) < EXPLAINED:
+        if public.estimate_agreement(*released) < EXPLAINED:
             return popular
         details = popular.details
         assert popular.counts is not None

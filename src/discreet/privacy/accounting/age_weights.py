@@ -116,7 +116,7 @@ class AgeWeights:
         delta = math.sqrt(self.total)
         return [MARGIN * delta * lifetime / math.sqrt(share) for share in shares]
 
-    def spent(self, rows: Sequence[tuple[int, Sequence[float]]]) -> Fraction:
+    def add_costs(self, rows: Sequence[tuple[int, Sequence[float]]]) -> Fraction:
         """Return the μ² that these rows cost the user who entered at the worst time, exactly.
 
         With renewal, in the worst `renew` consecutive rows.

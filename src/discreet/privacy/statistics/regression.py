@@ -81,13 +81,13 @@ class RegressionSum(Statistic):
 
     def features(self, block: Block) -> NDArray[np.float64]:
         """Return √c x of every row, cut to B."""
-        return self._weighed(block, block[ROWS][:, : self.n_features], self.feature_norm)
+        return self._weigh(block, block[ROWS][:, : self.n_features], self.feature_norm)
 
     def targets(self, block: Block) -> NDArray[np.float64]:
         """Return √c y of every row, cut to C."""
-        return self._weighed(block, block[ROWS][:, self.n_features :], self.target_norm)
+        return self._weigh(block, block[ROWS][:, self.n_features :], self.target_norm)
 
-    def _weighed(self, block: Block, rows: NDArray[np.float64], most: float) -> NDArray[np.float64]:
+    def _weigh(self, block: Block, rows: NDArray[np.float64], most: float) -> NDArray[np.float64]:
         counts = np.maximum(block.counts, 1)
         weight = np.repeat(np.minimum(1.0, self.max_rows / counts), block.counts)
         length = np.sqrt((rows**2).sum(axis=1))
