@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from discreet.data.cinema import films
 from discreet.data.public_items import PublicItems
 from discreet.data.text_features import hash_words
 from discreet.models.dpmf import DPMF
@@ -58,8 +59,18 @@ def similar(settings: Settings, sources: Sources) -> Record:
 
 @lru_cache(maxsize=1)
 def _table(name: str) -> Any:
+    """The published columns of the items."""
+    import pyarrow as pa
     from pyarrow import parquet
 
+    if name == "cinema":
+        columns = {
+            "item_id": [film.id for film in films()],
+            "title": [film.title for film in films()],
+            "genres": ["|".join(film.genres) for film in films()],
+            "year": [film.year for film in films()],
+        }
+        return pa.table(columns)
     return parquet.read_table(_file(name, "items.parquet"))
 
 
