@@ -172,7 +172,7 @@ class Audit:
                 level.verdict,
                 f"{SIGNS[level.unit]} {_relation(level)} {level.found:.4g}",
                 f"{SIGNS[level.unit]} = {level.claimed:.4g}",
-                f"{round(level.seconds, 3):.1f}",  # as it is saved, so that a saved one prints alike
+                f"{round(level.seconds, 3):.1f}",  # as it is saved
             )
             for level in self.levels
         ]
