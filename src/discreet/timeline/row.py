@@ -24,19 +24,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.models.algorithm import Learned
-from discreet.models.dpmf.ranking import (
-    ACCUMULATE,
+from discreet.models.dpmf.estimates import (
     TOP_ITEMS,
     Estimate,
-    PairRanking,
     Signal,
     counts_of,
     deviation_of_pairs,
     least_size,
     release_pairs,
-    without_pairs,
 )
+from discreet.models.dpmf.ranking import ACCUMULATE, PairRanking
 from discreet.models.dpmf.released_rows import ReleasedRow, ReleasedRows, make_row, uncenter_pairs
+from discreet.models.dpmf.summary import without_pairs
 from discreet.privacy.accounting.age_weights import ONE, AgeWeights
 from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import Session

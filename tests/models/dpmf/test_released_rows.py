@@ -5,7 +5,7 @@ import pytest
 
 import discreet
 from discreet.errors import ConfigError, DataError
-from discreet.models.dpmf.ranking import Estimate
+from discreet.models.dpmf.estimates import Estimate
 from discreet.models.dpmf.released_rows import (
     ReleasedRows,
     center_pairs,

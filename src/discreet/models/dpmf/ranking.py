@@ -67,16 +67,14 @@ spectrum, the fold-in (8) without a constant to tune, features as a prior, and t
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.features import Categories
 from discreet.kernels.threads import blas_threads
 from discreet.models.algorithm import (
     EVERY_ITEM,
@@ -87,24 +85,29 @@ from discreet.models.algorithm import (
     most_frequent,
 )
 from discreet.models.dpmf.communities import (
-    HEAD,
-    HEAD_SHARE,
     PARTS,
     STEPS_TO_READ,
     STRENGTH_TO_READ,
-    Communities,
-    Prospect,
     assess_counts,
     learn_communities,
     no_communities,
+)
+from discreet.models.dpmf.estimates import (
+    TOP_ITEMS,
+    Estimate,
+    Signal,
+    counts_of,
+    deviation_of_pairs,
+    least_size,
+    release_pairs,
+    uncenter,
+    with_public,
 )
 from discreet.models.dpmf.feature_prior import standardize
 from discreet.models.dpmf.pair_factorization import FittedFactors, factorize
 from discreet.models.dpmf.profile import (
     SHARE,
     example_moments,
-    fit_profile,
-    read_profile,
 )
 from discreet.models.dpmf.profile import STEPS as WEIGHTS
 from discreet.models.dpmf.public_sums import (
@@ -115,6 +118,13 @@ from discreet.models.dpmf.public_sums import (
     combine_pairs,
     level_pairs,
 )
+from discreet.models.dpmf.read_out import (
+    add_profile,
+    community_fold_in,
+    fold_in_rule,
+    pair_fold_in,
+    profile_fold_in,
+)
 from discreet.models.dpmf.released_rows import (
     ReleasedRow,
     ReleasedRows,
@@ -123,15 +133,14 @@ from discreet.models.dpmf.released_rows import (
     make_row,
     uncenter_pairs,
 )
-from discreet.models.fold_in import (
-    CommunityFoldIn,
-    CommunityProfileFoldIn,
-    ConstantFoldIn,
-    FoldIn,
-    ItemSimilarity,
-    PosteriorMeanFoldIn,
-    ProfileFoldIn,
+from discreet.models.dpmf.summary import (
+    with_communities,
+    with_taste,
+    without_communities,
+    without_pairs,
+    without_taste,
 )
+from discreet.models.fold_in import ConstantFoldIn, FoldIn, ItemSimilarity
 from discreet.models.parameters import (
     check_bool,
     check_choice,
@@ -146,7 +155,7 @@ from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.base import Statistic
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.statistics.centered_pairs import KAPPA, CenteredPairSums
+from discreet.privacy.statistics.centered_pairs import CenteredPairSums
 from discreet.privacy.statistics.pairs import LEVELS, LikeCounts, PairSums
 from discreet.privacy.statistics.user_totals import UserCount
 from discreet.privacy.users.public_users import PublicUsers
@@ -162,10 +171,6 @@ SMALL_CATALOG = 1000  # up to here a part of the rest may release counts again
 # do G and its whitened copy afterwards; 800 MB for 10,000 items. `CenteredPairSums` is exact in
 # int64 up to 2¹⁴ items, so this limit must stay below that.
 LARGEST_CORE = 10_000
-# mean of q_i/‖x_i‖²: 0.76 to 0.88 on four data sets; between 0.65 and 0.95 recall is the same
-STRETCH = 0.8
-LEAST_POPULARITY = 1e-3  # of the median: the least that an item has, since its logarithm is used
-TOP_ITEMS = 20  # items that may decide the lists
 TOP_SHARE = 0.15  # of all choices
 # times what noise alone does, popularity projected out: at most 1.06 on data without taste, and
 # 1.3 where pairs of ML-100K at ε = 1 say something
@@ -367,6 +372,16 @@ class PairRanking(Algorithm):
         assert self.levels is not None
         return self.levels
 
+    @property
+    def _liked(self) -> dict[str, Any]:
+        """By which rule the items of a history are liked, as a fold-in takes it."""
+        threshold = self.like_threshold
+        rule = {"like_threshold": None if isinstance(threshold, str) else threshold}
+        if self._levels == 1:
+            return rule
+        low, high = self.rating_range  # type: ignore[misc]
+        return {**rule, "levels": self._levels, "low": low, "high": high}
+
     def _counts(self, users: Users) -> ReleasableSum:
         """Return the statistic (1), of users who keep only what they like, by how much."""
         if self._levels > 1:
@@ -396,7 +411,7 @@ class PairRanking(Algorithm):
         if self.profile:
             categories = list(getattr(features, "categories", ()))
             lines = self._weights()
-            learned = add_profile(self, learned, users, session, lines, categories, size)
+            learned = add_profile(learned, users, session, lines, categories, size, self._levels)
         return learned
 
     def _learn_items(
@@ -715,19 +730,12 @@ class PairRanking(Algorithm):
     def fold_in_rule(self, learned: Learned) -> FoldIn:
         """E[u | y] of (8), times the profile where there is one."""
         if "profile" in learned.details:
-            return profile_fold_in(self, learned)
+            return profile_fold_in(learned, self._liked)
         if "communities" in learned.details:
-            return CommunityFoldIn(**community_numbers(self, learned))
+            return community_fold_in(learned, self._liked)
         if not learned.factors.shape[1]:
             return ConstantFoldIn()
-        place, gain, base, prior = gain_of(learned)
-        like_threshold = None if isinstance(self.like_threshold, str) else self.like_threshold
-        if self._levels == 1:
-            return PosteriorMeanFoldIn(like_threshold, place, gain, base, prior)
-        low, high = self.rating_range  # type: ignore[misc]
-        return PosteriorMeanFoldIn(
-            like_threshold, place, gain, base, prior, levels=self._levels, low=low, high=high
-        )
+        return pair_fold_in(learned, self._liked)
 
     def item_similarity(self, learned: Learned) -> ItemSimilarity:
         """Compare items without popularity, which all share; and of the core alone, unless features
@@ -740,371 +748,7 @@ class PairRanking(Algorithm):
         return ItemSimilarity(1, None if learned.details["featured"] else learned.some("core"))
 
 
-# ------------------------------------------------------------------ what is released
-
-
-class Estimate(NamedTuple):
-    """Released numbers with the deviation of their noise."""
-
-    value: NDArray[np.float64]
-    deviation: float
-
-    @classmethod
-    def release(cls, session: Session, line: str | Release, statistic: ReleasableSum) -> Estimate:
-        return cls(
-            session.release(line, statistic).astype(np.float64), session.deviation(line, statistic)
-        )
-
-    def above_noise(self, some: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return those of some items, at least as large as the noise or as half a user."""
-        return np.maximum(self.value[some], max(self.deviation, 0.5))
-
-    def with_another(self, other: Estimate) -> Estimate:
-        """Both of the same numbers, averaged by their noise."""
-        one, two = self.deviation**-2, other.deviation**-2
-        return Estimate((one * self.value + two * other.value) / (one + two), (one + two) ** -0.5)
-
-
-def with_public(counts: Estimate, public: PublicSums | None) -> Estimate:
-    """Return the counts with those of public users as a prior."""
-    return counts if public is None else Estimate(*public.combine_counts(*counts))
-
-
-def counts_of(rows: ReleasedRows, size: float, forgetting: float) -> Estimate:
-    """Counts of so many users by all rows, and their median deviation.
-
-    Items that were in fewer rows than most have more noise, and are shrunk where it may be all that
-    they have: by at most the ratio of deviations, and hardly if the count is far above its noise.
-    """
-    found = rows.counts(size, forgetting)
-    deviation = float(np.median(found.deviation[np.isfinite(found.deviation)]))
-    most = np.minimum(deviation / found.deviation, 1.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        kept = 1 - (found.deviation**2 - deviation**2) / found.value**2
-    return Estimate(found.value * np.clip(np.nan_to_num(kept), most, 1.0), deviation)
-
-
-def least_size(counts: Estimate) -> float:
-    """Return a lower bound of the number of users: Σ_j c_j² = Σ_ik ⟨x_i, x_k⟩/(‖x_i‖ ‖x_k‖) is at
-    most their number squared.
-    """
-    return math.sqrt(max(float((counts.value**2 - counts.deviation**2).sum()), 1.0))
-
-
-class Signal(NamedTuple):
-    """Signal-to-noise ratio of item pairs, estimated from released counts.
-
-    `signal` is popularity's eigenvalue of the pairs over the edge of their noise, `top` the part of
-    all choices that few items have; `faint` where not even the counts of the most popular items
-    stand out of theirs.
-    """
-
-    worth: bool
-    signal: float
-    top: float
-    faint: bool
-
-    @classmethod
-    def from_counts(
-        cls, counts: Estimate, core: NDArray[np.int64], size: float, t: float, gate: float
-    ) -> Signal:
-        from scipy.special import ndtri
-
-        c = counts.value
-        k = max(min(128, len(c) // 10), 1)
-        by_chance = -float(ndtri(k / len(c))) if len(c) > 1 else 0.0
-        faint = bool(np.sort(c)[-k] < 1.25 * by_chance * counts.deviation)
-        power = max(float((c[core] ** 2 - counts.deviation**2).sum()), 0.0)
-        signal = power / size / (t * math.sqrt(len(core)))
-        some = np.sort(np.maximum(c, 0.0))
-        top = float(some[-TOP_ITEMS:].sum() / max(some.sum(), 1e-9))
-        worth = not faint and len(core) > 3 and signal >= gate * (1 + 1.5 * top)
-        return cls(bool(worth), float(signal), top, faint)
-
-
-def deviation_of_pairs(session: Session, lines: list[Release], pairs: ReleasableSum) -> float:
-    """Compute t of (3), the noise on one entry of G̃, where these lines release pairs.
-
-    One line gives noise multiplier × sensitivity / √2 (`Plan.deviation`,
-    `PairSums.entry_deviation`); several are averaged by their noise.
-    """
-    return PairSums.entry_deviation(session.deviation(line, pairs) for line in lines)
-
-
-def release_pairs(
-    session: Session, lines: list[Release], pairs: ReleasableSum, m: int
-) -> NDArray[np.float32]:
-    """G̃ (m, m) of (3), 0 on the diagonal; several releases are averaged by their noise."""
-    G = np.zeros((m, m), np.float32)
-    precision = [session.deviation(line, pairs) ** -2 for line in lines]
-    for line, weight in zip(lines, precision, strict=True):
-        for rows, noisy in session.release_blocks(line, pairs):
-            PairSums.unpack(noisy, rows.start, G, weight / sum(precision))
-    return G
-
-
-def uncenter(fitted: FittedFactors, c: NDArray[Any]) -> FittedFactors:
-    """Factors of plain pairs from those of centered ones: c v ← √q̄ Z⁻¹ c v, for any item.
-
-    With p = c/‖c‖ all items get the same vector more, so the mean W of (4) gets it as well, in
-    its constant.
-    """
-    popular = KAPPA / (1 - KAPPA) * (c**2 @ fitted.V) / float(c @ c)
-    W = fitted.W.copy()
-    W[0] += popular
-    root = math.sqrt(STRETCH)
-    return fitted._replace(V=root * (fitted.V + popular), W=root * W)
-
-
-# ------------------------------------------------------------------ reading histories
-
-
-def fold_in_rule(V: NDArray[Any], c: NDArray[Any], size: float) -> tuple[NDArray[Any], float]:
-    """R of (8), and u₀: E u uᵀ = I is the scale of V, and E u follows from the counts; nothing
-    is tuned.
-    """
-    popular = (V * c[:, None]).sum(axis=0) / c.sum()
-    length = max(float(np.linalg.norm(popular)), 1e-30)
-    r = len(popular)
-    R = np.linalg.qr(np.column_stack([popular / length, np.eye(r)]))[0][:, :r]
-    R[:, 0] *= 1.0 if R[:, 0] @ popular >= 0 else -1.0
-    return R, min(1 / (math.sqrt(size) * length), 1.0)
-
-
-_Gain = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
-_GAINS: dict[int, tuple[weakref.ref[Any], _Gain]] = {}
-
-
-def gain_of(learned: Learned) -> _Gain:
-    """Return which row of the gain is an item's; the gain, (core, r); what is added to it; u of an
-    empty history.
-
-    It follows from what is saved, so it is not saved itself; it is kept as long as the factors are.
-    """
-    key = id(learned.factors)
-    known = _GAINS.get(key)
-    if known is None or known[0]() is not learned.factors:
-        known = (weakref.ref(learned.factors, lambda _: _GAINS.pop(key, None)), _gain(learned))
-        _GAINS[key] = known
-    return known[1]
-
-
-def _gain(learned: Learned) -> _Gain:
-    assert learned.counts is not None
-    core = np.asarray(learned.details["core"], np.int64)
-    c = np.maximum(learned.counts[core], learned.details["least_count"])
-    Y = learned.factors[core] * c[:, None] ** learned.details["discount"]
-    lean = learned.details["lean"]
-    precision = np.ones(Y.shape[1])
-    precision[0] = learned.details["lean_precision"]
-    YD = Y / (c / c.sum())[:, None]
-    gain = YD @ np.linalg.inv(np.diag(precision) + Y.T @ YD)
-    prior = np.zeros(Y.shape[1])
-    prior[0] = lean
-    base = prior - prior @ (Y.T @ gain)
-    place = np.full(len(learned.factors), -1, np.int32)
-    place[core] = np.arange(len(core))
-    return place, gain.astype(np.float32), base.astype(np.float32), prior.astype(np.float32)
-
-
-# ------------------------------------------------------------------ profiles
-
-
-def add_profile(
-    algorithm: PairRanking,
-    learned: Learned,
-    users: Users,
-    session: Session,
-    lines: list[Release],
-    categories: list[Categories],
-    size: float,
-) -> Learned:
-    """Return the same with the profile among its details, where its weights stand out of the noise.
-
-    Without categories the lines release counts, which nothing uses: the plan was made before.
-    """
-    levels = algorithm._levels
-    if not categories:
-        for line in lines:
-            session.release(line, users.sum(LikeCounts(levels)))
-        return learned
-    least = 1e-12
-    if learned.factors.size and "communities" not in learned.details:
-        usual = np.maximum(learned.factors @ gain_of(learned)[3], 0.0)
-        least = max(LEAST_POPULARITY * float(np.median(usual)), least)
-    popularity, vectors = popularity_of(learned, least)
-    profile = fit_profile(
-        session,
-        users,
-        lines,
-        popularity,
-        positive_counts(learned),
-        vectors,
-        categories,
-        size,
-        levels,
-        (learned.details.get("strength", 0.0), learned.details.get("steps", 0)),
-    )
-    if profile is None:
-        return learned
-    names = ", ".join(one.name for one in categories)
-    said = with_profile(str(learned.details["learned"]), names)
-    profile["least_popularity"] = least
-    return replace(learned, details={**learned.details, "profile": profile, "learned": said})
-
-
-def positive_counts(learned: Learned) -> NDArray[np.float64]:
-    assert learned.counts is not None
-    return np.asarray(np.maximum(learned.counts, learned.details["least_count"]))
-
-
-def popularity_of(
-    learned: Learned, least: float
-) -> tuple[NDArray[np.float64], tuple[NDArray[Any], NDArray[Any], NDArray[Any]]]:
-    """log pop of every item, at least log `least`, and factors, gain (items, r) and base of (8)."""
-    n, r = learned.factors.shape
-    if not r:
-        none = np.zeros((n, 0), np.float32)
-        return np.log(positive_counts(learned)), (none, none, np.zeros(0, np.float32))
-    if "communities" in learned.details:
-        P = learned.factors
-        popular = P.astype(np.float64) @ np.asarray(learned.details["communities"])
-        return np.log(popular), (P, P, np.full(r, 1 / r, np.float32))
-    place, gain, base, prior = gain_of(learned)
-    score = learned.factors.astype(np.float64) @ prior
-    own = np.zeros((n, r), np.float32)
-    own[place >= 0] = gain[place[place >= 0]]
-    return np.log(np.maximum(score, least)), (learned.factors, own, base)
-
-
-def profile_fold_in(algorithm: PairRanking, learned: Learned) -> FoldIn:
-    """Return the fold-in with the profile that is among the details."""
-    n, r = learned.factors.shape
-    popularity, _ = popularity_of(learned, learned.details["profile"]["least_popularity"])
-    weights, arrays, numbers = read_profile(
-        learned.details["profile"], positive_counts(learned), r > 0
-    )
-    profile = {
-        "popularity": popularity.astype(np.float32),
-        "feature_weights": weights,
-        **numbers,
-        **arrays,
-    }
-    if "communities" in learned.details:
-        return CommunityProfileFoldIn(**community_numbers(algorithm, learned), **profile)
-    place = np.full(n, -1, np.int32)
-    gain = np.zeros((1, r), np.float32)
-    base = prior = np.zeros(r, np.float32)
-    if r:
-        place, gain, base, prior = gain_of(learned)
-    low, high = algorithm.rating_range if algorithm._levels > 1 else (0.0, 0.0)  # type: ignore[misc]
-    return ProfileFoldIn(
-        None if isinstance(algorithm.like_threshold, str) else algorithm.like_threshold,
-        place,
-        gain,
-        base,
-        prior,
-        levels=algorithm._levels if algorithm._levels > 1 else 0,
-        low=low,
-        high=high,
-        **profile,
-    )
-
-
-def community_numbers(algorithm: PairRanking, learned: Learned) -> dict[str, Any]:
-    """Parameters of a `CommunityFoldIn`."""
-    low, high = algorithm.rating_range if algorithm._levels > 1 else (0.0, 0.0)  # type: ignore[misc]
-    threshold = algorithm.like_threshold
-    shares = np.asarray(learned.details["communities"], np.float64)
-    return {
-        "like_threshold": None if isinstance(threshold, str) else threshold,
-        "strength": learned.details["strength"],
-        "steps": learned.details["steps"],
-        "shares": shares,
-        "levels": algorithm._levels if algorithm._levels > 1 else 0,
-        "low": low,
-        "high": high,
-    }
-
-
-# ------------------------------------------------------------------ in words
-
-POPULARITY_ONLY = "item popularity only: all users get the same list"
-
-
 def usual_threshold(rating_range: Range) -> float | Literal["everything"]:
     """Three quarters up the range; everything where there is but one rating."""
     low, high = rating_range
     return EVERYTHING if low == high else low + 0.75 * (high - low)  # type: ignore[return-value]
-
-
-def without_pairs(signal: Signal, gate: float) -> str:
-    """Summarize a training that released no pairs, and how much more signal they would need."""
-    needed = gate * (1 + 1.5 * signal.top)
-    why = f"{_ratio(signal)} and {_times(needed)} is needed"
-    if signal.faint:
-        return (
-            "Learned almost nothing, not even item popularity: the counts of popular items are"
-            f" mostly noise ({why})."
-        )
-    if signal.signal >= needed:
-        return f"Learned {POPULARITY_ONLY} (with three items or fewer there are no pairs to learn)."
-    learned = f"Learned {POPULARITY_ONLY} ({why})."
-    more = needed / max(signal.signal, 1e-9)
-    if not 1 < more < 100:  # no reason to advise users by the hundredfold
-        return learned
-    # the signal grows in proportion to the number of users, and nearly so with ε
-    times = f"{math.ceil(10 * more) / 10:g} times"
-    return f"{learned} About {times} as many users, or {times} the ε, would be needed."
-
-
-def without_taste(signal: Signal) -> str:
-    """Summarize a training whose released pairs hold nothing beyond popularity and noise."""
-    return f"Learned {POPULARITY_ONLY} ({_ratio(signal)}, but shows no taste beyond popularity)."
-
-
-def with_taste(dimensions: int, signal: Signal) -> str:
-    """Summarize a training that found factors."""
-    if not dimensions:
-        return (
-            "Learned item popularity and a trace of taste: no single dimension exceeds the noise"
-            f" ({_ratio(signal)})."
-        )
-    plural = "s" if dimensions > 1 else ""
-    return f"Learned about {dimensions} dimension{plural} of taste ({_ratio(signal)})."
-
-
-def with_communities(found: Communities, prospect: Prospect) -> str:
-    """Summarize a training that learned communities."""
-    return (
-        f"Learned {len(found.shares)} communities of taste over all items ({_head(prospect)};"
-        f" from {HEAD_SHARE:.0%} on, item pairs would be learned). Their lists hold"
-        f" {found.gain:+.1%} more of users' left-out items than popular items do."
-    )
-
-
-def without_communities(found: Communities, prospect: Prospect) -> str:
-    """Summarize a training whose communities did not pass their check."""
-    return (
-        f"Learned {POPULARITY_ONLY} ({_head(prospect)}, and lists of communities hold"
-        f" {found.gain:+.2%} more of users' left-out items than popular items do, with a noise of"
-        f" {found.noise:.2%}). More users or a larger ε would be needed."
-    )
-
-
-def _head(prospect: Prospect) -> str:
-    return f"the {HEAD:,} most popular items have {prospect.head:.0%} of all choices"
-
-
-def with_profile(learned: str, names: str) -> str:
-    """Add to a summary that scores also follow profiles in these features."""
-    learned = learned.replace(POPULARITY_ONLY, "item popularity")
-    return f"{learned} Lists also follow each user's own profile in {names}."
-
-
-def _ratio(signal: Signal) -> str:
-    return f"the item-pair signal is {_times(signal.signal)} the noise"
-
-
-def _times(signal: float) -> str:
-    return f"{signal:.1f}×" if signal < 10 else f"{signal:,.0f}×"

@@ -1,0 +1,82 @@
+"""What a ranking model learned, in a sentence, with what would help."""
+
+from __future__ import annotations
+
+import math
+
+from discreet.models.dpmf.communities import HEAD, HEAD_SHARE, Communities, Prospect
+from discreet.models.dpmf.estimates import Signal
+
+POPULARITY_ONLY = "item popularity only: all users get the same list"
+
+
+def without_pairs(signal: Signal, gate: float) -> str:
+    """Summarize a training that released no pairs, and how much more signal they would need."""
+    needed = gate * (1 + 1.5 * signal.top)
+    why = f"{_ratio(signal)} and {_times(needed)} is needed"
+    if signal.faint:
+        return (
+            "Learned almost nothing, not even item popularity: the counts of popular items are"
+            f" mostly noise ({why})."
+        )
+    if signal.signal >= needed:
+        return f"Learned {POPULARITY_ONLY} (with three items or fewer there are no pairs to learn)."
+    learned = f"Learned {POPULARITY_ONLY} ({why})."
+    more = needed / max(signal.signal, 1e-9)
+    if not 1 < more < 100:  # no reason to advise users by the hundredfold
+        return learned
+    # the signal grows in proportion to the number of users, and nearly so with ε
+    times = f"{math.ceil(10 * more) / 10:g} times"
+    return f"{learned} About {times} as many users, or {times} the ε, would be needed."
+
+
+def without_taste(signal: Signal) -> str:
+    """Summarize a training whose released pairs hold nothing beyond popularity and noise."""
+    return f"Learned {POPULARITY_ONLY} ({_ratio(signal)}, but shows no taste beyond popularity)."
+
+
+def with_taste(dimensions: int, signal: Signal) -> str:
+    """Summarize a training that found factors."""
+    if not dimensions:
+        return (
+            "Learned item popularity and a trace of taste: no single dimension exceeds the noise"
+            f" ({_ratio(signal)})."
+        )
+    plural = "s" if dimensions > 1 else ""
+    return f"Learned about {dimensions} dimension{plural} of taste ({_ratio(signal)})."
+
+
+def with_communities(found: Communities, prospect: Prospect) -> str:
+    """Summarize a training that learned communities."""
+    return (
+        f"Learned {len(found.shares)} communities of taste over all items ({_head(prospect)};"
+        f" from {HEAD_SHARE:.0%} on, item pairs would be learned). Their lists hold"
+        f" {found.gain:+.1%} more of users' left-out items than popular items do."
+    )
+
+
+def without_communities(found: Communities, prospect: Prospect) -> str:
+    """Summarize a training whose communities did not pass their check."""
+    return (
+        f"Learned {POPULARITY_ONLY} ({_head(prospect)}, and lists of communities hold"
+        f" {found.gain:+.2%} more of users' left-out items than popular items do, with a noise of"
+        f" {found.noise:.2%}). More users or a larger ε would be needed."
+    )
+
+
+def _head(prospect: Prospect) -> str:
+    return f"the {HEAD:,} most popular items have {prospect.head:.0%} of all choices"
+
+
+def with_profile(learned: str, names: str) -> str:
+    """Add to a summary that scores also follow profiles in these features."""
+    learned = learned.replace(POPULARITY_ONLY, "item popularity")
+    return f"{learned} Lists also follow each user's own profile in {names}."
+
+
+def _ratio(signal: Signal) -> str:
+    return f"the item-pair signal is {_times(signal.signal)} the noise"
+
+
+def _times(signal: float) -> str:
+    return f"{signal:.1f}×" if signal < 10 else f"{signal:,.0f}×"
