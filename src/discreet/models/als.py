@@ -38,7 +38,7 @@ import logging
 import math
 from dataclasses import field
 from functools import cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +48,7 @@ from discreet.kernels import pair_products, second_moment, solve_rows, solve_row
 from discreet.models.base import Recommender
 from discreet.models.fold_in import ALSFoldIn, FoldIn
 from discreet.models.parameters import MOST_STEPS, check_choice, check_int, check_number, check_that
-from discreet.models.user_rows import to_learn_from
-from discreet.progress import Progress, ShowProgress, no_progress, progress_bar
+from discreet.progress import Progress, no_progress
 
 logger = logging.getLogger("discreet")
 
@@ -104,21 +103,8 @@ class ALS(Recommender):
     dtype: str = "float32"
     random_state: int | None = 0
 
-    def fit(
-        self,
-        ratings: Any,
-        *,
-        items: Any = None,
-        progress: ShowProgress = None,
-        verbose: bool = False,
-    ) -> Self:
-        ratings = to_learn_from(ratings, items=items)
-        self.check()
-        self._begin(ratings)
-        with progress_bar(progress, f"Training {type(self).__name__}", verbose=verbose) as told:
-            factor = self._factor_of_lambda(ratings)
-            V, b = self._sweep(ratings, factor, told)
-        self._learned_state(ratings, V, b)
+    def _train(self, ratings: Ratings, report: Progress) -> tuple[NDArray[Any], NDArray[Any]]:
+        V, b = self._sweep(ratings, self._factor_of_lambda(ratings), report)
         if ratings.values.min() < ratings.values.max() and np.abs(V).max() < 1e-3 * np.sqrt(
             self.spread_
         ):
@@ -130,7 +116,7 @@ class ALS(Recommender):
                 self.regularization_,
                 why,
             )
-        return self
+        return V, b
 
     def fold(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]

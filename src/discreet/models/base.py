@@ -6,8 +6,7 @@ A fitted model scores item j for a user as
 
 where the item factors V and biases b belong to the model and (u, offset) are computed from that
 user's own history by `fold`. Everything here follows from that: nothing is kept of any user, and
-new users need no retraining. A subclass writes `fit` (which sets ``item_ids_``, ``item_factors_``,
-``item_biases_``, ``titles_`` by `_learned`) and `fold`.
+new users need no retraining. A subclass writes `_train`, which returns V and b, and `fold`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,13 @@ from discreet.models.histories import parse_history
 from discreet.models.parameters import check_choice, check_history_range, check_int, check_that
 from discreet.models.recommendations import Recommendations
 from discreet.models.scorer import Scorer
-from discreet.models.user_rows import Exclusions, as_exclusions, as_pairs, as_user_rows
+from discreet.models.user_rows import (
+    Exclusions,
+    as_exclusions,
+    as_pairs,
+    as_user_rows,
+    to_learn_from,
+)
 from discreet.progress import Progress, ShowProgress, progress_bar
 
 if TYPE_CHECKING:
@@ -87,7 +92,6 @@ class Recommender(Estimator, ABC):
         """Raise a `ConfigError` for parameters that no data could be fitted with."""
         self._check()
 
-    @abstractmethod
     def fit(
         self,
         ratings: Any,
@@ -109,6 +113,13 @@ class Recommender(Estimator, ABC):
         verbose : bool
             A line on stderr for every step instead.
         """
+        ratings = to_learn_from(ratings, items=items)
+        self.check()
+        self._begin(ratings)
+        with progress_bar(progress, f"Training {type(self).__name__}", verbose=verbose) as report:
+            factors, biases = self._train(ratings, report)
+        self._learned_state(ratings, factors, biases)
+        return self
 
     @abstractmethod
     def fold(
@@ -575,6 +586,10 @@ class Recommender(Estimator, ABC):
 
     def _check(self) -> None:  # a model without parameters has nothing to check
         """Check parameters; called by `check`."""
+
+    def _train(self, ratings: Ratings, report: Progress) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Learn item factors and biases, and set what else was learned; called by `fit`."""
+        raise NotImplementedError
 
     def _begin(self, ratings: Ratings) -> None:
         """Check the input of `fit`, and drop what was learned before."""

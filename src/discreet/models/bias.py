@@ -9,16 +9,16 @@ ridge λ.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.ratings import Ratings
 from discreet.models.base import Recommender
 from discreet.models.fold_in import FoldIn, UserMeanFoldIn
 from discreet.models.parameters import check_int, check_number, check_that
-from discreet.models.user_rows import to_learn_from
-from discreet.progress import ShowProgress, progress_bar
+from discreet.progress import Progress
 
 
 class Bias(Recommender):
@@ -48,32 +48,18 @@ class Bias(Recommender):
             value = getattr(self, name)
             check_that(isinstance(value, bool), f"{name} is {value!r}, but must be True or False")
 
-    def fit(
-        self,
-        ratings: Any,
-        *,
-        items: Any = None,
-        progress: ShowProgress = None,
-        verbose: bool = False,
-    ) -> Self:
-        ratings = to_learn_from(ratings, items=items)
-        self.check()
-        self._begin(ratings)
+    def _train(self, ratings: Ratings, report: Progress) -> tuple[NDArray[Any], NDArray[Any]]:
         self.mean_ = float(ratings.values.mean(dtype=np.float64))
         m = ratings.n_items
         row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
         count = np.bincount(ratings.indices, minlength=m)
         self.item_biases_ = np.zeros(m)
-        with progress_bar(progress, "Training Bias", verbose=verbose) as told:
-            for step in range(self.iterations if self.items else 0):
-                offset = self.fold(ratings.indptr, ratings.indices, ratings.values)[1]
-                total = np.bincount(ratings.indices, ratings.values - offset[row], minlength=m)
-                self.item_biases_ = total / np.maximum(count + self.regularization, 1e-9)
-                told(step + 1, self.iterations, "sweeps")
-        self._learned_state(
-            ratings, np.zeros((m, 0), np.float32), self.item_biases_.astype(np.float32)
-        )
-        return self
+        for step in range(self.iterations if self.items else 0):
+            offset = self.fold(ratings.indptr, ratings.indices, ratings.values)[1]
+            total = np.bincount(ratings.indices, ratings.values - offset[row], minlength=m)
+            self.item_biases_ = total / np.maximum(count + self.regularization, 1e-9)
+            report(step + 1, self.iterations, "sweeps")
+        return np.zeros((m, 0), np.float32), self.item_biases_.astype(np.float32)
 
     def fold(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]

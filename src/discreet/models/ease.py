@@ -13,17 +13,17 @@ column j of B: as many factors as items.
 from __future__ import annotations
 
 from dataclasses import field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
+from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError
 from discreet.models.base import Recommender
 from discreet.models.parameters import check_positive
-from discreet.models.user_rows import to_learn_from
-from discreet.progress import ShowProgress, progress_bar
+from discreet.progress import Progress
 
 #: P is a dense matrix of float64: 3.2 GB at 20,000 items.
 MOST_ITEMS = 20_000
@@ -49,42 +49,30 @@ class EASE(Recommender):
     def _check(self) -> None:
         check_positive("regularization", self.regularization)
 
-    def fit(
-        self,
-        ratings: Any,
-        *,
-        items: Any = None,
-        progress: ShowProgress = None,
-        verbose: bool = False,
-    ) -> Self:
-        ratings = to_learn_from(ratings, items=items)
-        self.check()
-        self._begin(ratings)
+    def _train(self, ratings: Ratings, report: Progress) -> tuple[NDArray[Any], NDArray[Any]]:
         m = ratings.n_items
         if m > MOST_ITEMS:
             raise ConfigError(
                 f"EASE needs a dense matrix of items by items, and {m:,} items are more than"
                 f" {MOST_ITEMS:,}. Keep the most popular ones, or use ALS."
             )
-        with progress_bar(progress, "Training EASE", verbose=verbose) as told:
-            X = ratings.to_csr().astype(np.float64)
-            X.data[:] = 1.0
-            G = (X.T @ X).toarray(order="F")
-            told(1, 2, "pairs")
-            G[np.diag_indices(m)] += self.regularization
-            factor, failed = dpotrf(G, lower=1, overwrite_a=1)
-            P, also_failed = dpotri(factor, lower=1, overwrite_c=1)
-            if failed or also_failed:
-                raise DataError("the item pairs cannot be inverted: raise regularization")
-            for j in range(m):  # LAPACK has written the lower half alone
-                P[j, j + 1 :] = P[j + 1 :, j]
-            P /= -np.diag(P)[None, :].copy()
-            P[np.diag_indices(m)] = 0.0
-            # P is B now: row j of its transpose, which is contiguous, are the factors of item j
-            V = P.T.astype(np.float32)
-            told(2, 2, "inverse")
-        self._learned_state(ratings, V, np.zeros(m, np.float32))
-        return self
+        X = ratings.to_csr().astype(np.float64)
+        X.data[:] = 1.0
+        G = (X.T @ X).toarray(order="F")
+        report(1, 2, "pairs")
+        G[np.diag_indices(m)] += self.regularization
+        factor, failed = dpotrf(G, lower=1, overwrite_a=1)
+        P, also_failed = dpotri(factor, lower=1, overwrite_c=1)
+        if failed or also_failed:
+            raise DataError("the item pairs cannot be inverted: raise regularization")
+        for j in range(m):  # LAPACK has written the lower half alone
+            P[j, j + 1 :] = P[j + 1 :, j]
+        P /= -np.diag(P)[None, :].copy()
+        P[np.diag_indices(m)] = 0.0
+        # P is B now: row j of its transpose, which is contiguous, are the factors of item j
+        V = P.T.astype(np.float32)
+        report(2, 2, "inverse")
+        return V, np.zeros(m, np.float32)
 
     def fold(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.ratings import Ratings
 from discreet.models.base import Recommender
 from discreet.models.fold_in import ConstantFoldIn, FoldIn
-from discreet.models.user_rows import to_learn_from
-from discreet.progress import ShowProgress, progress_bar
+from discreet.progress import Progress
 
 
 class Popularity(Recommender):
@@ -21,23 +21,10 @@ class Popularity(Recommender):
     def __init__(self) -> None:
         pass
 
-    def fit(
-        self,
-        ratings: Any,
-        *,
-        items: Any = None,
-        progress: ShowProgress = None,
-        verbose: bool = False,
-    ) -> Self:
-        ratings = to_learn_from(ratings, items=items)
-        self._begin(ratings)
+    def _train(self, ratings: Ratings, report: Progress) -> tuple[NDArray[Any], NDArray[Any]]:
         counts = np.bincount(ratings.indices, minlength=ratings.n_items)
-        self._learned_state(
-            ratings, np.zeros((ratings.n_items, 0), np.float32), counts.astype(np.float32)
-        )
-        with progress_bar(progress, "Training Popularity", verbose=verbose) as told:
-            told(1, 1, "counting")
-        return self
+        report(1, 1, "counting")
+        return np.zeros((ratings.n_items, 0), np.float32), counts.astype(np.float32)
 
     def fold(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
