@@ -43,7 +43,7 @@ def average_trainings(train: Callable[[], Record], times: int) -> Record:
     """Means over trainings with noise of their own, and the deviation of recall between them."""
     found = [train() for _ in range(times)]
     record: Record = {name: float(np.mean([one[name] for one in found])) for name in found[0]}
-    if times > 1:
+    if times > 1 and "recall@20" in record:
         record["recall@20 by noise"] = float(np.std([one["recall@20"] for one in found], ddof=1))
     return record
 

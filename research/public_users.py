@@ -2,7 +2,7 @@
 (docs/public-features.md).
 
 Of the users who train, 5 % are public, drawn at random or those with the most ratings; all others
-are private. For ranking, of MovieLens and MovieTweetings, a tenth of the users is held out as in
+are private. "left out": the same users are neither, which a public set is compared with. For ranking, of MovieLens and MovieTweetings, a tenth of the users is held out as in
 `ranking`; on amazon-book, all users train on 80 % of their interactions as in `sparse`. For
 ratings, a tenth of the ratings is held out as in `beyond`.
 """
@@ -20,7 +20,7 @@ from discreet.models.dpmf import DPMF
 from research import ranking, sparse
 from research.beyond import STARS, split_of
 from research.entry import Record, Settings
-from research.public_features import measured
+from research.public_features import average_trainings, measured
 from research.sources import Sources
 
 PART = 0.05
@@ -29,8 +29,13 @@ PRIVATE = "none"
 
 def run(settings: Settings, sources: Sources) -> Record:
     """``data``, ``goal``, ``public`` (which users), ``epsilon``, ``scale``, ``seed`` (of the split
-    and of the public users; noise is secure).
+    and of the public users), ``noise`` (trainings of which a cell is the mean; noise is secure).
     """
+    return average_trainings(lambda: run_once(settings, sources), settings["noise"])
+
+
+def run_once(settings: Settings, sources: Sources) -> Record:
+    """Train and measure once."""
     name, seed = settings["data"], settings["seed"]
     promise = {"epsilon": settings["epsilon"], "delta": 1e-6}
     if settings["goal"] == "rating":
@@ -63,6 +68,10 @@ def fit(model: DPMF, ratings: Ratings, settings: Settings) -> DPMF:
     if kind == PRIVATE:
         return model.fit(ratings, progress=False)
     public = choose_users(ratings, kind, settings["seed"])
+    if "left out" in kind:
+        others = ~np.isin(ratings.user_ids, public.user_ids)
+        rest = ratings.select_users(np.flatnonzero(others), by="index")
+        return model.fit(rest.with_items(ratings.item_ids, public=True), progress=False)
     return model.fit(ratings, public_ratings=public, progress=False)
 
 

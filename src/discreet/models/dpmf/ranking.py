@@ -110,6 +110,13 @@ from discreet.models.dpmf.profile import (
     example_moments,
 )
 from discreet.models.dpmf.profile import STEPS as WEIGHTS
+from discreet.models.dpmf.public_check import (
+    BETTER,
+    DRAWS,
+    count_hits,
+    leave_items_out,
+    usual_length,
+)
 from discreet.models.dpmf.public_sums import (
     EXPLAINED,
     LeveledPairs,
@@ -140,7 +147,7 @@ from discreet.models.dpmf.summary import (
     without_pairs,
     without_taste,
 )
-from discreet.models.fold_in import ConstantFoldIn, FoldIn, ItemSimilarity
+from discreet.models.fold_in import ConstantFoldIn, FoldIn, HistoryRows, ItemSimilarity
 from discreet.models.parameters import (
     check_bool,
     check_choice,
@@ -440,8 +447,8 @@ class PairRanking(Algorithm):
                 users, session, with_public(counts, public), size, seed, progress, public
             )
             if found is not None:
-                if public is not None and "communities" not in found.details:
-                    found = self._rank_public(public, counts, found, size, features, seed)
+                if public is not None:
+                    found = self._try_public(public, counts, found, size, features, seed)
                 return replace(found, released=rows.append_row(row(counts))), size
         known = with_public(self._with_rows(rows, row, counts, size), public)
         core = self._core(known)
@@ -536,6 +543,46 @@ class PairRanking(Algorithm):
     ) -> PublicPairs:
         """Compute (3) of public users, exactly, scaled to so many users."""
         return public.pairs(self._pairs(c), core, c, size, bool(self.centered))
+
+    def _try_public(
+        self,
+        public: PublicSums,
+        released: Estimate,
+        found: Learned,
+        size: float,
+        features: NDArray[Any] | None,
+        seed: int,
+    ) -> Learned:
+        """Rank by pairs of public users where they agree with released counts; in place of
+        communities, only if their lists have more of the items that other public users leave out.
+        """
+        alone = self._rank_public(public, released, found, size, features, seed)
+        if "communities" not in found.details or alone is found:
+            return alone
+        assert found.counts is not None
+        rng = np.random.default_rng(seed)
+        length = usual_length(found.counts, size)
+        half = rng.random(public.users.block.n) < 0.5
+        hits = np.zeros(2)
+        for some in (half, ~half):
+            others = PublicSums.from_users(public.users.select(~some), self._levels)
+            models = (found, self._rank_public(others, released, found, size, features, seed))
+            rows = self._histories(public.users.select(some))
+            for _ in range(DRAWS):
+                left = leave_items_out(rows, length, rng)
+                hits += [count_hits(self.fold_in_rule(one), one, *left) for one in models]
+        return alone if hits[1] > BETTER * hits[0] else found
+
+    def _histories(self, users: PublicUsers) -> HistoryRows:
+        """Return what these users like as histories, with ratings that have their levels."""
+        block = users.block
+        ratings = block.ratings
+        if self._levels > 1:
+            low, high = self.rating_range  # type: ignore[misc]
+            ratings = low + ratings / self._levels * (high - low)
+        elif not isinstance(self.like_threshold, str):
+            ratings = np.full(len(ratings), self.like_threshold)
+        return HistoryRows(block.indptr, block.indices, ratings.astype(np.float32))
 
     def _rank_public(
         self,

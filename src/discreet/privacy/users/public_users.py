@@ -48,18 +48,22 @@ class RemoveUsers(UserStep):
         return Public(public.bounds, public.n_items)
 
     def run(self, block: Block, public: Public) -> Block:
-        keep = ~np.isin(block.key, self.keys)
-        entries = np.repeat(keep, block.counts)
-        indptr = np.concatenate(([0], np.cumsum(block.counts[keep], dtype=np.int64)))
-        state = {name: block.state[name][keep] for name in PER_USER if name in block.state}
-        return Block(
-            indptr,
-            block.indices[entries],
-            block.values[entries],
-            block.mean[keep],
-            block.key[keep],
-            state,
-        )
+        return keep_users(block, ~np.isin(block.key, self.keys))
+
+
+def keep_users(block: Block, keep: NDArray[np.bool_]) -> Block:
+    """Return the block with these users only."""
+    entries = np.repeat(keep, block.counts)
+    indptr = np.concatenate(([0], np.cumsum(block.counts[keep], dtype=np.int64)))
+    state = {name: block.state[name][keep] for name in PER_USER if name in block.state}
+    return Block(
+        indptr,
+        block.indices[entries],
+        block.values[entries],
+        block.mean[keep],
+        block.key[keep],
+        state,
+    )
 
 
 class PublicUsers:
@@ -93,6 +97,10 @@ class PublicUsers:
     def copy_after(self, step: UserStep) -> PublicUsers:
         known = step.check(self.public)
         return PublicUsers(step.run(self.block, self.public), known)
+
+    def select(self, keep: NDArray[np.bool_]) -> PublicUsers:
+        """Return these users only."""
+        return PublicUsers(keep_users(self.block, keep), self.public)
 
     def sum(self, statistic: Statistic) -> NDArray[Any]:
         """Return the exact sum over these users, in real numbers."""
