@@ -2,9 +2,10 @@
 (docs/public-features.md).
 
 Of the users who train, 5 % are public, drawn at random or those with the most ratings; all others
-are private. "left out": the same users are neither, which a public set is compared with. For ranking, of MovieLens and MovieTweetings, a tenth of the users is held out as in
-`ranking`; on amazon-book, all users train on 80 % of their interactions as in `sparse`. For
-ratings, a tenth of the ratings is held out as in `beyond`.
+are private. "left out": the same users are neither, which a public set is compared with. For
+ranking, of MovieLens and MovieTweetings, a tenth of the users is held out as in `ranking`; on
+amazon-book, all users train on 80 % of their interactions as in `sparse`. For ratings, a tenth of
+the ratings is held out as in `beyond`.
 """
 
 from __future__ import annotations

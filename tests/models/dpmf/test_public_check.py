@@ -28,8 +28,10 @@ def test_left_out_items_are_own_ones_and_not_in_the_history(length):
     for place, user in enumerate(enough):
         own = rows.indices[rows.indptr[user] : rows.indptr[user + 1]].tolist()
         kept = left.indices[left.indptr[place] : left.indptr[place + 1]].tolist()
-        assert items[place] in own and items[place] not in kept
-        assert set(kept) < set(own) and kept == sorted(kept)
+        assert items[place] in own
+        assert items[place] not in kept
+        assert set(kept) < set(own)
+        assert kept == sorted(kept)
         assert len(kept) == min(len(own), length) - 1
     assert np.array_equal(left.values, 1.0 + left.indices)
 
