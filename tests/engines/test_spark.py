@@ -95,6 +95,23 @@ def test_any_number_of_partitions_gives_the_same_bits(ratings, sealed, silent, n
         assert engine == f"spark: users are in {one.parts} blocks on a Spark cluster"
 
 
+@pytest.mark.parametrize("goal", ["ranking", "rating"])
+def test_public_users_change_no_bit_and_are_left_out_on_the_workers(ratings, sealed, silent, goal):
+    public = ratings.select_users(ratings.user_ids[::7], by="id")
+
+    class WithPublic(discreet.DPMF):
+        def fit(self, ratings, **options):
+            return super().fit(ratings, public_ratings=public, **options)
+
+    def model(kind=WithPublic):
+        return kind(epsilon=8.0, rating_range=SCALE, goal=goal, random_state=1)
+
+    whole = trained(model(), ratings, silent)
+    same_bits(whole, trained(model(), sealed[3], silent))
+    alone = trained(model(discreet.DPMF), sealed[3], silent)
+    assert not np.array_equal(whole[1][0], alone[1][0])
+
+
 @pytest.mark.parametrize(
     ("trouble", "name"),
     [("error", "DPMF, rating"), ("worker", "DPMF, rating"), ("worker", "DPMF, communities")],
