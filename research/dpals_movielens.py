@@ -9,6 +9,8 @@ Three readings of the noise on the right-hand sides of explicit ratings are kept
                             private at a larger ε only
     "Γ_M = 3"               σ_g · Γ_u · 3: centered ratings are within ±3, so that is enough
 
+Prices are for ratings within ±Γ_M = ±5, and with "as published, within ±3" for that.
+
 Either way the ledger prices what was done: ``true_epsilon`` is exact, for the δ of the paper.
 
 Where the paper says that it tuned other parameters anew, ``tune`` names them with the values to try
@@ -45,7 +47,8 @@ STARS = (0.5, 5.0)
 PRICED_BY_SIGMAS = 1e9
 # replace a number of Table 4
 VARIED = {"beta": "beta", "rank": "r", "nu": "nu", "mu": "mu", "lambda": "lambda", "steps": "T"}
-TIGHT = "Γ_M = 3"
+# bounds on centered ratings other than the largest rating
+TIGHT = {"Γ_M = 3": 3.0, "as published, within ±3": 3.0}
 # Z of the users' weights, by ν and by the share of items, for a user's c ratings of those items; of
 # the published shape of ML-10M (its twin's, 80 %), known before any training, hence public. Over
 # ratings: such that Σ c (c/Z)^ν = Σ c.
@@ -166,7 +169,9 @@ def table_4(settings: Settings, goal: str) -> DPALS:
         t["Z"] = PRINTED_NORMALIZERS[settings["task"]][t["beta"]]
     elif explicit and "Z" not in t:
         t["Z"] = NORMALIZERS.get(t["nu"], {}).get(t["beta"], 1.0)
-    right = t["sigma_g"] / (STARS[1] if explicit and settings["reading"] == "as published" else 1.0)
+    reading = settings["reading"]
+    bound = TIGHT.get(reading, STARS[1])
+    right = t["sigma_g"] / (bound if explicit and reading.startswith("as published") else 1.0)
     before = dict.fromkeys(("counts", "recounts", "center sum", "center count"), t["sigma_p"])
     parameters: dict[str, Any] = dict(
         epsilon=PRICED_BY_SIGMAS,
@@ -188,7 +193,7 @@ def table_4(settings: Settings, goal: str) -> DPALS:
         intercept=0.0,
         centering="global",
         rating_range=STARS if explicit else None,
-        rating_bound=3.0 if explicit and settings["reading"] == TIGHT else STARS[1],
+        rating_bound=bound,
         noise="seeded",
         random_state=settings["seed"],
     )

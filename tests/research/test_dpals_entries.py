@@ -83,6 +83,8 @@ def test_what_was_published_costs_several_times_its_label():
         for reading in ("as Algorithm 1 says", "as published")
     )
     assert honest < 1.0 < 3.0 < published
+    within = table_4(_table_5("as published") | {"reading": "as published, within ±3"}, "rating")
+    assert within.plan(10_677).epsilon() == pytest.approx(2.0, abs=0.05)  # erratum 8
 
 
 def test_for_implicit_feedback_the_label_is_honest():
