@@ -312,10 +312,19 @@ def make(
         rest = {name: value for name, value in chosen.items() if name != "pair_share"}
         mu = gdp.mu(epsilon, DELTA)
         parts = [gdp.epsilon(math.sqrt(part) * mu, DELTA) for part in (share, 1 - share)]
-        given: tuple[Any, ...] = ("random", noise_variance, rank, accounting, users)
-        sizes = (seed, items, per_user)
-        first = make(HOUSE, parts[0], *given, {}, *sizes)
-        return PairStarted(first, make(model, parts[1], *given, rest, *sizes), rank)
+        build = partial(
+            make,
+            start="random",
+            noise_variance=noise_variance,
+            rank=rank,
+            accounting=accounting,
+            users=users,
+            seed=seed,
+            items=items,
+            per_user=per_user,
+        )
+        first = build(model=HOUSE, epsilon=parts[0], chosen={})
+        return PairStarted(first, build(model=model, epsilon=parts[1], chosen=rest), rank)
     common: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": DELTA,
