@@ -1,12 +1,15 @@
 """DPALS on MovieLens (Figures 3, 5, 8 to 12 and Table 5): a cell trains one model of Table 4 and
 scores it.
 
-Two readings of the noise on the right-hand sides of explicit ratings are kept apart
+Three readings of the noise on the right-hand sides of explicit ratings are kept apart
 (docs/errata.md, 8):
 
     "as Algorithm 1 says"   σ_g · Γ_u · Γ_M, which is what the ε of the label asks for
     "as published"          σ_g · Γ_u, with which the published scores come out, and which is
                             private at a larger ε only
+    "Γ_M = 3"               σ_g · Γ_u · 3: centered ratings are within ±3, so that is enough
+
+Prices are for ratings within ±Γ_M = ±5, and with "as published, within ±3" for that.
 
 Either way the ledger prices what was done: ``true_epsilon`` is exact, for the δ of the paper.
 
@@ -20,6 +23,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet.data.splits import Holdout, Split
 from discreet.evaluation.evaluator import evaluate
@@ -27,6 +31,7 @@ from discreet.models.als import ALS
 from discreet.models.base import Recommender
 from discreet.models.bias import Bias
 from discreet.models.dpals import DPALS
+from discreet.models.fold_in import project
 from discreet.models.frank_wolfe import DPFrankWolfe
 from discreet.models.popularity import Popularity
 from discreet.models.private import PrivateRecommender
@@ -42,6 +47,8 @@ STARS = (0.5, 5.0)
 PRICED_BY_SIGMAS = 1e9
 # replace a number of Table 4
 VARIED = {"beta": "beta", "rank": "r", "nu": "nu", "mu": "mu", "lambda": "lambda", "steps": "T"}
+# bounds on centered ratings other than the largest rating
+TIGHT = {"Γ_M = 3": 3.0, "as published, within ±3": 3.0}
 # Z of the users' weights, by ν and by the share of items, for a user's c ratings of those items; of
 # the published shape of ML-10M (its twin's, 80 %), known before any training, hence public. Over
 # ratings: such that Σ c (c/Z)^ν = Σ c.
@@ -83,8 +90,9 @@ def run(settings: Settings, sources: Sources) -> Record | list[Record]:
     ``reading``, ``table4`` (the numbers of Table 4 by the paper's names, and Z), those of `VARIED`
     that replace one of them, ``normalizers`` ("as printed": Z and Z′ averaged over users and
     items), and ``change``, parameters of the model that an ablation sets otherwise; for other
-    models ``parameters``. ``tune`` has lists: of ``steps``, of ``times``, by which λ is multiplied,
-    and of parameters of other models.
+    models ``parameters``. ``k`` replaces that of Table 4 at about the same ε: all σ grow with √k.
+    With ``clipped``, users' vectors are clipped for predictions as well (D.1). ``tune`` has lists:
+    of ``steps``, of ``times``, by which λ is multiplied, and of parameters of other models.
     """
     split = _split(settings, sources)
     if "users" in settings:
@@ -152,12 +160,18 @@ def table_4(settings: Settings, goal: str) -> DPALS:
     t: dict[str, Any] = settings["table4"] | {
         VARIED[name]: settings[name] for name in VARIED if name in settings
     }
+    if "k" in settings:
+        more = math.sqrt(settings["k"] / t["k"])
+        t |= {name: more * t[name] for name in ("sigma_G", "sigma_g", "sigma_p")}
+        t["k"] = settings["k"]
     printed = settings.get("normalizers") == "as printed"
     if explicit and printed:
         t["Z"] = PRINTED_NORMALIZERS[settings["task"]][t["beta"]]
     elif explicit and "Z" not in t:
         t["Z"] = NORMALIZERS.get(t["nu"], {}).get(t["beta"], 1.0)
-    right = t["sigma_g"] / (STARS[1] if explicit and settings["reading"] == "as published" else 1.0)
+    reading = settings["reading"]
+    bound = TIGHT.get(reading, STARS[1])
+    right = t["sigma_g"] / (bound if explicit and reading.startswith("as published") else 1.0)
     before = dict.fromkeys(("counts", "recounts", "center sum", "center count"), t["sigma_p"])
     parameters: dict[str, Any] = dict(
         epsilon=PRICED_BY_SIGMAS,
@@ -179,11 +193,27 @@ def table_4(settings: Settings, goal: str) -> DPALS:
         intercept=0.0,
         centering="global",
         rating_range=STARS if explicit else None,
-        rating_bound=STARS[1],
+        rating_bound=bound,
         noise="seeded",
         random_state=settings["seed"],
     )
-    return DPALS.configure(**(parameters | settings.get("change", {})))
+    kind = ClippedDPALS if settings.get("clipped") else DPALS
+    return kind.configure(**(parameters | settings.get("change", {})))
+
+
+class ClippedDPALS(DPALS):
+    """DPALS that clips users' vectors to Γ_u for predictions, as training does."""
+
+    def fold(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        U, offset = super().fold(indptr, indices, values)
+        return project(U, self.algorithm_.user_norm), offset  # type: ignore[attr-defined]
+
+    def score_vectors(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        return *self.fold(indptr, indices, values), self.item_factors_
 
 
 def _other(settings: Settings, goal: str) -> Recommender:

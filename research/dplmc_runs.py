@@ -16,13 +16,14 @@ same steps (`replay`).
 
 Starts: "random" and "private" (Algorithm 2 with the balanced split of erratum 11); "private,
 printed split" is Algorithm 2 as printed, and with "random, users too" U⁰ is drawn at random, where
-"random" takes one gradient step from 0.
+"random" takes one gradient step from 0. "DPMF" starts from the item factors of a DPMF that has a
+part of the budget (`pair_start`). With ``skew`` s, item j is known with a weight of (j + 1)^−s.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
 from typing import Any
@@ -36,12 +37,15 @@ from discreet.models.algorithm import Algorithm, Learned
 from discreet.models.dpals import DPALS
 from discreet.models.dplmc import DPLMC
 from discreet.models.dpmf import DPMF
+from discreet.models.dpsvd import DPSVD
+from discreet.models.frank_wolfe import DPFrankWolfe
 from discreet.privacy.accounting import gdp
 from discreet.privacy.release.session import Session
 from discreet.privacy.statistics.base import Block, Public
 from discreet.privacy.users.sealed_users import Users, sealed_block
 from discreet.privacy.users.steps import StartFrom, UserStep, scale_vectors
 from research.entry import Record, Settings
+from research.pair_start import PAIRS, PairStarted
 from research.search import Candidate, Found, Logarithmic, Rounds, Values, search_in
 from research.sources import Sources
 
@@ -74,8 +78,24 @@ RANGES: dict[str, dict[str, Values | Logarithmic]] = {
         "user_norm": (1.0, 1.4, 2.0, 2.0),
         "rating_bound": (1.5, 2.0, 3.0, 4.0),
     },
+    "DPFW": {
+        "factors": (3, 5, 10, 20, 40),
+        "spread": Logarithmic(0.3, 3.0),
+        "row_norm": (2.0, 3.0, 4.0, 6.0),
+        "residual_norm": (1.0, 2.0, 3.0, 4.0),
+        "steps": ("constant", "decreasing"),
+    },
+    "DPSVD": {
+        "regularization": Logarithmic(0.003, 3.0),
+        "residual_bound": (0.3, 0.5, 0.7, 1.0, 1.5),
+        "pair_prior": (0.0, 1.0, 2.0),
+        "weighted": (True, False),
+        "centering": ("items", "user"),
+    },
     HOUSE: {},
 }
+#: Parts of the budget of DPMF as a start.
+PAIR_SHARES = (0.05, 0.1, 0.2, 0.4, 0.6)
 #: The ranges that the paper prints, with those of λ and the scale of DPALS' start, which it does
 #: not. A cut of 2 is as long as the longest row, so it is drawn most often.
 PAPER_RANGES = RANGES | {
@@ -94,31 +114,42 @@ def run(settings: Settings, sources: Sources) -> list[Record]:
 
     Settings: ``model``, ``users``, ``rank``, ``noise_variance``, ``epsilon``, ``start``,
     ``accounting``, ``trials``; ``tune_users``, how many users the validation matrices have;
-    ``search``, the fields of `Rounds`; ``ranges``, "paper" for `PAPER_RANGES`.
+    ``search``, the fields of `Rounds`; ``ranges``, "paper" for `PAPER_RANGES`; ``skew``.
     """
     seeds = range(settings["trials"])
-    size = (settings["users"], settings["rank"], settings["noise_variance"])
+    plant = partial(
+        planted,
+        settings["users"],
+        settings["rank"],
+        settings["noise_variance"],
+        skew=settings.get("skew", 0.0),
+    )
     if settings["model"] == "predict 0":
-        return [{"seed": seed, "error": nothing(*planted(*size, seed)[:2])} for seed in seeds]
+        return [{"seed": seed, "error": nothing(*plant(seed)[:2])} for seed in seeds]
     key = {
         name: settings[name]
         for name in ("model", "epsilon", "start", "noise_variance", "rank", "accounting")
     }
-    tuned = _tuned(
+    tuned = tune(
         **key,
         users=settings.get("tune_users", settings["users"]),
         rounds=_rounds(settings["search"]),
         printed_ranges=settings.get("ranges") == "paper",
+        skew=settings.get("skew", 0.0),
     )
     return [
         record
         for read_out, found in tuned.items()
-        for record in _trials(key, size, seeds, read_out, found)
+        for record in _trials(key, plant, seeds, read_out, found)
     ]
 
 
 def _trials(
-    key: Mapping[str, Any], size: tuple[int, int, float], seeds: range, read_out: str, found: Found
+    key: Mapping[str, Any],
+    plant: Callable[[int], Any],
+    seeds: range,
+    read_out: str,
+    found: Found,
 ) -> list[Record]:
     """Return one record for each seed, with what was chosen for that read-out."""
     chosen: Record = {
@@ -131,7 +162,7 @@ def _trials(
         chosen["model"] = f"{key['model']}, {read_out}"
     records: list[Record] = []
     for seed in seeds:
-        X, known, ratings = planted(*size, seed)
+        X, known, ratings = plant(seed)
         model = make(**key, users=len(X), chosen=found.best, seed=seed).fit(ratings)
         measured = {
             "seed": seed,
@@ -149,15 +180,28 @@ def nothing(X: NDArray[Any], known: NDArray[np.bool_]) -> float:
 
 @lru_cache(maxsize=5)
 def planted(
-    m: int, r: int, variance: float, seed: int, items: int = N_ITEMS
+    m: int,
+    r: int,
+    variance: float,
+    seed: int,
+    items: int = N_ITEMS,
+    per_user: float = 0.0,
+    skew: float = 0.0,
 ) -> tuple[NDArray[Any], NDArray[np.bool_], Ratings]:
-    """X*, which entries are known, and the ratings: rows of U* and V* have at most norm 2."""
+    """X*, which entries are known, and the ratings: rows of U* and V* have at most norm 2.
+
+    |Ω| is r m log m, or `per_user` times m.
+    """
     rng = np.random.default_rng([seed, m, r])
     U, V = rng.standard_normal((m, r)), rng.standard_normal((items, r))
     X = (2 / np.linalg.norm(U, axis=1).max()) * (2 / np.linalg.norm(V, axis=1).max()) * U @ V.T
-    size = min(round(r * m * math.log(m)), m * items)
+    size = min(round(per_user * m if per_user else r * m * math.log(m)), m * items)
     known = np.zeros((m, items), bool)
-    known.ravel()[rng.choice(m * items, size, replace=False)] = True
+    if skew:  # without replacement, by weights: the largest of log w + Gumbel noise
+        keys = rng.gumbel(size=(m, items)) - skew * np.log(np.arange(1, items + 1))
+        known.ravel()[np.argpartition(keys, -size, axis=None)[-size:]] = True
+    else:
+        known.ravel()[rng.choice(m * items, size, replace=False)] = True
     user, item = np.nonzero(known)
     Y = X[user, item] + math.sqrt(variance) * rng.standard_normal(len(user))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=m))])
@@ -258,10 +302,29 @@ def make(
     chosen: dict[str, Any],
     seed: int,
     items: int = N_ITEMS,
+    per_user: float = 0.0,
 ) -> Any:
     """The model of a cell. "equal": true (ε, δ), one user exchanged for another. "printed": as
     each paper says.
     """
+    if start == PAIRS:
+        share = chosen["pair_share"]
+        rest = {name: value for name, value in chosen.items() if name != "pair_share"}
+        mu = gdp.mu(epsilon, DELTA)
+        parts = [gdp.epsilon(math.sqrt(part) * mu, DELTA) for part in (share, 1 - share)]
+        build = partial(
+            make,
+            start="random",
+            noise_variance=noise_variance,
+            rank=rank,
+            accounting=accounting,
+            users=users,
+            seed=seed,
+            items=items,
+            per_user=per_user,
+        )
+        first = build(model=HOUSE, epsilon=parts[0], chosen={})
+        return PairStarted(first, build(model=model, epsilon=parts[1], chosen=rest), rank)
     common: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": DELTA,
@@ -302,7 +365,9 @@ def make(
             name: value for name, value in common.items() if name not in ("centering", "factors")
         }
         return DPMF(**own, goal="rating")
-    per_user = min(rank * math.log(users), items)
+    per_user = per_user or min(rank * math.log(users), items)
+    if model in ("DPFW", "DPSVD"):
+        return _baseline(model, common | {"max_items": items, "item_fraction": 1.0} | chosen)
     common |= {"ratings_per_item": per_user * users / items, "ratings_per_user": per_user}
     if spectral:
         common |= {"initialization": "spectral", "initial_epsilon": first}
@@ -312,6 +377,16 @@ def make(
     )
     found.random_users = start == RANDOM_USERS
     return found
+
+
+def _baseline(model: str, given: dict[str, Any]) -> Any:
+    """Private Frank–Wolfe as its paper reads users out, or the private covariance."""
+    if model == "DPFW":
+        return DPFrankWolfe.configure(**given, folding="steps")
+    # on planted matrices items have no means to speak of
+    shares = {"sum": 0.005, "count": 0.005, "item sums": 0.02, "item counts": 0.02}
+    shares |= {"covariance": 0.7, "pairs": 0.25} if given["weighted"] else {"covariance": 0.95}
+    return DPSVD.configure(**given, shares=shares)
 
 
 def _printed_sigmas(epsilon: float, first: float, chosen: dict[str, Any]) -> dict[str, float]:
@@ -329,7 +404,7 @@ def _printed_sigmas(epsilon: float, first: float, chosen: dict[str, Any]) -> dic
 
 
 @cache
-def _tuned(
+def tune(
     model: str,
     epsilon: float,
     start: str,
@@ -339,20 +414,29 @@ def _tuned(
     users: int,
     rounds: Rounds,
     printed_ranges: bool = False,
+    skew: float = 0.0,
+    items: int = N_ITEMS,
+    per_user: float = 0.0,
+    fixed: tuple[tuple[str, Values], ...] = (),
 ) -> dict[str, Found]:
-    """The best parameters for each read-out on validation matrices that no trial has."""
+    """The best parameters for each read-out on validation matrices that no trial has.
+
+    `fixed` replaces ranges by name.
+    """
     read_outs = (OUTPUT, REFIT) if model == "DPLMC" else ("",)
-    ranges = (PAPER_RANGES if printed_ranges else RANGES)[model]
+    ranges = (PAPER_RANGES if printed_ranges else RANGES)[model] | dict(fixed)
+    if start == PAIRS:
+        ranges = ranges | {"pair_share": PAIR_SHARES}
     if not ranges:
         return {"": Found({}, math.nan, 0)}
     measured: dict[tuple[str, int], dict[str, float]] = {}
+    key = (model, epsilon, start, noise_variance, rank, accounting, users)
 
     def measure(chosen: Candidate, at: int) -> dict[str, float]:
         """Train once for all read-outs."""
-        X, known, ratings = planted(users, rank, noise_variance, _VALIDATION + at)
-        trial = make(
-            model, epsilon, start, noise_variance, rank, accounting, users, chosen, _VALIDATION + at
-        )
+        seed = _VALIDATION + at
+        X, known, ratings = planted(users, rank, noise_variance, seed, items, per_user, skew)
+        trial = make(*key, chosen, seed, items, per_user)
         try:
             trial.fit(ratings)
         except BudgetExceeded:

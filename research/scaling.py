@@ -7,11 +7,11 @@ out):
 
     DPALS, proof of Theorem 2 of Chien et al. (2021):  r² √m / (ε n √p)  n^−1 · ε^−1 · m^1 · r^1.5
     DPLMC, Theorem 5.2 of Wang et al. (2023):  r² m / (ε √(n |Ω|)) / √r  n^−1 · ε^−1 · m^1 · r^1
+    DPFW, Remark 6 of Chien et al.:  (m^1.25 / (n ε))^0.2             n^−0.2 · ε^−0.2 · m^0.25
 
 (p = |Ω|/nm; the statement of Theorem 2 has √m once more, see docs/errata.md; the second theorem
-bounds ‖X̂ − X*‖, and ‖X*‖ grows with √r),
-
-and of the time of one step:
+bounds ‖X̂ − X*‖, and ‖X*‖ grows with √r; both fall with |Ω|/n to the power of −1/2). There is none
+for the private SVD. Of the time of one step:
 
     DPALS, §3.2:    |Ω| r² + (n + m) r³            DPLMC:    |Ω| r
 
@@ -24,15 +24,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 import numpy as np
 
-from discreet.errors import BudgetExceeded
-from research.dplmc_runs import RANGES, error, make, nothing, planted
+from research.dplmc_runs import error, make, nothing, planted, tune
 from research.entry import Record, Settings
-from research.search import Candidate, Rounds, draw, search
+from research.search import Candidate, Rounds, Values
 from research.sources import Sources
 
 BOUNDS = {
@@ -40,12 +37,17 @@ BOUNDS = {
     ("DPALS", "epsilon"): -1.0,
     ("DPALS", "items"): 1.0,  # by the proof; the statement of Theorem 2 has √m once more
     ("DPALS", "rank"): 1.5,
+    ("DPALS", "per_user"): -0.5,
     ("DPLMC", "users"): -1.0,
     ("DPLMC", "epsilon"): -1.0,
     ("DPLMC", "items"): 1.0,
     ("DPLMC", "rank"): 1.0,
+    ("DPLMC", "per_user"): -0.5,
+    ("DPFW", "users"): -0.2,
+    ("DPFW", "epsilon"): -0.2,
+    ("DPFW", "items"): 0.25,
 }
-_VALIDATION = 80_100
+STEPS = {"DPFW": "factors"}  # what their number is called, where not "iterations"
 _CHOSEN: dict[str, Candidate] = {
     "DPALS": {"iterations": 4, "max_items": 50, "regularization": 1.0, "initial_scale": 0.1},
     "DPLMC": {"iterations": 20, "step_size": 0.5, "user_norm": 2.0, "item_norm": 2.0},
@@ -55,29 +57,23 @@ _CHOSEN: dict[str, Candidate] = {
 def errors(settings: Settings, sources: Sources) -> list[Record]:
     """Relative errors over the values in ``sweep`` of what is ``varied``, and their slope.
 
-    The other numbers are the cell's. Parameters are searched for at every value, as in
-    `dplmc_runs`.
+    The other numbers are the cell's. Parameters are searched for at every value and for each
+    read-out, as in `dplmc_runs`. seconds are of one core, for the training.
     """
-    records: list[Record] = []
+    found: dict[str, list[Record]] = {}
     for value in settings["sweep"][settings["varied"]]:
-        one = settings | {settings["varied"]: value}
-        found = _tuned(
-            one["model"], one["epsilon"], one["rank"], one["users"], one["items"], one["candidates"]
-        )
-        for seed in range(settings["trials"]):
-            start = time.process_time()
-            relative = _relative(one, found, seed)
-            seconds = time.process_time() - start
-            point = {
-                "part": "point",
-                "at": value,
-                "seed": seed,
-                "error": relative,
-                "seconds": seconds,
-            }
-            records.append(point | {"chosen": found})
-    points = [(record["at"], record["error"]) for record in records]
-    return [*records, slope(points) | {"theory": BOUNDS[settings["model"], settings["varied"]]}]
+        one = {"per_user": 0.0} | settings | {settings["varied"]: value}
+        for read_out, chosen in _tuned(one).items():
+            name = f"{one['model']}, {read_out}" if read_out else one["model"]
+            for seed in range(settings["trials"]):
+                point = {"part": "point", "model": name, "at": value, "seed": seed}
+                found.setdefault(name, []).append(point | _measure(one, chosen, read_out, seed))
+    records: list[Record] = []
+    for name, points in found.items():
+        fitted = slope([(point["at"], point["error"]) for point in points]) | {"model": name}
+        bound = BOUNDS.get((settings["model"], settings["varied"]))
+        records += [*points, fitted if bound is None else fitted | {"theory": bound}]
+    return records
 
 
 def cost(settings: Settings, sources: Sources) -> list[Record]:
@@ -112,45 +108,53 @@ def slope(points: Sequence[tuple[float, float]]) -> Record:
     return {"part": "slope", "slope": middle, "low": middle - reach, "high": middle + reach}
 
 
-def _relative(settings: Settings, chosen: Candidate, seed: int) -> float:
-    users, rank, items = settings["users"], settings["rank"], settings["items"]
-    X, known, ratings = planted(users, rank, 0.0, seed, items)
+def _measure(settings: Settings, chosen: Candidate, read_out: str, seed: int) -> Record:
+    size = (settings["users"], settings["rank"])
+    items, per_user = settings["items"], settings["per_user"]
+    X, known, ratings = planted(*size, 0.0, seed, items, per_user)
     model = make(
         settings["model"],
         settings["epsilon"],
         "private",
         0.0,
-        rank,
+        settings["rank"],
         "equal",
-        users,
+        settings["users"],
         chosen,
         seed,
         items,
+        per_user,
     )
-    return math.sqrt(error(model.fit(ratings), X, known, ratings) / nothing(X, known))
+    start = time.process_time()
+    model.fit(ratings)
+    seconds = time.process_time() - start
+    relative = math.sqrt(error(model, X, known, ratings, read_out) / nothing(X, known))
+    return {"error": relative, "seconds": seconds, "chosen": chosen}
 
 
-@cache
-def _tuned(
-    model: str, epsilon: float, rank: int, users: int, items: int, candidates: int
-) -> Candidate:
-    """By the median over three other matrices."""
-    settings: dict[str, Any] = {
-        "model": model,
-        "epsilon": epsilon,
-        "rank": rank,
-        "users": users,
-        "items": items,
-    }
-
-    def score(chosen: Candidate, at: int) -> float:
-        try:
-            return _relative(settings, chosen, _VALIDATION + at)
-        except BudgetExceeded:
-            return math.inf
-
-    rounds = Rounds(candidates, (max(1, candidates // 4),), (1, 3))
-    return search(draw(RANGES[model], candidates), score, rounds).best
+def _tuned(settings: Settings) -> dict[str, Candidate]:
+    """By the median over three other matrices, for each read-out."""
+    candidates = settings["candidates"]
+    model, per_user = settings["model"], settings["per_user"]
+    fixed: list[tuple[str, Values]] = []
+    if "steps" in settings:
+        fixed.append((STEPS.get(model, "iterations"), (settings["steps"],)))
+    if per_user and model == "DPALS":  # k follows the number of ratings
+        fixed.append(("max_items", tuple(round(share * per_user) for share in (0.8, 1.0, 1.2))))
+    found = tune(
+        model,
+        settings["epsilon"],
+        "private",
+        0.0,
+        settings["rank"],
+        "equal",
+        settings["users"],
+        Rounds(candidates, (max(1, candidates // 4),), (1, 3)),
+        items=settings["items"],
+        per_user=per_user,
+        fixed=tuple(fixed),
+    )
+    return {name: one.best for name, one in found.items()}
 
 
 def _step_seconds(settings: Settings) -> float:

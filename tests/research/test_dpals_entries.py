@@ -45,12 +45,46 @@ def test_the_two_readings_differ_by_the_bound_on_ratings(reading, times):
     assert noise == pytest.approx(expected)
 
 
+def test_the_tight_bound_has_three_fifths_of_the_noise_at_the_same_cost():
+    wide = table_4(_table_5("as Algorithm 1 says"), "rating")
+    tight = table_4(_table_5("as Algorithm 1 says") | {"reading": "Γ_M = 3"}, "rating")
+    noise = [
+        next(row["deviation"] for row in model.price_list(400) if row["name"] == "sum")
+        for model in (wide, tight)
+    ]
+    assert noise[1] == pytest.approx(0.6 * noise[0])
+    assert tight.plan(400).epsilon() == pytest.approx(wide.plan(400).epsilon())
+
+
+@pytest.mark.parametrize("k", [20, 150])
+def test_another_k_costs_the_same(k):
+    settings = _table_5("as Algorithm 1 says")
+    plain, varied = (table_4(settings | more, "rating") for more in ({}, {"k": k}))
+    assert varied.make_algorithm().max_items == k
+    # all but centering, whose price in units of σ_p falls as these grow
+    assert varied.plan(400).epsilon() == pytest.approx(plain.plan(400).epsilon(), rel=0.1)
+
+
+def test_vectors_are_clipped_for_predictions_where_a_row_says_so():
+    settings = _table_5("as published") | {"task": "top400", "change": {"user_norm": 0.01}}
+    settings |= {"data": "twin-ml10m", "scale": 0.01}
+    split = dpals_movielens._split(settings, Sources())
+    model = table_4(settings | {"clipped": True}, "rating").fit(split.train)
+    rows = (split.train.indptr, split.train.indices, split.train.values)
+    vectors, _, _ = model.score_vectors(*rows)
+    assert np.linalg.norm(vectors, axis=1).max() == pytest.approx(0.01, rel=1e-3)
+    free = np.linalg.norm(dpals_movielens.DPALS.score_vectors(model, *rows)[0], axis=1)
+    assert free.max() > 0.02
+
+
 def test_what_was_published_costs_several_times_its_label():
     honest, published = (
         table_4(_table_5(reading), "rating").plan(10_677).epsilon()
         for reading in ("as Algorithm 1 says", "as published")
     )
     assert honest < 1.0 < 3.0 < published
+    within = table_4(_table_5("as published") | {"reading": "as published, within ±3"}, "rating")
+    assert within.plan(10_677).epsilon() == pytest.approx(2.0, abs=0.05)  # erratum 8
 
 
 def test_for_implicit_feedback_the_label_is_honest():

@@ -26,6 +26,7 @@ from research.dplmc_runs import (
     planted,
     run,
 )
+from research.pair_start import PAIRS, lead
 from research.sources import Sources
 
 
@@ -37,6 +38,35 @@ def test_planted_matrices_are_as_in_the_paper():
     assert np.abs(X).max() <= 4
     noisy = planted(500, 3, 1.0, 1)[2]
     assert (noisy.values - ratings.values).std() == pytest.approx(1.0, rel=0.1)
+
+
+def test_skewed_sampling_knows_the_first_items_most_often():
+    _, known, ratings = planted(2000, 3, 0.0, 1, skew=1.0)
+    assert known.sum() == ratings.n_ratings == round(3 * 2000 * math.log(2000))
+    shares = known.mean(axis=0)
+    assert shares[0] > 0.9
+    assert 0.03 < shares[-1] < 0.5 * shares[20]
+    assert planted(2000, 3, 0.0, 1, per_user=10.0)[1].sum() == 20_000
+
+
+@pytest.mark.parametrize("model", ["DPALS", "DPLMC"])
+def test_a_start_by_dpmf_composes_to_the_budget_and_starts_there(model):
+    X, known, ratings = planted(2000, 3, 0.0, 1)
+    chosen = {
+        "DPALS": {"iterations": 1, "max_items": 30, "regularization": 1.0, "initial_scale": 0.3},
+        "DPLMC": {"iterations": 2, "step_size": 0.05, "user_norm": 2.0, "item_norm": 2.0},
+    }[model]
+    found = make(model, 50.0, PAIRS, 0.0, 3, "equal", 2000, chosen | {"pair_share": 0.4}, 0)
+    found.fit(ratings)
+    assert found.privacy_.epsilon == pytest.approx(50.0, rel=1e-6)
+    assert found.first.privacy_.epsilon < 50.0 > found.model.privacy_.epsilon
+    start = lead(found.first.item_factors_, 3)
+    assert np.array_equal(found.model.algorithm.given, start)
+    Q = np.linalg.svd(X, full_matrices=False)[2][:3]
+    outside = start - Q.T @ (Q @ start)
+    assert np.linalg.norm(outside) < 0.2 * np.linalg.norm(start)
+    read_out = OUTPUT if model == "DPLMC" else ""
+    assert error(found, X, known, ratings, read_out) < 0.5 * nothing(X, known)
 
 
 @pytest.mark.parametrize("accounting", ["equal", "printed"])

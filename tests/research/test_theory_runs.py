@@ -39,3 +39,12 @@ def test_independent_seeds_compare_mechanisms_on_the_same_matrices():
     assert all(record["low"] < record["difference"] < record["high"] for record in found)
     again = huber_printed.differences(settings | {"variance": 2}, Sources())
     assert again[0]["difference"] != found[0]["difference"]
+
+
+def test_rows_of_the_huber_tables_have_starts_and_noise_of_their_own():
+    settings = dict(rank=3, users=30, items=60, observed=0.3, steps=3, inner=2, seed=0)
+    settings |= dict(mechanism="vanilla", solver="als")
+    one, other = (huber_printed.synthetic(settings | {"variance": v}, Sources()) for v in (1, 2))
+    assert one["rmse"] != other["rmse"]
+    again = huber_printed.synthetic(settings | {"variance": 1}, Sources())
+    assert one["rmse"] == again["rmse"]
