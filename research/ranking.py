@@ -38,6 +38,7 @@ from research.sources import Sources
 #: Where the upper quarter of the scale begins, and the scale; 4 of 1 to 5 by default.
 LIKED_FROM = {"movietweetings": 8.0}
 RANGES = {"movietweetings": (0.0, 10.0)}
+LIKES_ONLY = "DPMF, likes only"
 NEVER = 1e9  # a gate that no signal passes
 FAMILY = "family: "  # what the names of generated data begin with
 MOST_HELD = 10_000  # users
@@ -60,7 +61,7 @@ def run(settings: Settings, sources: Sources) -> Record:
         settings["data"], settings["held"], settings["scale"], settings["seed"], sources
     )
     model = _model(settings, people, sources)
-    graded = isinstance(model, DPMF | DPSVD)
+    graded = isinstance(model, DPMF | DPSVD) and settings["model"] != LIKES_ONLY
     model.fit(people.everything if graded else people.split.train)
     return measured(model, people)
 
@@ -132,7 +133,7 @@ def ours(
     name: str, people: People, promise: dict[str, Any], features: Any = None, **knobs: Any
 ) -> DPMF:
     """DPMF by the name of a row."""
-    if people.rating_range is None:
+    if people.rating_range is None or name == LIKES_ONLY:
         knobs |= {"like_threshold": "everything"}
     else:
         promise = promise | {"rating_range": people.rating_range}

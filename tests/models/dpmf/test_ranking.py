@@ -180,6 +180,47 @@ def test_where_pairs_hold_nothing_but_noise_it_is_popularity_as_well():
     assert "no taste beyond popularity" in model.summary_
 
 
+def tried(n, n_items, taste, seed=0):
+    """A training whose signal is near the gate, and the shapes of what it released."""
+    model = discreet.DPMF.configure(epsilon=1.0, gate=5.2, noise="seeded", random_state=seed)
+    model.fit(people(n, taste, n_items=n_items))
+    return model, {entry.name: entry.shape for entry in model.privacy_.ledger.entries}
+
+
+@pytest.mark.parametrize(("n", "n_items"), [(400, 1200), (600, 400)])
+def test_near_the_gate_a_part_tries_pairs(n, n_items):
+    """With taste both parts buy pairs, which are averaged by their noise as if bought at once; 400
+    items have two releases by plan, and 1,200 divide theirs.
+    """
+    model, shapes = tried(n, n_items, taste=0.9)
+    once = discreet.DPMF.configure(epsilon=1.0, gate=0.0, noise="seeded", random_state=0)
+    once.fit(people(n, n_items=n_items))
+    assert shapes["item pairs 1 (or counts)"] == shapes["item pairs 2 (or counts)"] != (n_items,)
+    assert "item pairs (or counts)" not in shapes
+    assert model.privacy_.epsilon <= 1.0 + 1e-9
+    assert half_right(model, people(200, seed=1, n_items=n_items)) == pytest.approx(
+        half_right(once, people(200, seed=1, n_items=n_items)), abs=0.03
+    )
+    [row] = model.released_.rows
+    [at_once] = once.released_.rows
+    assert row.pairs_deviation == pytest.approx(at_once.pairs_deviation, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "n_items"), [(400, 1200), (600, 400)])
+def test_pairs_that_were_tried_in_vain_leave_most_of_the_budget_to_counts(n, n_items):
+    model, shapes = tried(n, n_items, taste=0.0)
+    assert shapes["item pairs 1 (or counts)"] == (n_items,)
+    assert shapes["item pairs 2 (or counts)"] != (n_items,)
+    assert model.item_factors_.shape == (n_items, 0)
+    assert "no taste beyond popularity" in model.summary_
+    ratings = people(n, 0.0, n_items=n_items)
+    exact = (dense(ratings) / np.sqrt(dense(ratings).sum(axis=1))[:, None]).sum(axis=0)
+    first = np.clip(0.1 * discreet_mu(1.0) ** -0.5, 0.05, 0.3)
+    spent = first + 0.65 * (1 - first - 0.005)
+    off = np.std(model.counts_ - exact)
+    assert off == pytest.approx(1 / discreet_mu(1.0) / np.sqrt(spent), rel=0.1)
+
+
 def test_counts_are_averaged_by_their_noise():
     ratings = people(200, n_items=1200)
     exact = (dense(ratings) / np.sqrt(dense(ratings).sum(axis=1))[:, None]).sum(axis=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,12 +111,22 @@ def deviation_of_pairs(session: Session, lines: list[Release], pairs: Releasable
 
 
 def release_pairs(
-    session: Session, lines: list[Release], pairs: ReleasableSum, m: int
+    session: Session,
+    lines: list[Release],
+    pairs: ReleasableSum,
+    m: int,
+    known: Mapping[Release, NDArray[np.float32]] | None = None,
 ) -> NDArray[np.float32]:
-    """G̃ (m, m) of (3), 0 on the diagonal; several releases are averaged by their noise."""
+    """G̃ (m, m) of (3), 0 on the diagonal; several releases are averaged by their noise.
+
+    Lines that are `known` were released before.
+    """
     G = np.zeros((m, m), np.float32)
     precision = [session.deviation(line, pairs) ** -2 for line in lines]
     for line, weight in zip(lines, precision, strict=True):
+        if known and line in known:
+            G += np.float32(weight / sum(precision)) * known[line]
+            continue
         for rows, noisy in session.release_blocks(line, pairs):
             PairSums.unpack(noisy, rows.start, G, weight / sum(precision))
     return G
