@@ -85,9 +85,9 @@ SAMPLING = 0.2  # variance over mean of a count: entries of a user are about 1/â
 # deviations of the check's noise that the gain must exceed; the last round adds to the gain, and
 # with 2 communities of book-crossing at Îµ = 5 are refused that gain a quarter
 CHECKED = 1.0
-# and more where they exceed this part of popularity's hits: 2 of 20 trainings of 3,000 generated
-# users without taste passed with 1, and lost a fifth of recall each
-CERTAIN = 0.07
+# and twice as many where they exceed this part of popularity's hits: 2 of 20 trainings of 3,000
+# generated users without taste passed with 1, and lost a fifth of recall each
+UNCERTAIN = 0.08
 # items that each user leaves out, one at a time: of few users more, since chance decides, and of
 # many fewer, since they take time
 LEFT_OUT = (2, 8)
@@ -229,7 +229,7 @@ def learn_communities(
         session.deviation(check, statistic), math.sqrt(2 * popular * checked / left_out)
     )
     gain = float(session.release(check, statistic)[0])
-    kept = gain > noise * max(CHECKED, (noise / max(popular * checked, 1e-9) / CERTAIN) ** 2)
+    kept = gain > noise * (2 if noise > UNCERTAIN * popular * checked else 1) * CHECKED
     if kept:
         model = run_round(session, users, last, model, levels)
     return Communities(model.P, model.shares, gain / checked, noise / checked, kept)
