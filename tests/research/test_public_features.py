@@ -7,7 +7,7 @@ import pytest
 
 from discreet.data.ratings import Ratings
 from research.public_features import average_trainings, measured
-from research.sparse import generate_communities
+from research.sparse import generate_interactions
 
 
 def test_a_cell_is_the_mean_of_its_trainings():
@@ -47,7 +47,7 @@ def test_generated_users_stay_with_one_community_where_there_is_taste():
     """With taste, an item's users have fewer other items between them than without."""
 
     def others_of_users(taste):
-        user, item = generate_communities(400, 400, taste, 0)
+        user, item = generate_interactions(400, 400, taste, 0)
         assert len(np.unique(user * 400 + item)) == len(user)
         popular = np.bincount(item).argmax()
         return len(np.unique(item[np.isin(user, user[item == popular])]))

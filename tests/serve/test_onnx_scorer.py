@@ -44,7 +44,10 @@ def test_the_best_ten_are_those_of_python_for_200_histories(opened, tmp_path):
         at, values = scorer.history(history)
         best, scores = run(session, at, values, 10)
         mine, own = scorer.best(at, values, 10)
-        assert best.tolist() == mine.tolist()
+        assert set(best.tolist()) == set(mine.tolist())
+        # only scores that are equal in single precision may change places
+        tied = np.asarray(best) != mine
+        np.testing.assert_allclose(np.asarray(scores)[tied], own[tied], rtol=2.5e-7)
         np.testing.assert_allclose(scores, own, atol=2e-5 * max(1.0, float(np.abs(own).max())))
 
 

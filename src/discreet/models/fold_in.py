@@ -428,8 +428,8 @@ class PosteriorMeanFoldIn(FoldIn):
 class CommunityFoldIn(FoldIn):
     """Mixture weights θ of a history over communities, whose distributions are the factors.
 
-    See `discreet.kernels.mixtures`; the prior is uniform. A history without a liked item has the
-    shares of the communities.
+    See `discreet.kernels.mixtures`; the prior are the shares of the communities, which a history
+    without a liked item has.
 
     Parameters
     ----------
@@ -454,10 +454,8 @@ class CommunityFoldIn(FoldIn):
         self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
     ) -> tuple[Array, Array]:
         x = self.likes(rows.values)
-        K = V.shape[1]
-        uniform = np.full(K, 1 / K)
         theta = kernels.mixture_weights(
-            rows.indptr, rows.indices, x, V, uniform, self.strength, self.steps
+            rows.indptr, rows.indices, x, V, self.shares, self.strength, self.steps
         )
         theta[np.bincount(rows.row, x, minlength=rows.n) == 0] = self.shares
         return theta.astype(np.float32), np.zeros(rows.n, np.float32)

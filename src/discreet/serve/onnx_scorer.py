@@ -196,8 +196,7 @@ def _fold_communities(g: Graph, rule: CommunityFoldIn, scorer: Scorer) -> tuple[
     x = _likes(g, rule)
     column = g("Reshape", x, g.constant([-1, 1], np.int64))
     P = g.double(g("Gather", g.constant(scorer.factors, np.float32), "items"))
-    K = scorer.factors.shape[1]
-    start = g.constant(np.full(K, 1 / K))
+    start = g.constant(rule.shares)
     first = g.constant([0], np.int64)
     theta = start
     for _ in range(rule.steps):
@@ -207,7 +206,7 @@ def _fold_communities(g: Graph, rule: CommunityFoldIn, scorer: Scorer) -> tuple[
         new = g("Add", g("Mul", start, rule.strength), own)
         theta = g("Div", new, g.total(new))
     liked = g("Greater", g.total(x), 0.0)
-    return g("Where", liked, theta, g.constant(rule.shares)), g.constant(0.0)
+    return g("Where", liked, theta, start), g.constant(0.0)
 
 
 def _fold_least_squares(g: Graph, rule: LeastSquaresFoldIn, scorer: Scorer) -> tuple[str, str]:

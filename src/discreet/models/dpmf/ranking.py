@@ -698,7 +698,7 @@ class PairRanking(Algorithm):
             "least_count": max(counts.deviation, 0.5),
             "featured": False,
             "communities": found.shares.tolist(),
-            "strength": STRENGTH_TO_READ * len(found.shares),
+            "strength": STRENGTH_TO_READ,
             "steps": STEPS_TO_READ,
             "signal": signal.signal,
             "top": signal.top,

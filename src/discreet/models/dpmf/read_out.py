@@ -138,8 +138,8 @@ def popularity_of(
         return np.log(positive_counts(learned)), (none, none, np.zeros(0, np.float32))
     if "communities" in learned.details:
         P = learned.factors
-        popular = P.astype(np.float64) @ np.asarray(learned.details["communities"])
-        return np.log(popular), (P, P, np.full(r, 1 / r, np.float32))
+        shares = np.asarray(learned.details["communities"])
+        return np.log(P.astype(np.float64) @ shares), (P, P, shares.astype(np.float32))
     place, gain, base, prior = gain_of(learned)
     score = learned.factors.astype(np.float64) @ prior
     own = np.zeros((n, r), np.float32)

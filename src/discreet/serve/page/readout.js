@@ -166,10 +166,10 @@ const READ_OUTS = {
   "communities"(model, at, values) {
     const p = model.numbers, K = model.rank, P = model.factors;
     const liked = at.map((j, e) => [j, likeOf(p, values[e])]).filter(([, x]) => x);
-    if (!liked.length) return { u: Float64Array.from(model.arrays.shares), offset: 0 };
-    let theta = new Float64Array(K).fill(1 / K);
+    let theta = Float64Array.from(model.arrays.shares);
+    if (!liked.length) return { u: theta, offset: 0 };
     for (let step = 0; step < p.steps; step++) {
-      const next = new Float64Array(K).fill(p.strength / K);
+      const next = Float64Array.from(model.arrays.shares, (share) => p.strength * share);
       for (const [j, x] of liked) {
         const part = theta.map((weight, z) => weight * P[j * K + z]);
         const total = part.reduce((a, b) => a + b, 0);
