@@ -107,12 +107,15 @@ def test_erratum_13_the_gaussian_column_used_the_decimal_logarithm():
 
 
 def test_erratum_14_the_private_start_is_charged_for_k():
-    """At the σ of Theorem 1 a start with noise σΓ_M² has ρ = k²/2σ², k/T times that of all T."""
+    """At the σ of Theorem 1, a start with noise σΓ_M² on the upper triangle, of which k ratings of
+    a user change k(k + 1)/2 entries, has ρ² = k(k + 1)/4σ², (k + 1)/2T times that of all T steps.
+    """
     k, steps, epsilon, delta = 50, 2, 1.0, 1e-5
     sigma = math.sqrt(2 * k * steps * (epsilon + math.log(1 / delta))) / epsilon
-    start = [accounting.Event("gaussian", sigma / k, 1)]
-    assert accounting.total_rho(start) == pytest.approx(k**2 / (2 * sigma**2))
-    assert accounting.epsilon(start, delta) == pytest.approx(4.37, abs=0.01)
+    entries = k * (k + 1) / 2
+    start = [accounting.Event("gaussian", sigma / math.sqrt(entries), 1)]
+    assert accounting.total_rho(start) == pytest.approx(entries / (2 * sigma**2))
+    assert accounting.epsilon(start, delta) == pytest.approx(2.97, abs=0.01)
 
 
 def test_theorem_5_3_of_dplmc_is_private_up_to_a_large_epsilon():
