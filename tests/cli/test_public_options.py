@@ -2,6 +2,7 @@
 
 import discreet
 from conftest import write_ratings
+from discreet.cli.data_options import DataOptions
 
 PRIVATE = ("--epsilon", 20, "--rating-range", "1,5")
 
@@ -64,3 +65,35 @@ def test_mistakes_are_one_sentence(run, tmp_path):
         result = run("train", ratings, *out, *wrong)
         assert result.code == 2, wrong
         assert len(result.err.strip().splitlines()) == 1, result.err
+
+
+def test_public_ratings_are_read_and_filtered_by_the_same_options(tmp_path):
+    """Else ids that ``--normalize-ids`` merges would be in both parts."""
+    file = tmp_path / "public.csv"
+    file.write_text("U1 ;10;5\nu1;11;1\nu2;10;\nU2;12;4\n")
+    source = DataOptions(
+        user="0",
+        item="1",
+        rating="2",
+        header=False,
+        separator=";",
+        missing="drop",
+        normalize_ids=True,
+        min_rating=4.0,
+        min_user_ratings=50,  # decides who is in DATA, not who is public
+    )
+    found = source.read_public(str(file))
+    assert found.user_ids.tolist() == ["u1", "u2"]
+    assert found.values.tolist() == [5.0, 4.0]
+
+
+def test_weights_that_are_no_numbers_are_one_sentence(run, tmp_path):
+    ratings = write_ratings(tmp_path / "ratings.csv", n_users=120)
+    near = tmp_path / "near.csv"
+    near.write_text("item,other,weight\n10,11,much\n")
+    result = run(
+        "train", ratings, "--out", tmp_path / "model", *PRIVATE, "--item-similarities", near
+    )
+    assert result.code == 2
+    assert "weights that are no numbers" in result.err
+    assert len(result.err.strip().splitlines()) == 1, result.err

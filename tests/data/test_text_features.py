@@ -149,3 +149,16 @@ def test_models_take_texts_and_similarities(goal, tmp_path):
 def test_text_needs_features():
     with pytest.raises(ConfigError, match="text is a list of columns"):
         discreet.PublicItems(text=["title"])
+
+
+@pytest.mark.parametrize("text", [{"title": 5}, {"title": lambda texts: texts}])
+def test_what_is_no_function_to_numbers_is_refused(text):
+    table = pa.table({"item_id": [1, 2, 3], "title": ["a b", "b c", "c d"]})
+    with pytest.raises((ConfigError, DataError), match="text must"):
+        discreet.PublicItems(table, text=text).numbers(np.array([1, 2, 3]), False)
+
+
+@pytest.mark.parametrize("given", [np.full((3, 2), "x"), np.full((3, 2), np.nan)])
+def test_embeddings_that_are_no_numbers_are_refused(given):
+    with pytest.raises(DataError, match="one row of finite numbers"):
+        similarity_features(given, np.array([1, 2, 3]))

@@ -253,6 +253,11 @@ class DataOptions(ColumnOptions):
             )
         return chosen, without_exact(facts) if private else facts
 
+    def read_public(self, file: str) -> Ratings:
+        """Read ratings of public users as those of DATA are, and keep those of its values."""
+        found = self.read_file(file, normalize_ids=self.normalize_ids)
+        return replace(self, min_user_ratings=0, min_item_ratings=0)._choose(found)
+
     def check(self) -> None:
         """Refuse invalid options before any data are read."""
         for name in ("min_rating", "binarize"):

@@ -230,15 +230,13 @@ def _load_prior(folder: str, model: Any) -> Any:
 
 
 def _read_public(file: str, source: DataOptions, model: Any) -> Any:
-    """Return public ratings, whose columns have the names of the others."""
+    """Return public ratings, read and filtered by the same options as the others."""
     if not hasattr(model, "plan"):
         raise ConfigError(
             f"--public-ratings is for private models, and {type(model).__name__} is not private:"
             " pass --epsilon"
         )
-    from discreet.data.ratings import Ratings
-
-    return Ratings.read(file, user=source.user, item=source.item, rating=source.rating)
+    return source.read_public(file)
 
 
 def fit(model: Any, ratings: Any, out: Output, budget: Any = None, **known: Any) -> float:

@@ -29,7 +29,8 @@ class PublicItems:
         list of texts to an array, such as a language model's.
     similarities : file, frame, matrix or array, optional
         Similarities of items as a prior for their factors: rows of (item, item, weight), a square
-        matrix, or embeddings with one row per item. They must not come from users.
+        matrix, or embeddings with one row per item, in the order of the catalog (``items``) or,
+        without one, of the sorted ids. They must not come from users.
     """
 
     features: Any = None
@@ -38,7 +39,9 @@ class PublicItems:
 
     def __post_init__(self) -> None:
         if isinstance(self.text, str) or (self.text and self.features is None):
-            raise ConfigError("text is a list of columns of the item features. Pass both.")
+            raise ConfigError("text is a list of columns of item_features. Pass both.")
+        if isinstance(self.text, Mapping) and not all(map(callable, self.text.values())):
+            raise ConfigError("text must have a function for each column, from texts to an array.")
 
     @classmethod
     def from_any(cls, given: Any) -> PublicItems:

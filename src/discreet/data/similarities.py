@@ -47,7 +47,8 @@ def is_embedding(given: Any, n: int) -> bool:
     """Tell whether this is an array of embeddings; raise a `DataError` for one that cannot be."""
     if not isinstance(given, np.ndarray) or given.shape == (n, n):
         return False
-    if given.ndim != 2 or len(given) != n or not np.isfinite(given).all():
+    numbers = np.issubdtype(given.dtype, np.number)
+    if given.ndim != 2 or len(given) != n or not numbers or not np.isfinite(given).all():
         raise DataError(
             f"item_similarities has shape {given.shape}, but must have one row of finite"
             f" numbers for each of the {n:,} items."
@@ -79,7 +80,7 @@ def _from_rows(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
         import narwhals.stable.v1 as nw
 
         frame: Any = nw.from_native(given, eager_only=True)
-        columns = [frame[name].to_list() for name in frame.columns]
+        columns = [column.to_list() for column in frame.iter_columns()]
     else:
         raise DataError(
             "item_similarities must be a file or frame of (item, item, weight), a matrix or"
@@ -88,10 +89,16 @@ def _from_rows(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
     if len(columns) != 3:
         raise DataError(
             f"item_similarities has {len(columns)} columns, but must have item, item and weight."
+            " Pass matrices and embeddings as arrays."
         )
     index = IdIndex(item_ids)
     rows, others = (index.positions(_ids(column), "item id") for column in columns[:2])
-    weight = np.asarray(columns[2], np.float64)
+    try:
+        weight = np.asarray(columns[2], np.float64)
+    except (TypeError, ValueError):
+        raise DataError(
+            "item_similarities has weights that are no numbers. The columns are item, item, weight."
+        ) from None
     known = (rows >= 0) & (others >= 0)
     if not known.any():
         raise DataError("item_similarities has no pair of items of the ratings. Use the same ids.")

@@ -124,7 +124,10 @@ def reduce_columns(X: Any, most: int) -> NDArray[np.float64]:
 
 
 def _check_embedding(given: Any, n: int) -> NDArray[np.float64]:
-    X = np.asarray(given, np.float64)
+    try:
+        X = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise DataError("text must return numbers. Correct the function.") from None
     if X.ndim != 2 or len(X) != n or not np.isfinite(X).all():
         raise DataError(
             f"text must return finite numbers of shape ({n:,}, d), but returned shape {X.shape}."

@@ -295,7 +295,7 @@ class PrivateRecommender(Recommender):
             An earlier DPMF for ranking on the same population. The sums that it released are
             combined with the new ones, which costs nothing: both trainings were charged. The
             catalog and the rating range must be public.
-        public_ratings : Ratings, frame, sparse matrix or file, optional
+        public_ratings : Ratings, frame or file, optional
             For DPMF: ratings of users who agreed that theirs are public, or another public data set
             over the same items. They improve every estimate at no privacy cost. Ratings of the same
             user ids in `ratings` are left out there, so give users of another data set other ids.

@@ -26,8 +26,22 @@ class PublicPart(NamedTuple):
     users: PublicUsers
 
     @classmethod
-    def from_any(cls, given: Any, item_ids: NDArray[Any], bounds: Bounds) -> PublicPart:
-        """Read `given`; ratings of other items than these are dropped."""
+    def from_any(
+        cls,
+        given: Any,
+        item_ids: NDArray[Any],
+        bounds: Bounds,
+        rating_range: tuple[float, float] | None = None,
+    ) -> PublicPart:
+        """Read `given`; ratings of other items than these are dropped.
+
+        Ratings outside of `rating_range` are refused: they are public, and of another scale.
+        """
+        if hasattr(given, "tocsr"):
+            raise DataError(
+                "public_ratings is a matrix without user ids, by which public users are left out of"
+                " the private part. Pass Ratings.from_csr(matrix, user_ids)."
+            )
         if isinstance(given, str | os.PathLike):
             ratings = Ratings.read(given)
         else:
@@ -39,6 +53,12 @@ class PublicPart(NamedTuple):
                 f" {ratings.item_ids.tolist()[0]!r}. Use the same item ids."
             )
         known = ratings.with_items(np.asarray(item_ids), unknown="drop")
+        seen = known.rating_range() or rating_range
+        if rating_range and seen and (seen[0] < rating_range[0] or seen[1] > rating_range[1]):
+            raise DataError(
+                f"public_ratings are from {seen[0]:g} to {seen[1]:g}, but the range of ratings is"
+                f" {rating_range[0]:g} to {rating_range[1]:g}. Bring them to the same scale."
+            )
         return cls(ratings.user_ids, PublicUsers.from_ratings(known, bounds))
 
     def describe(self, confirmed_by: str) -> str:
@@ -46,6 +66,6 @@ class PublicPart(NamedTuple):
         who = f"confirmed by {confirmed_by}" if confirmed_by else "without a name who confirmed it"
         many = len(self.user_ids)
         return (
-            f"the ratings of {many:,} user{'s' * (many != 1)} in public_ratings, whose rows are"
-            f" left out of the private part ({who})"
+            f"the ratings of {many:,} user{'s' * (many != 1)} in public_ratings, who are not"
+            f" protected and whose rows are left out of the private part ({who})"
         )

@@ -243,3 +243,36 @@ def test_models_with_public_users_are_closer_to_what_users_like():
         near[name] = np.corrcoef(found, exact)[0, 1]
     assert near["public"] > near["none"] + 0.05
     assert near["shuffled"] > near["none"] - 0.02
+
+
+# ------------------------------------------------------------------ odd public sets
+
+
+@pytest.mark.parametrize("kind", ["one item each", "one row", "lowest ratings", "one rare item"])
+def test_public_users_without_pairs_cost_nothing_and_train(kind):
+    private = make_ratings(2, 300)
+    user = np.arange(1000, 1040)
+    item = np.random.default_rng(0).integers(0, 60, 40)
+    rating = np.full(40, 5.0)
+    if kind == "one row":
+        user, item, rating = user[:1], item[:1], rating[:1]
+    if kind == "lowest ratings":
+        user, item, rating = np.repeat(user, 2), np.tile([0, 1], 40), np.ones(80)
+    if kind == "one rare item":
+        item[:] = 59
+    public = discreet.Ratings.from_arrays(user, item, rating, item_ids=np.arange(60))
+    model = fit(private, public, epsilon=8.0)
+    assert np.isfinite(model.item_factors_).all()
+
+
+def test_public_ratings_of_another_scale_are_refused():
+    public = make_ratings(1, 40, first=1000)
+    user = np.repeat(public.user_ids, np.diff(public.indptr))
+    wide = discreet.Ratings.from_arrays(user, public.indices, 20 * public.values)
+    with pytest.raises(DataError, match="from 40 to 100, but the range of ratings is 1 to 5"):
+        fit(make_ratings(2, 300), wide)
+
+
+def test_a_public_matrix_without_user_ids_is_refused():
+    with pytest.raises(DataError, match="a matrix without user ids"):
+        fit(make_ratings(2, 300), make_ratings(1, 40).to_csr())

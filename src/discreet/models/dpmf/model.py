@@ -174,7 +174,9 @@ class DPMF(PrivateRecommender):
         return rows.move_rows(prior.item_ids_, ratings.item_ids)
 
     def _public_part(self, given: Any, ratings: Any, algorithm: Algorithm) -> PublicPart:
-        return PublicPart.from_any(given, ratings.item_ids, algorithm.bounds())
+        graded = getattr(algorithm, "like_threshold", None) != EVERYTHING
+        known = self.rating_range if graded else None
+        return PublicPart.from_any(given, ratings.item_ids, algorithm.bounds(), known)
 
     def restore_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.released_ = ReleasedRows.from_arrays(arrays, len(self.item_ids_))

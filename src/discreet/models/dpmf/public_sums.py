@@ -220,7 +220,7 @@ def combine_pairs(
     power = float((p**2).sum())
     shared = float((g * p).sum())
     error = math.sqrt(2 * float((noise * p**2).sum()))
-    if shared < Z_SHARED * error:
+    if shared <= Z_SHARED * error:  # also where there is no public pair at all
         return LeveledPairs(G.astype(np.float32), np.ones(len(c)), t)
     own = float((g**2).sum() - noise.sum())
     own = max(own, shared**2 / max(power - theta * cc, 1e-3 * power))  # Cauchy and Schwarz

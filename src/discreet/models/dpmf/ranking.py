@@ -353,7 +353,7 @@ class PairRanking(Algorithm):
         return [Release(name, share=part * share, shape=None) for name, part in TWO]
 
     def _seeks_communities(self, n_items: int) -> bool:
-        """Whether the rest may be divided for communities, if the counts suggest them."""
+        """Return whether the rest may be divided for communities, if counts suggest them."""
         return self.route == "communities" or (self.route == "auto" and n_items > self.largest_core)
 
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
@@ -716,7 +716,7 @@ class PairRanking(Algorithm):
         return lines[:1] if signal.top > TOP_SHARE else lines  # counts decide much of the list
 
     def _worth_trying(self, lines: list[Release], near: Signal) -> bool:
-        """Whether a part of the rest may try pairs, of signal near the gate."""
+        """Return whether a part of the rest may try pairs, of signal near the gate."""
         divided = len(lines) > 1 or lines[0].parts == TWO
         return divided and near.worth and near.top <= TOP_SHARE
 
@@ -729,7 +729,7 @@ class PairRanking(Algorithm):
         size: float,
         seed: int,
     ) -> bool:
-        """Whether pairs that were tried reach beyond the edge of the noise without popularity."""
+        """Return whether tried pairs reach beyond the edge of the noise without popularity."""
         [(line, G)] = tried.items()
         t = deviation_of_pairs(session, [line], pairs)
         with blas_threads():
