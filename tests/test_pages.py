@@ -47,7 +47,6 @@ EXCLUDED = {
     "discreet train ratings.parquet --engine spark": (
         "needs Java: tests/engines/test_spark.py runs it"
     ),
-    "discreet reproduce all": "minutes of work: tests/research/test_reproduce.py runs its entries",
     "discreet audit": "half a minute of processor time: tests/cli/test_audit_command.py runs it",
     "discreet report model/ --data train.csv": "as the line before it: tests/report",
     "from discreet.testing import check_private_model": (

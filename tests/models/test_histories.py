@@ -1,6 +1,7 @@
 """Every form in which a history, many histories or pairs may come gives the same rows."""
 
 import datetime
+import logging
 import re
 import uuid
 from types import SimpleNamespace
@@ -351,6 +352,7 @@ def test_fit_takes_a_catalog():
 def test_training_twice_says_that_costs_add_up(caplog):
     frame = pd.DataFrame({"user": np.repeat(np.arange(120), 2), "item": [1, 2] * 120})
     model = discreet.DPMF(epsilon=5, noise="seeded", random_state=1)
+    caplog.set_level(logging.WARNING, logger="discreet")
     model.fit(frame, items=[1, 2])
     assert not caplog.records
     model.fit(frame, items=[1, 2])
