@@ -35,7 +35,7 @@ class PublicPart(NamedTuple):
     ) -> PublicPart:
         """Read `given`; ratings of other items than these are dropped.
 
-        Ratings outside of `rating_range` are refused: they are public, and of another scale.
+        Where most are outside of `rating_range`, they are refused: they are of another scale.
         """
         if hasattr(given, "tocsr"):
             raise DataError(
@@ -53,11 +53,13 @@ class PublicPart(NamedTuple):
                 f" {ratings.item_ids.tolist()[0]!r}. Use the same item ids."
             )
         known = ratings.with_items(np.asarray(item_ids), unknown="drop")
-        seen = known.rating_range() or rating_range
-        if rating_range and seen and (seen[0] < rating_range[0] or seen[1] > rating_range[1]):
+        low, high = rating_range or (-np.inf, np.inf)
+        outside = (known.values < low) | (known.values > high)
+        if outside.sum() > len(outside) / 2:
+            seen = (float(known.values.min()), float(known.values.max()))
             raise DataError(
                 f"public_ratings are from {seen[0]:g} to {seen[1]:g}, but the range of ratings is"
-                f" {rating_range[0]:g} to {rating_range[1]:g}. Bring them to the same scale."
+                f" {low:g} to {high:g}. Bring them to the same scale."
             )
         return cls(ratings.user_ids, PublicUsers.from_ratings(known, bounds))
 
