@@ -27,12 +27,14 @@ PER_USER = 100
 ITEMS = {10**6: 5_000, 10**7: 20_000, 10**8: 50_000, 10**9: 100_000}
 LARGEST = 10**8  # ratings without --scale: about ten CPU minutes
 SCALE = "DISCREET_BENCH_SCALE"  # of the environment: --scale
+KEPT = "DISCREET_BENCH_KEEP"  # of the environment: a folder where phases that were measured stay
 PER_BLOCK = 1_500_000  # ratings, as docs/scale.md advises
 PER_FILE = 10_000_000  # ratings of a Parquet file
 CHUNK = 10_000  # users generated at a time: 1,000,000 ratings
 GROUPS = 8
 RANK = 8
 N = 20
+START = time.perf_counter()  # of this process
 GIGABYTES = 1.5
 PHASES = ("generate", "blocks", "ranking", "rating", "lists")
 SHOWN = {
@@ -58,7 +60,7 @@ def show(result: dict[str, Any]) -> list[str]:
         "## A billion ratings on one machine",
         "",
         (
-            f"{PER_USER} ratings per user, two threads. From a folder of Parquet files to two"
+            f"{PER_USER} ratings per user. From a folder of Parquet files to two"
             f" private models (rank at most {RANK}, ε = 5) and to lists, each phase in a process of"
             " its own: CPU seconds, and peak memory of that process (goal: at most"
             f" {GIGABYTES:g} GB). The slope is that of the logarithm of CPU seconds from the"
@@ -90,7 +92,20 @@ def show(result: dict[str, Any]) -> list[str]:
         *steps,
         "",
         f"On disk at the largest size: {disk}; while blocks are written, {_scratch(last)} more.",
+        *(["", _describe_pieces(sizes)] if any("kept" in row for row in sizes) else []),
     ]
+
+
+def _describe_pieces(sizes: list[dict[str, Any]]) -> str:
+    """Say that phases ran at different times, and with how many threads."""
+    rows = [row[phase] for row in sizes for phase in PHASES]
+    threads = sorted({int(row["threads"]) for row in rows})
+    pieces = max(int(row["pieces"]) for row in rows)
+    return (
+        f"Phases ran one after the other in a kept folder (`{KEPT}`), in at most {pieces} pieces"
+        f" each; threads: {', '.join(map(str, threads))}. CPU seconds are summed over pieces, and"
+        " memory is that of the largest."
+    )
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -112,17 +127,20 @@ def _slope(sizes: list[dict[str, Any]], phase: str) -> str:
 # ------------------------------------------------------------------ ratings
 
 
-def generate(ratings: int, seed: int = 0) -> Iterator[pa.Table]:
-    """Yield tables of user, item and rating, of `CHUNK` users at a time.
+def generate(
+    ratings: int, seed: int = 0, begin: int = 0, end: int | None = None
+) -> Iterator[pa.Table]:
+    """Yield tables of user, item and rating, of `CHUNK` users at a time, from users `begin` on.
 
     A user of group g rates popular items, half of them from the items of that group (i mod 8 = g),
     which get half a star more. Every item has a mean of its own.
     """
     items = ITEMS[ratings]
     means = np.random.default_rng(seed).normal(3.2, 0.4, items).astype(np.float32)
-    for begin in range(0, ratings // PER_USER, CHUNK):
-        rng = np.random.default_rng([seed, begin])
-        users = min(CHUNK, ratings // PER_USER - begin)
+    last = min(ratings // PER_USER, end or ratings)
+    for first in range(begin, last, CHUNK):
+        rng = np.random.default_rng([seed, first])
+        users = min(CHUNK, last - first)
         group = rng.integers(0, GROUPS, (users, 1), dtype=np.int32)
         draws = rng.random((users, PER_USER + 8), dtype=np.float32)
         place = (items // GROUPS * draws**2.5).astype(np.int32)
@@ -130,7 +148,7 @@ def generate(ratings: int, seed: int = 0) -> Iterator[pa.Table]:
         item = place * GROUPS + np.where(other < GROUPS, other, group)
         item.sort(axis=1)  # equal items of a user are then adjacent, and dropped
         new = np.diff(item, axis=1, prepend=-1) > 0
-        user = np.repeat(np.arange(begin, begin + users, dtype=np.int64), new.sum(axis=1))
+        user = np.repeat(np.arange(first, first + users, dtype=np.int64), new.sum(axis=1))
         own = np.broadcast_to(group, item.shape)[new]
         item = item[new]
         liked = means[item] + 0.5 * (item % GROUPS == own)
@@ -143,44 +161,73 @@ def generate(ratings: int, seed: int = 0) -> Iterator[pa.Table]:
 
 
 def _measure(ratings: int) -> dict[str, Any]:
+    kept = os.environ.get(KEPT)
+    if kept is not None:
+        folder = folder_of(Path(kept), ratings)
+        return {phase: measure_phase(phase, ratings, folder) for phase in PHASES} | {"kept": True}
     place = os.environ.get("DISCREET_BENCH_FOLDER")  # a large disk, if /tmp is small
-    with tempfile.TemporaryDirectory(prefix="discreet-bench-", dir=place) as folder:
-        return {phase: _child(phase, ratings, folder) for phase in PHASES}
+    with tempfile.TemporaryDirectory(prefix="discreet-bench-", dir=place) as temporary:
+        return {phase: measure_phase(phase, ratings, Path(temporary)) for phase in PHASES}
 
 
-def _child(phase: str, ratings: int, folder: str) -> dict[str, Any]:
-    words = [sys.executable, "-m", __name__, phase, str(ratings), folder]
-    done = subprocess.run(words, check=True, capture_output=True, text=True)
-    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+def folder_of(kept: Path, ratings: int) -> Path:
+    """The folder of a size in a kept folder, such as ``1e9``."""
+    folder = kept / f"{ratings:.0e}".replace("e+0", "e")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
-def _generate(ratings: int, folder: Path) -> dict[str, Any]:
+def measure_phase(phase: str, ratings: int, folder: Path) -> dict[str, Any]:
+    """What a phase took, measured now or, in a kept folder, by an earlier run."""
+    answer = folder / f"{phase}.json"
+    if not answer.exists():
+        words = [sys.executable, "-m", __name__, phase, str(ratings), str(folder)]
+        subprocess.run(words, check=True)
+    return dict(json.loads(answer.read_text()))
+
+
+def _generate(ratings: int, folder: Path) -> None:
+    target = folder / "ratings"
+    target.mkdir(exist_ok=True)
+    users = PER_FILE // PER_USER
+    files = {
+        target / f"{at:05d}.parquet": generate(ratings, begin=begin, end=begin + users)
+        for at, begin in enumerate(range(0, ratings // PER_USER, users))
+    }
+    _write_missing(folder / "generate-pieces.json", files)
+
+
+def _write_missing(pieces: Path, files: dict[Path, Iterator[pa.Table]]) -> None:
+    """Write the files that are not there yet, and after each what this process took so far.
+
+    A run that was stopped goes on with the next file; its CPU seconds count.
+    """
     from pyarrow import parquet
 
-    target = folder / "ratings"
-    target.mkdir()
-    each = PER_FILE // (CHUNK * PER_USER)
-    writer = None
-    for at, table in enumerate(generate(ratings)):
-        if at % each == 0:
-            if writer is not None:
-                writer.close()
-            writer = parquet.ParquetWriter(target / f"{at // each:05d}.parquet", table.schema)
-        assert writer is not None
-        writer.write_table(table)
-    if writer is not None:
-        writer.close()
-    return {"bytes": _bytes(target)}
+    before = json.loads(pieces.read_text()) if pieces.exists() else []
+    for file, tables in files.items():
+        if file.exists():
+            continue
+        part = file.with_suffix(".part")
+        writer = None
+        for table in tables:
+            writer = writer or parquet.ParquetWriter(part, table.schema)
+            writer.write_table(table)
+        if writer is not None:
+            writer.close()
+            part.rename(file)
+        pieces.write_text(json.dumps([*before, _usage()]))
 
 
 def _blocks(ratings: int, folder: Path) -> dict[str, Any]:
     from discreet.engines.blocks import BlockRatings
-    from discreet.engines.blocks.writer import row_type
+    from discreet.engines.blocks.writer import RUN, row_type
 
     catalog = list(range(ITEMS[ratings]))
     count = max(8, -(-ratings // PER_BLOCK))
     BlockRatings.write(folder / "ratings", folder / "blocks", blocks=count, items=catalog)
-    return {"bytes": _bytes(folder / "blocks"), "scratch": row_type(timed=False).itemsize * ratings}
+    scratch = row_type(timed=False).itemsize * ratings + RUN.itemsize * (ratings // PER_USER)
+    return {"scratch": scratch}
 
 
 def _train(goal: Literal["ranking", "rating"], folder: Path) -> dict[str, Any]:
@@ -210,48 +257,39 @@ def _train(goal: Literal["ranking", "rating"], folder: Path) -> dict[str, Any]:
     }
 
 
-def _lists(ratings: int, folder: Path) -> dict[str, Any]:
+def _lists(ratings: int, folder: Path) -> None:
     """Lists file by file: every file has all ratings of its users."""
-    from pyarrow import parquet
-
-    from discreet.data.ratings import Ratings
-    from discreet.models.recommend_table import recommend_table
     from discreet.models.storage import load
 
     model = load(folder / "ranking")
     target = folder / "lists"
-    target.mkdir()
+    target.mkdir(exist_ok=True)
     catalog = list(range(ITEMS[ratings]))
-    for file in sorted((folder / "ratings").iterdir()):
-        writer = None
-        for group in _row_groups(file):
-            known = Ratings.from_frame(group, items=catalog)
-            table = recommend_table(model, known, n=N, progress=False)
-            assert table is not None
-            if writer is None:
-                writer = parquet.ParquetWriter(target / file.name, table.schema)
-            writer.write_table(table)
-        if writer is not None:
-            writer.close()
-    return {"bytes": _bytes(target)}
+    files = {
+        target / file.name: _lists_of(model, file, catalog)
+        for file in sorted((folder / "ratings").glob("*.parquet"))
+    }
+    _write_missing(folder / "lists-pieces.json", files)
 
 
-def _row_groups(file: Path) -> Iterator[pa.Table]:
+def _lists_of(model: Any, file: Path, catalog: list[int]) -> Iterator[pa.Table]:
+    """Lists of the users of one file, one row group at a time."""
     from pyarrow import parquet
+
+    from discreet.data.ratings import Ratings
+    from discreet.models.recommend_table import recommend_table
 
     stored = parquet.ParquetFile(file)
     for number in range(stored.num_row_groups):
-        yield stored.read_row_group(number)
-
-
-def _bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.iterdir())
+        known = Ratings.from_frame(stored.read_row_group(number), items=catalog)
+        table = recommend_table(model, known, n=N, progress=False)
+        assert table is not None
+        yield table
 
 
 def main(phase: str, ratings: int, folder: Path) -> None:
-    """Run one phase here, and print what it took."""
+    """Run one phase here, and write what it took."""
     logging.getLogger("discreet").setLevel(logging.ERROR)
-    start = time.perf_counter()
     work = {
         "generate": lambda: _generate(ratings, folder),
         "blocks": lambda: _blocks(ratings, folder),
@@ -259,12 +297,30 @@ def main(phase: str, ratings: int, folder: Path) -> None:
         "rating": lambda: _train("rating", folder),
         "lists": lambda: _lists(ratings, folder),
     }
-    found = work[phase]()
+    found = work[phase]() or {}
+    written = folder / {"generate": "ratings"}.get(phase, phase)
+    pieces = folder / f"{phase}-pieces.json"
+    took = json.loads(pieces.read_text()) if pieces.exists() else [_usage()]
+    found["bytes"] = sum(file.stat().st_size for file in written.iterdir())
+    found["pieces"] = len(took)
+    found["seconds"] = sum(piece["seconds"] for piece in took)
+    found["cpu"] = sum(piece["cpu"] for piece in took)
+    found["gigabytes"] = max(piece["gigabytes"] for piece in took)
+    found["threads"] = max(piece["threads"] for piece in took)
+    (folder / f"{phase}.json").write_text(json.dumps(found))
+
+
+def _usage() -> dict[str, float]:
+    """What this process took so far."""
+    from discreet.kernels.threads import thread_count
+
     unit = 1 if sys.platform == "darwin" else 1024
-    found["seconds"] = time.perf_counter() - start
-    found["cpu"] = time.process_time()
-    found["gigabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
-    print(json.dumps(found))
+    return {
+        "seconds": time.perf_counter() - START,
+        "cpu": time.process_time(),
+        "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9,
+        "threads": thread_count(),
+    }
 
 
 if __name__ == "__main__":

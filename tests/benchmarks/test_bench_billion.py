@@ -41,7 +41,7 @@ def test_users_prefer_the_items_of_their_group(small):
     assert 0.3 < share.mean() < 0.7
 
 
-def test_from_files_to_lists(small, tmp_path, capsys):
+def test_from_files_to_lists(small, tmp_path):
     rows = []
     for factor in (1, 10):
         folder = tmp_path / str(factor)
@@ -49,7 +49,7 @@ def test_from_files_to_lists(small, tmp_path, capsys):
         row = {"ratings": factor * N}
         for phase in bench_billion.PHASES:
             bench_billion.main(phase, factor * N, folder)
-            row[phase] = json.loads(capsys.readouterr().out.splitlines()[-1])
+            row[phase] = json.loads((folder / f"{phase}.json").read_text())
         rows.append(row)
         lists = parquet.read_table(folder / "lists")
         assert len(lists) == factor * N // bench_billion.PER_USER * bench_billion.N
@@ -57,3 +57,31 @@ def test_from_files_to_lists(small, tmp_path, capsys):
     text = "\n".join(bench_billion.show({"sizes": rows}))
     assert "| train DPMF for ratings |" in text
     assert "on disk" in text.lower()
+
+
+def test_an_interrupted_phase_goes_on_with_the_next_file(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(bench_billion, "PER_FILE", N // 4)
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    bench_billion.main("generate", N, whole)
+    stopped = tmp_path / "stopped"
+    stopped.mkdir()
+    bench_billion.main("generate", N, stopped)
+    (stopped / "ratings" / "00002.parquet").unlink()
+    (stopped / "generate.json").unlink()
+    bench_billion.main("generate", N, stopped)
+    for file in sorted((whole / "ratings").iterdir()):
+        assert file.read_bytes() == (stopped / "ratings" / file.name).read_bytes()
+    took = json.loads((stopped / "generate.json").read_text())
+    assert took["pieces"] == 2
+
+
+def test_a_kept_folder_is_assembled_without_measuring_again(small, tmp_path, monkeypatch):
+    monkeypatch.setenv(bench_billion.KEPT, str(tmp_path))
+    folder = tmp_path / "2e4"
+    folder.mkdir()
+    for phase in bench_billion.PHASES:
+        bench_billion.main(phase, N, folder)
+    monkeypatch.setattr(bench_billion.subprocess, "run", lambda *_, **__: pytest.fail("ran"))
+    row = {"ratings": N} | bench_billion._measure(N)
+    assert "kept folder" in "\n".join(bench_billion.show({"sizes": [row]}))

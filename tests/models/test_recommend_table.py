@@ -4,10 +4,12 @@ say of users.
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
 import discreet
 from discreet import Ratings
 from discreet.errors import ConfigError, DataError
+from discreet.models.recommend_table import recommend_folder, recommend_table
 
 
 @pytest.fixture(scope="module")
@@ -127,3 +129,34 @@ def test_an_item_of_which_nothing_was_learned_is_like_no_other():
 def test_users_are_not_compared_and_the_reason_is_given(model):
     with pytest.raises(ConfigError, match="each is computed from that user's own history"):
         model.similar_users(7, 10)
+
+
+@pytest.fixture
+def two_files(ratings, tmp_path):
+    folder = tmp_path / "ratings"
+    folder.mkdir()
+    frame = ratings.to_frame("pandas")
+    half = np.median(frame["user_id"])
+    frame[frame["user_id"] < half].to_parquet(folder / "a.parquet")
+    frame[frame["user_id"] >= half].to_parquet(folder / "b.parquet")
+    return sorted(folder.iterdir())
+
+
+def test_lists_of_a_folder_are_those_of_one_table(model, ratings, two_files, tmp_path):
+    def read(file):
+        return Ratings.read(file, items=model.item_ids_.tolist())
+
+    count = recommend_folder(model, two_files, read, tmp_path / "lists", n=7)
+    assert count == ratings.n_users
+    written = parquet.read_table(tmp_path / "lists")
+    assert written.equals(recommend_table(model, ratings, n=7, progress=False))
+    with pytest.raises(ConfigError, match="already exists"):
+        recommend_folder(model, two_files, read, tmp_path / "lists")
+
+
+def test_a_user_of_two_files_gets_no_lists(model, two_files, tmp_path):
+    again = two_files[0].with_name("c.parquet")
+    again.write_bytes(two_files[0].read_bytes())
+    with pytest.raises(DataError, match=r"a user of .*c\.parquet is also in an earlier file"):
+        recommend_folder(model, [*two_files, again], Ratings.read, tmp_path / "lists")
+    assert not (tmp_path / "lists").exists()

@@ -29,6 +29,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
     'discreet recommend model/ --history "The Binary Colony,Signal from Quillon"',
     'discreet recommend model/ --history "The Binary Colony" --why',
     "discreet recommend model/ --users ratings.csv -o lists.csv",
+    "discreet recommend model/ --users ratings/ -o lists/",
 )
 def recommend(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
@@ -49,7 +50,14 @@ def recommend(
         ),
     ] = None,
     users: Annotated[
-        str | None, typer.Option(help="File with the histories of many users.", metavar="FILE")
+        str | None,
+        typer.Option(
+            help=(
+                "File with the histories of many users, or a folder of files, each with all ratings"
+                " of its users. Of a folder, one file is in memory at a time."
+            ),
+            metavar="FILE",
+        ),
     ] = None,
     n: Annotated[
         int, typer.Option("-n", "--n", help="Number of items per user.", min=1, metavar="N")
@@ -81,7 +89,13 @@ def recommend(
     to: Annotated[
         str | None,
         typer.Option(
-            "--out", "-o", help=f"File for the lists: {', '.join(FORMATS)}.", metavar="FILE"
+            "--out",
+            "-o",
+            help=(
+                f"File for the lists: {', '.join(FORMATS)}. With a folder of --users, a new folder"
+                " of Parquet files."
+            ),
+            metavar="FILE",
         ),
     ] = None,
     raw_csv: Annotated[
@@ -101,7 +115,8 @@ def recommend(
     The history stays on this machine and is not stored: a user's factors are computed from it by
     fold-in. An item without a rating counts as liked.
     """
-    if to is not None:
+    in_folder = users is not None and Path(users).expanduser().is_dir()
+    if to is not None and not in_folder:
         _check_file(to)
     if raw_csv and (
         (to is None and users is None) or (to is not None and _kind(to) not in (".csv", ".tsv"))
@@ -118,6 +133,11 @@ def recommend(
                     f"{option} is for the history of one user: leave it out with --users"
                 )
         choices = {"exclude_seen": not include_seen, "diversity": diversity}
+        if in_folder:
+            for given, option in ((diversity, "--diversity"), (raw_csv, "--raw-csv")):
+                if given:
+                    raise ConfigError(f"{option} is for a file: leave it out with a folder")
+            return _folder(load(folder), users, layout, n, not include_seen, skip_unknown, to, out)
         return _many(load(folder), users, layout, n, choices, skip_unknown, to, raw_csv, out)
     layout.refuse("is for --users", "user", "timestamp", "duplicates")
     if history_file is None:
@@ -230,6 +250,45 @@ def _many(
         "out": to,
     }
     out.result(result if to is not None else result | {"recommendations": rows})
+
+
+def _folder(
+    model: Any,
+    users: str,
+    layout: ColumnOptions,
+    n: int,
+    exclude_seen: bool,
+    skip: bool,
+    to: str | None,
+    out: Output,
+) -> None:
+    """Write lists for the users of all files of a folder."""
+    from discreet.cli.data_options import keep_known_items
+    from discreet.data.readers import files_of
+    from discreet.models.parameters import check_history_range
+    from discreet.models.recommend_table import recommend_folder
+
+    if to is None:
+        raise ConfigError(f"{users} is a folder: pass --out, a new folder for the lists")
+    ignored = 0
+
+    def read(file: Path) -> Any:
+        nonlocal ignored
+        ratings, strange = keep_known_items(layout.read_file(str(file)), model, str(file), skip)
+        check_history_range(ratings.values, model.history_range)
+        ignored += strange
+        return ratings
+
+    files = files_of(Path(users).expanduser())
+    n = min(n, len(model.item_ids_))
+    with out.progress("Recommending") as progress:
+        count = recommend_folder(
+            model, files, read, to, n=n, exclude_seen=exclude_seen, progress=progress
+        )
+    if ignored:
+        out.note(f"{ignored:,} ratings of unknown items were ignored")
+    out.say(f"Wrote {len(files):,} files for {count:,} users to {to}")
+    out.result({"command": "recommend", "users": count, "ignored_ratings": ignored, "out": to})
 
 
 def _reasons(

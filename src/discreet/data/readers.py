@@ -292,3 +292,15 @@ def _similar(file: Path) -> str:
         return f": the folder {file.parent} does not exist either"
     near = difflib.get_close_matches(file.name, siblings, n=1)
     return f": did you mean {file.parent / near[0]}?" if near else ": check the path"
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the file, or the files of a folder by name, without hidden ones and _SUCCESS."""
+    if not path.is_dir():
+        return [check_file(path)]
+    inside = sorted(
+        entry for entry in path.iterdir() if entry.is_file() and entry.name[0] not in "._"
+    )
+    if not inside:
+        raise DataError(f"{path} is a folder without ratings files: pass another folder")
+    return inside

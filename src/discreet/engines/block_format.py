@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.csr import compress
-from discreet.engines.user_hash import Identity, Secret, siphash
+from discreet.engines.user_hash import Identity, Secret, rows_of_runs, siphash
 from discreet.errors import DataError
 from discreet.privacy.statistics.base import Block
 from discreet.privacy.statistics.bounds import Bounds
@@ -100,23 +100,29 @@ def portion_of(
     times: NDArray[np.int64] | None,
     n_items: int,
     duplicates: str,
+    counts: NDArray[np.int64] | None = None,
 ) -> PackedBlock:
     """Pack the users of these rows, which must be all the rows that they have.
 
     Parameters
     ----------
-    who : (n, 3) uint64
+    who : (n, 3) uint64, or one row for each of `counts`
     items : (n,) int32
         −1 for an item that is not in the catalog; its user is kept, as in memory.
     ratings, times : (n,)
     n_items : int
     duplicates : {"last", "mean", "error"}
         As in `Ratings.read`; without times, the last row is the newest.
+    counts : (runs,) int64, optional
+        Numbers of adjacent rows of one user, so that runs are sorted instead of rows.
     """
     order, new = _group(who)
     user = (np.cumsum(new) - 1).astype(np.int32)
     first = order[new]
     hashes, numbers = np.ascontiguousarray(who[first, 0]), np.ascontiguousarray(who[first, 2])
+    if counts is not None:
+        user = np.repeat(user, counts[order])
+        order = rows_of_runs((np.cumsum(counts) - counts)[order], counts[order])
     items, ratings = items[order], ratings[order]
     times = None if times is None else times[order]
     known = items >= 0

@@ -147,7 +147,23 @@ def block_of(who: Identity, blocks: int) -> NDArray[np.int64]:
 
 
 def _whole(ids: NDArray[np.int64], secret: Secret) -> Identity:
-    return _with_numbers(secret.hash_whole(ids), ids.astype(np.uint64), secret)
+    """Return the identities of integers; rows of one user are often adjacent, and hashed once."""
+    starts = np.flatnonzero(np.append(np.ones(min(len(ids), 1), bool), ids[1:] != ids[:-1]))
+    own = ids[starts]
+    who = _with_numbers(secret.hash_whole(own), own.astype(np.uint64), secret)
+    return who if len(own) == len(ids) else np.repeat(who, np.diff(starts, append=len(ids)), axis=0)
+
+
+def run_starts(who: Identity) -> NDArray[np.int64]:
+    """Return where runs of adjacent rows of one user begin."""
+    new = np.ones(len(who), bool)
+    new[1:] = (who[1:, 0] != who[:-1, 0]) | (who[1:, 1] != who[:-1, 1])
+    return np.flatnonzero(new)
+
+
+def rows_of_runs(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the row numbers of runs, one run after the other."""
+    return np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
 
 
 def _with_numbers(

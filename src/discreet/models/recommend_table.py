@@ -1,18 +1,22 @@
-"""Lists for many users, as a table or as a Parquet file that is written block by block."""
+"""Lists for many users: a table, a Parquet file written block by block, or a folder of them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from discreet.data.atomic_files import atomic_write, temporary_sibling
+from discreet.data.ratings import Ratings
+from discreet.errors import ConfigError, DataError
 from discreet.models.base import Recommender, Unknown
 from discreet.models.parameters import check_history_range, check_int
 from discreet.models.user_rows import as_user_rows
-from discreet.progress import Progress, ShowProgress, progress_bar
+from discreet.progress import Progress, ShowProgress, no_progress, progress_bar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,8 +51,6 @@ def recommend_table(
     import pyarrow as pa
     from pyarrow import parquet
 
-    from discreet.data.atomic_files import atomic_write
-
     check_int("n", n)
     histories = as_user_rows(ratings, model.item_ids_)
     check_history_range(histories.values, model.history_range)
@@ -62,6 +64,74 @@ def recommend_table(
             for block in blocks:
                 writer.write_table(block)
     return None
+
+
+def recommend_folder(
+    model: Recommender,
+    files: Sequence[Path],
+    read: Callable[[Path], Ratings],
+    to: str | os.PathLike[str],
+    *,
+    n: int = 10,
+    exclude_seen: bool = True,
+    unknown: Unknown = "error",
+    progress: Progress = no_progress,
+) -> int:
+    """Write a folder of lists, one Parquet file for each file of ratings; return the users.
+
+    Memory is that of the largest file and of 8 bytes per user. The folder appears complete or not
+    at all.
+
+    Parameters
+    ----------
+    model : Recommender
+    files : list of paths
+        Each has all ratings of its users.
+    read : function of a path
+        Reads the ratings of a file.
+    to : path
+        A folder that does not exist yet, or an empty one.
+    n, exclude_seen, unknown, progress
+        As for `recommend_table`.
+    """
+    target = Path(os.path.abspath(os.fspath(to)))
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ConfigError(f"{to} already exists: choose another folder")
+    if len({file.stem for file in files}) != len(files):
+        raise ConfigError("two files of ratings differ only in their ending: rename one of them")
+    known = np.zeros(0, np.int64)
+    with temporary_sibling(target) as part:
+        for done, file in enumerate(files):
+            progress(done, len(files), "files")
+            ratings = read(file)
+            known = _add_users(known, ratings, file)
+            recommend_table(
+                model,
+                ratings,
+                part / f"{file.stem}.parquet",
+                n=n,
+                exclude_seen=exclude_seen,
+                unknown=unknown,
+                progress=False,
+            )
+            del ratings
+        progress(len(files), len(files), "files")
+        if target.exists():
+            target.rmdir()
+        part.rename(target)
+    return len(known)
+
+
+def _add_users(known: NDArray[np.int64], ratings: Ratings, file: Path) -> NDArray[np.int64]:
+    """Add the users of a file, as hashes; refuse one of an earlier file, whose list is written."""
+    ids = ratings.user_ids
+    own = ids if ids.dtype == np.int64 else np.array([hash(one) for one in ids.tolist()], np.int64)
+    both = np.sort(np.concatenate([known, own]), kind="stable")
+    if (both[1:] == both[:-1]).any():
+        raise DataError(
+            f"a user of {file} is also in an earlier file: put all ratings of a user into one file"
+        )
+    return both
 
 
 def _blocks(

@@ -35,7 +35,7 @@ from discreet.data.formats import TableFormat, find_format, open_text
 from discreet.data.frames import frame_columns
 from discreet.data.ids import Coded, IdIndex, RowError, canonical, encode, refuse_nulls
 from discreet.data.ratings import Ratings
-from discreet.data.readers import check_file, damage
+from discreet.data.readers import damage, files_of
 from discreet.data.user_column import hold_dates, take_first
 from discreet.data.values import as_ratings, as_timestamps, keep_complete
 from discreet.engines.user_hash import Identity, Secret, identities
@@ -146,7 +146,7 @@ def pieces(
 
 def _columns(source: Any, reading: ReadOptions) -> Iterator[tuple[Columns, str]]:
     if isinstance(source, (str, os.PathLike)):
-        for file in _files(Path(os.fspath(source)).expanduser()):
+        for file in files_of(Path(os.fspath(source)).expanduser()):
             for columns in _file(file, reading):
                 yield columns, str(file)
     elif _is_frame(source):
@@ -164,18 +164,6 @@ def _columns(source: Any, reading: ReadOptions) -> Iterator[tuple[Columns, str]]
 
 def _is_frame(source: Any) -> bool:
     return hasattr(type(source), "columns") or isinstance(source, (pa.Table, pa.RecordBatch))
-
-
-def _files(path: Path) -> list[Path]:
-    """Return the file, or the files of a folder by name, without hidden ones and _SUCCESS."""
-    if not path.is_dir():
-        return [check_file(path)]
-    inside = sorted(
-        entry for entry in path.iterdir() if entry.is_file() and entry.name[0] not in "._"
-    )
-    if not inside:
-        raise DataError(f"{path} is a folder without ratings files: pass another folder")
-    return inside
 
 
 def _file(file: Path, reading: ReadOptions) -> Iterator[Columns]:

@@ -30,13 +30,14 @@ from discreet.engines.blocks.manifest import (
     write_private,
 )
 from discreet.engines.blocks.readers import BlockRows, ItemColumn, ReadOptions, pieces
-from discreet.engines.user_hash import Secret, block_of
+from discreet.engines.user_hash import Secret, block_of, rows_of_runs, run_starts
 from discreet.errors import ConfigError, DataError
-from discreet.kernels.threads import available_cores
+from discreet.kernels.threads import thread_count
 
 Progress = Callable[[int, int, str], None]
 MOST_BLOCKS = 1 << 16  # names have five digits, and Spark's shuffle numbers blocks in 16 bits
-_ROW = [("who", "<u8", 3), ("item", "<i4"), ("rating", "<f4")]  # of scratch files
+_ROW = [("item", "<i4"), ("rating", "<f4")]  # of scratch files
+RUN = np.dtype([("who", "<u8", 3), ("rows", "<i4")])  # adjacent rows of one user
 
 
 def write_blocks(
@@ -77,13 +78,14 @@ def write_blocks(
             raise DataError("item ids must be integers or text to be written to blocks")
 
         def put_together(at: int) -> tuple[BlockFile, float, float, NDArray[np.int64]]:
-            rows = _scratch_rows(scratch, at, row_type(read.timed))
+            runs, rows = _scratch_rows(scratch, at, row_type(read.timed))
             place = rows["item"]
             if places is not None:
                 place = np.where(place >= 0, places[place], -1)
             times = rows["time"] if read.timed else None
+            counts = runs["rows"].astype(np.int64)
             portion = portion_of(
-                rows["who"], place, rows["rating"], times, len(item_ids), duplicates
+                runs["who"], place, rows["rating"], times, len(item_ids), duplicates, counts
             )
             low = float(portion.ratings.min(initial=np.inf))
             high = float(portion.ratings.max(initial=-np.inf))
@@ -91,7 +93,7 @@ def write_blocks(
             counts = np.array([len(portion.hashes), known, known - len(portion.items)])
             return write_portion(part / f"block-{at:05d}.bin", portion), low, high, counts
 
-        with ThreadPoolExecutor(min(available_cores(), 4)) as pool:
+        with ThreadPoolExecutor(min(thread_count(), 4)) as pool:
             made = []
             for at, one in enumerate(pool.map(put_together, range(blocks))):
                 made.append(one)
@@ -165,24 +167,42 @@ def _divide(
         dates = dates and piece.dates
         doubt = doubt or piece.user_doubt
         any_rows = any_rows or len(piece.who) > 0
-        # of 16 bits, which numpy sorts by digits
-        block = block_of(piece.who, blocks).astype(np.uint16)
-        order = np.argsort(block, kind="stable")
-        packed = np.empty(len(piece.who), row_type(timed))
-        packed["who"] = piece.who[order]
-        packed["item"] = piece.items[order]
-        packed["rating"] = piece.ratings[order]
-        if piece.times is not None:
-            packed["time"] = piece.times[order]
-        cuts = np.append(0, np.cumsum(np.bincount(block, minlength=blocks)))
-        for at in np.flatnonzero(np.diff(cuts)).tolist():
-            with open(_scratch(scratch, at), "ab", opener=_open_private) as stream:
-                packed[cuts[at] : cuts[at + 1]].tofile(stream)
+        _append_runs(piece, scratch, blocks)
         if progress:
             progress(0, blocks, "reading")
     if not any_rows:
         raise DataError("the source holds no ratings: at least one is needed")
     return _Read(bool(timed), rated, dates, doubt)
+
+
+def _append_runs(piece: BlockRows, scratch: Path, blocks: int) -> None:
+    """Append the rows of a piece to scratch files: numbers of runs and rows, then these.
+
+    Rows of one user are often adjacent. Such a run needs one hash, and moves as a whole.
+    """
+    starts = run_starts(piece.who)
+    counts = np.diff(starts, append=len(piece.who))
+    who = piece.who[starts]
+    # of 16 bits, which numpy sorts by digits
+    block = block_of(who, blocks).astype(np.uint16)
+    order = np.argsort(block, kind="stable")
+    runs = np.empty(len(order), RUN)
+    runs["who"] = who[order]
+    runs["rows"] = counts[order]
+    at = rows_of_runs(starts[order], counts[order])
+    rows = np.empty(len(at), row_type(piece.times is not None))
+    rows["item"] = piece.items[at]
+    rows["rating"] = piece.ratings[at]
+    if piece.times is not None:
+        rows["time"] = piece.times[at]
+    cuts = np.append(0, np.cumsum(np.bincount(block, minlength=blocks)))
+    row_cuts = np.append(0, np.cumsum(counts[order]))[cuts]
+    for number in np.flatnonzero(np.diff(cuts)).tolist():
+        own = runs[cuts[number] : cuts[number + 1]]
+        own_rows = rows[row_cuts[number] : row_cuts[number + 1]]
+        sizes = np.array([len(own), len(own_rows)], np.int64)
+        with open(_scratch(scratch, number), "ab", opener=_open_private) as stream:
+            stream.write(b"".join((sizes.tobytes(), own.tobytes(), own_rows.tobytes())))
 
 
 def _open_private(path: str, flags: int) -> int:
@@ -194,12 +214,23 @@ def _scratch(scratch: Path, at: int) -> Path:
 
 
 def row_type(timed: bool) -> np.dtype[Any]:
-    """Return the type of the rows of scratch files; without times they are a fifth smaller."""
+    """Return the type of the rows of scratch files."""
     return np.dtype([*_ROW, ("time", "<i8")] if timed else _ROW)
 
 
-def _scratch_rows(scratch: Path, at: int, row: np.dtype[Any]) -> NDArray[Any]:
+def _scratch_rows(scratch: Path, at: int, row: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Read the runs and the rows of a scratch file, and delete it."""
     file = _scratch(scratch, at)
-    rows = np.fromfile(file, row) if file.exists() else np.zeros(0, row)
+    data = file.read_bytes() if file.exists() else b""
     file.unlink(missing_ok=True)
-    return rows
+    runs = [np.zeros(0, RUN)]
+    rows = [np.zeros(0, row)]
+    begin = 0
+    while begin < len(data):
+        n_runs, n_rows = np.frombuffer(data, np.int64, 2, begin).tolist()
+        begin += 16
+        runs.append(np.frombuffer(data, RUN, n_runs, begin))
+        begin += runs[-1].nbytes
+        rows.append(np.frombuffer(data, row, n_rows, begin))
+        begin += rows[-1].nbytes
+    return np.concatenate(runs), np.concatenate(rows)

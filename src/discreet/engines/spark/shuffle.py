@@ -5,9 +5,9 @@ the items, computes the keyed hash of every user (`user_hash`) and packs some th
 block at a time, column by column. Spark moves these packets, and the second task converts them to
 compressed sparse rows (`block_format`).
 
-A packet is: number of rows, whether there are times (int64 each); then the columns, one after the
-other: first halves, second halves, encrypted numbers, items (int32), ratings (float32), times
-(int64). It contains no id.
+A packet is: number of rows, number of runs of adjacent rows of one user, whether there are times
+(int64 each); then the columns, one after the other: first halves, second halves, encrypted numbers
+and lengths (int32) of the runs, items (int32), ratings (float32), times (int64). It contains no id.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from discreet.data.catalog import Catalog
 from discreet.engines.block_format import PackedBlock, portion_of
 from discreet.engines.blocks.readers import ItemColumn
-from discreet.engines.user_hash import Identity, Secret, block_of, identities
+from discreet.engines.user_hash import Identity, Secret, block_of, identities, run_starts
 from discreet.errors import DataError, DiscreetError, WorkerProblem, WorkerTask, hide_worker_errors
 
 PACKETS = "key int, part int, data binary"
@@ -108,8 +108,11 @@ def packets(rows: ShuffleRows, keys: NDArray[np.int32]) -> Iterator[pa.RecordBat
 
 
 def pack_rows(rows: ShuffleRows) -> bytes:
-    head = np.array([len(rows.who), rows.times is not None], np.int64)
-    columns: list[NDArray[Any]] = [head, *rows.who.T, rows.items, rows.ratings]
+    starts = run_starts(rows.who)
+    counts = np.diff(starts, append=len(rows.who)).astype(np.int32)
+    head = np.array([len(rows.who), len(starts), rows.times is not None], np.int64)
+    own = rows.who[starts]
+    columns: list[NDArray[Any]] = [head, *own.T, counts, rows.items, rows.ratings]
     if rows.times is not None:
         columns.append(rows.times)
     return b"".join(column.tobytes() for column in columns)
@@ -172,19 +175,20 @@ def sealer(n_items: int, duplicates: str, source: Callable[[], int]) -> WorkerTa
 
 def unpack_rows(data: Any) -> ShuffleRows:
     """Return the rows of a packet; the memory is shared where possible."""
-    n, timed = (int(x) for x in np.frombuffer(data, np.int64, 2))
-    at = 16
+    n, runs, timed = (int(x) for x in np.frombuffer(data, np.int64, 3))
+    at = 24
 
-    def column(kind: Any) -> NDArray[Any]:
+    def column(kind: Any, length: int) -> NDArray[Any]:
         nonlocal at
-        array = np.frombuffer(data, kind, n, at)
+        array = np.frombuffer(data, kind, length, at)
         at += array.nbytes
         return array
 
-    who = np.column_stack([column(np.uint64) for _ in range(3)])
-    items = column(np.int32)
-    ratings = column(np.float32)
-    return ShuffleRows(who, items, ratings, column(np.int64) if timed else None)
+    own = np.column_stack([column(np.uint64, runs) for _ in range(3)])
+    who = np.repeat(own, column(np.int32, runs), axis=0)
+    items = column(np.int32, n)
+    ratings = column(np.float32, n)
+    return ShuffleRows(who, items, ratings, column(np.int64, n) if timed else None)
 
 
 def concatenate_rows(rows: list[ShuffleRows]) -> ShuffleRows:
