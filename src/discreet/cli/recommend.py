@@ -134,9 +134,9 @@ def recommend(
                 )
         choices = {"exclude_seen": not include_seen, "diversity": diversity}
         if in_folder:
-            for given, option in ((diversity, "--diversity"), (raw_csv, "--raw-csv")):
-                if given:
-                    raise ConfigError(f"{option} is for a file: leave it out with a folder")
+            if diversity or raw_csv:
+                option = "--diversity" if diversity else "--raw-csv"
+                raise ConfigError(f"{option} is for a file: leave it out with a folder")
             return _folder(load(folder), users, layout, n, not include_seen, skip_unknown, to, out)
         return _many(load(folder), users, layout, n, choices, skip_unknown, to, raw_csv, out)
     layout.refuse("is for --users", "user", "timestamp", "duplicates")

@@ -147,13 +147,14 @@ class Emit:
     def splat(self, address: Any, offset: int = 0) -> Any:
         """Return a vector with the one element at `address` in every lane."""
         pointer = self.b.inttoptr(self.address_at(address, offset), self.element.as_pointer())
-        return self._everywhere(self.b.load(pointer, align=self.size, typ=self.element))
+        return self.splat_value(self.b.load(pointer, align=self.size, typ=self.element))
 
     def number(self, n: Any) -> Any:
         """Return a vector with the whole number n in every lane."""
-        return self._everywhere(self.b.sitofp(n, self.element))
+        return self.splat_value(self.b.sitofp(n, self.element))
 
-    def _everywhere(self, scalar: Any) -> Any:
+    def splat_value(self, scalar: Any) -> Any:
+        """Return a vector with this element in every lane."""
         undefined = ir.Constant(self.vector, ir.Undefined)
         first = self.b.insert_element(undefined, scalar, I32(0))
         return self.b.shuffle_vector(

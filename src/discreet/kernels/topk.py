@@ -9,12 +9,25 @@ far. Almost every chunk is below it and costs one comparison per vector.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from llvmlite import ir
+from numba import types
 
 from discreet._numba import njit
 from discreet.kernels import simd
 from discreet.kernels.gather import allocate_aligned_array
-from discreet.kernels.simd import SCORE_VECTORS, TILE_ROWS, address, score_row, score_tile
+from discreet.kernels.simd import (
+    ADDRESS,
+    SCORE_VECTORS,
+    TILE_ROWS,
+    Emit,
+    address,
+    intrinsic,
+    score_row,
+    score_tile,
+)
 from discreet.kernels.threads import even_cuts, run, thread_count
 from discreet.kernels.validation import floats, same_length, sparse_rows
 
@@ -227,6 +240,26 @@ def _sift(items: np.ndarray, scores: np.ndarray, item: int, score: float) -> Non
     scores[at] = score
 
 
+@intrinsic
+def _any_above(typingctx: Any, row: Any, threshold: Any) -> Any:
+    """Return whether one of `CHUNK` float32 scores is above the threshold.
+
+    Vector comparisons, written out: LLVM counts them in 64 bits, which takes ten times as long.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+        e = Emit(builder, types.Array(types.float32, 1, "C"))
+        limit = e.splat_value(args[1])
+        found = None
+        for at in range(0, CHUNK, e.lanes):
+            above = builder.fcmp_ordered(">", e.load(args[0], 4 * at), limit)
+            found = above if found is None else builder.or_(found, above)
+        bits = ir.IntType(e.lanes)
+        return builder.icmp_unsigned("!=", builder.bitcast(found, bits), bits(0))
+
+    return types.boolean(ADDRESS, types.float32), generate
+
+
 @njit(nogil=True, cache=True)
 def _scan(
     S: np.ndarray,
@@ -250,12 +283,8 @@ def _scan(
         cursor[i] = at
         for start in range(0, width, CHUNK):
             stop = min(start + CHUNK, width)
-            # Counting has no branches, so it runs in vector registers; the heap is rarely reached.
-            threshold = scores[i, 0]
-            above = 0
-            for j in range(start, stop):
-                above += row[j] > threshold
-            if above:
+            # The heap is rarely reached. The last items of all are fewer, and compared one by one.
+            if stop - start < CHUNK or _any_above(address(row) + 4 * start, scores[i, 0]):
                 for j in range(start, stop):
                     # The threshold is read again: an insertion in this chunk may have raised it.
                     # Strictly above,

@@ -122,8 +122,11 @@ class CommunityCounts(Statistic):
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         level = levels_of(block, self.levels)
         share = SHAVE / np.sqrt(np.maximum(power_sums(block.indptr, level)[0], 1))
-        share[is_held_out(block, self.held_out)] = 0.0
-        chosen = choose_communities(block, level / float(self.levels), self.mixture)
+        apart = is_held_out(block, self.held_out)
+        share[apart] = 0.0
+        # those who add nothing need no community: weights of 0 take no time
+        x = np.where(np.repeat(apart, np.diff(block.indptr)), 0.0, level / float(self.levels))
+        chosen = choose_communities(block, x, self.mixture)
         sums = np.zeros(self.shape(public), np.float64 if grid is None else np.int64)
         per_unit = 1.0 if grid is None else 1 / grid
         _add_items(block.indptr, block.indices, level, share, chosen, per_unit, sums)
