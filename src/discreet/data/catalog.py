@@ -17,14 +17,18 @@ from typing import Any
 from numpy.typing import NDArray
 
 from discreet.data.column_words import TITLES, names_of_values, normalize
-from discreet.data.columns import CONVENTIONS, near_misses
+from discreet.data.columns import conventions, near_misses
 from discreet.data.csv_format import guess_separator, split
 from discreet.data.ids import as_ids, first_repeated, object_array, parse_id
 from discreet.data.readers import read_list
 from discreet.errors import DataError
 
-ID_NAMES = (*CONVENTIONS["item"], "id", "catalogid", "key")
 TITLE_NAMES = names_of_values("title", TITLES)
+
+
+def id_names() -> tuple[str, ...]:
+    """Return the known names of a column of item ids, the most common first."""
+    return (*conventions()["item"], "id", "catalogid", "key")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +97,7 @@ class ItemColumns:
         """Check whether a first line holds names of columns."""
         plain = {normalize(name) for name in names}
         asked = {normalize(name) for name in (self.item, self.title, self.hint) if name}
-        return bool(plain & (asked | set(ID_NAMES)))
+        return bool(plain & (asked | set(id_names())))
 
 
 _NO_NAMES = ItemColumns()
@@ -228,7 +232,7 @@ def find_item_column(names: Sequence[Any], where: str, named: ItemColumns = _NO_
     plain = [normalize(name) for name in names]
     if named.item is not None:
         return _position(named.item, plain, names, where)
-    usual = (normalize(named.hint), *ID_NAMES) if named.hint else ID_NAMES
+    usual = (normalize(named.hint), *id_names()) if named.hint else id_names()
     found = next((plain.index(name) for name in usual if name in plain), None)
     if found is None:
         shown = ", ".join(repr(name) for name in names[:12])
@@ -252,7 +256,7 @@ def _find(names: Sequence[Any], where: str, named: ItemColumns) -> tuple[int, in
         (
             name
             for at, name in enumerate(plain)
-            if name in plain[:at] and name in (*ID_NAMES, *TITLE_NAMES)
+            if name in plain[:at] and name in (*id_names(), *TITLE_NAMES)
         ),
         None,
     )

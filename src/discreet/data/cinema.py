@@ -29,6 +29,7 @@ from scipy.special import ndtri
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
+from discreet.kernels.threads import run
 
 N_USERS = 20_000
 _WORDS: dict[str, Any] = tomllib.loads(
@@ -41,6 +42,7 @@ _FIRST_DAY = 18_628  # ratings are from 2021 to 2024, in days since 1970
 _LAST_DAY = 20_088
 _FINE = 4096  # grid of scores, per unit
 _COARSE = 128  # grid of factors, per unit
+_USERS_AT_A_TIME = 256  # whose scores for all films stay in the cache
 
 
 @dataclass(frozen=True)
@@ -108,11 +110,9 @@ def make_cinema(seed: int = 0, scale: float = 1.0) -> Ratings:
         raise ConfigError(f"scale is {scale:g}, but must be above 0 and at most 1")
     n = max(int(N_USERS * scale), 1)
     bits = _Bits(key=1000 + int(seed))
-    taste = _user_factors(n, bits) @ _item_factors().T  # exact: see the module's docstring
-    watched = _choose_films(taste, bits)
-    indptr = np.concatenate([[0], np.cumsum(watched.sum(axis=1))])
-    indices = np.nonzero(watched)[1].astype(np.int32)
-    values = _stars(taste[watched], indptr, indices, bits)
+    count, indices, taste = _choose_films(_user_factors(n, bits), bits)
+    indptr = np.concatenate([[0], np.cumsum(count)])
+    values = _stars(taste, indptr, indices, bits)
     item_ids = np.array([film.id for film in films()], dtype=object)
     titles = np.array([film.label for film in films()], dtype=object)
     return Ratings.from_indices(
@@ -188,25 +188,41 @@ def _film_qualities() -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return popularity.astype(np.int32), quality
 
 
-def _choose_films(taste: NDArray[np.float32], bits: _Bits) -> NDArray[np.bool_]:
-    """Do step (2) by the Gumbel trick: each user watches the n_i films with the largest score."""
-    n, m = taste.shape
+def _choose_films(
+    users: NDArray[np.float32], bits: _Bits
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float32]]:
+    """Do steps (1) and (2): each user watches the n_i films with the largest score (Gumbel trick).
+
+    Return n_i, the films of each user in ascending order, and the user's taste for them.
+    """
+    films_T = _item_factors().T
+    n = len(users)
+    m = films_T.shape[1]
     quantile = (np.arange(1 << 16) + 0.5) / (1 << 16)
     gumbel = _round_to_int(-np.log(-np.log(quantile)) * _FINE)
     # log-normal: at least 15 films, median about 40, mean about 60
     activity = _round_to_int(np.minimum(15 + 27 * np.exp(0.95 * ndtri(quantile)), 450))
-    count = activity[bits.halfwords(n)]
+    count = activity[bits.halfwords(n)].astype(np.int64)
     popularity, _ = _film_qualities()
-    watched = np.zeros((n, m), bool)
-    for start in range(0, n, 2000):  # blocks bound the memory; the stream of bits is the same
-        stop = min(start + 2000, n)
-        score = _fine(taste[start:stop] * np.float32(1.75)) + popularity
-        score += gumbel[bits.halfwords((stop - start) * m)].reshape(stop - start, m)
+    drawn = bits.halfwords(n * m)
+    begin = np.concatenate([[0], np.cumsum(count)])
+    indices = np.empty(begin[-1], np.int32)
+    tastes = np.empty(begin[-1], np.float32)
+
+    def choose(start: int, stop: int) -> None:
+        taste = users[start:stop] @ films_T  # exact: see the module's docstring
+        score = _fine(taste * np.float32(1.75)) + popularity
+        score += gumbel.take(drawn[start * m : stop * m]).reshape(stop - start, m)
         # one integer per pair with the film in its low bits: no ties, so one order everywhere
-        ranked = np.sort(np.arange(m, dtype=np.int32) - score * np.int32(1024), axis=1)
-        row, place = np.nonzero(np.arange(m) < count[start:stop, None])
-        watched[start + row, ranked[row, place] & 1023] = True
-    return watched
+        ranked = np.sort(np.arange(m, dtype=np.int32) - score * np.int32(1024), axis=1) & 1023
+        kept = np.arange(m) < count[start:stop, None]
+        own = np.arange(stop - start, dtype=np.int32)[:, None] * np.int32(m)
+        watched = np.sort((ranked + own)[kept])
+        indices[begin[start] : begin[stop]] = watched % m
+        tastes[begin[start] : begin[stop]] = taste.ravel()[watched]
+
+    run(choose, [*range(0, n, _USERS_AT_A_TIME), n])
+    return count, indices, tastes
 
 
 def _stars(
@@ -311,7 +327,9 @@ class _Bits:
     def integers(self, n: int, below: int) -> NDArray[np.int64]:
         """Draw n integers in 0 … below - 1; the bias is negligible for ``below`` far under 2⁶³."""
         raw = np.asarray(self._raw.random_raw(n), np.uint64)
-        return ((raw >> np.uint64(1)) % np.uint64(below)).astype(np.int64)
+        word = raw >> np.uint64(1)
+        # numpy divides by one number several times as fast as it computes remainders
+        return (word - word // np.uint64(below) * np.uint64(below)).astype(np.int64)
 
     def one(self, below: int) -> int:
         return int(self.integers(1, below)[0])

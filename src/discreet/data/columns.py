@@ -2,7 +2,7 @@
 
 Names are words of `column_words`, in fifteen languages; case, accents and punctuation do not
 matter: ``user_id``, ``userId`` and ``UserID`` are the same. Of several matching columns the one
-whose name comes first in ``CONVENTIONS`` is used; if two may be the user, the caller has to choose.
+whose name comes first in `conventions` is used; if two may be the user, the caller has to choose.
 A user column is never suggested: with a wrong one the guarantee would protect star values or days.
 Messages list the columns and describe their values.
 """
@@ -14,6 +14,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,20 +48,7 @@ USUAL = {
     "rating": "rating weight score ratings stars overall plays playcount",
     "timestamp": "timestamp timestamps time ts unixtime datetime date ratedat createdat",
 }
-CONVENTIONS: Mapping[str, tuple[str, ...]] = {
-    "user": names_of_ids(USUAL["user"], USERS),
-    "item": names_of_ids(USUAL["item"], ITEMS),
-    "rating": names_of_values(USUAL["rating"], RATINGS),
-    "timestamp": names_of_values(USUAL["timestamp"], TIMES),
-}
 _TABLES = {"user": USERS, "item": ITEMS, "rating": RATINGS, "timestamp": TIMES}
-#: Names that only other languages than English have.
-_FOREIGN = frozenset().union(*CONVENTIONS.values()) - AMBIGUOUS
-_FOREIGN -= {name for role in USUAL for name in names_of_ids(USUAL[role], english(_TABLES[role]))}
-
-_ORDERS = frozenset(names_of_ids("", ORDERS))
-#: Names of titles, which are the items of files without other ones.
-_TITLES = frozenset(names_of_values("title", TITLES))
 
 MAX_LISTED = 12  # columns that a message lists: as many as fit on two lines
 MIN_LIKENESS = 0.75  # typing errors are above it, other words below ("country", "playcount": 0.63)
@@ -74,6 +62,37 @@ ASSUMED = "the file has no header line, so that its first column was taken for u
 
 Column = str | int | bool | None
 """A column as the caller names it: a name, a position from 0, ``False`` (ignore) or ``None``."""
+
+
+@lru_cache(maxsize=1)  # not at import: these are tens of thousands of names
+def conventions() -> Mapping[str, tuple[str, ...]]:
+    """Return the known names of each role's column, the most common first."""
+    return {
+        "user": names_of_ids(USUAL["user"], USERS),
+        "item": names_of_ids(USUAL["item"], ITEMS),
+        "rating": names_of_values(USUAL["rating"], RATINGS),
+        "timestamp": names_of_values(USUAL["timestamp"], TIMES),
+    }
+
+
+@lru_cache(maxsize=1)
+def _foreign_names() -> frozenset[str]:
+    """Return the names that only other languages than English have."""
+    names = frozenset().union(*conventions().values()) - AMBIGUOUS
+    return names - {
+        name for role in USUAL for name in names_of_ids(USUAL[role], english(_TABLES[role]))
+    }
+
+
+@lru_cache(maxsize=1)
+def _order_names() -> frozenset[str]:
+    return frozenset(names_of_ids("", ORDERS))
+
+
+@lru_cache(maxsize=1)
+def _title_names() -> frozenset[str]:
+    """Return the names of titles, which are the items of files without other ones."""
+    return frozenset(names_of_values("title", TITLES))
 
 
 @dataclass
@@ -151,7 +170,9 @@ def find_columns(
         taken[position] = role
     unused = [name for at, name in enumerate(names) if at not in taken]
     near = near_misses("rating", unused) if chosen.get("rating") is None else []
-    double = [name for name in unused if normalize(name) in AMBIGUOUS & set(CONVENTIONS["rating"])]
+    double = [
+        name for name in unused if normalize(name) in AMBIGUOUS & set(conventions()["rating"])
+    ]
     near = near or (double if chosen.get("rating") is None else [])
     if "rating" not in found and near:
         logger.warning(
@@ -166,12 +187,12 @@ def find_date_order(names: Sequence[Any]) -> str | None:
 
     Only the names of the columns decide, never a row: each date is read by itself.
     """
-    return "day-first" if _FOREIGN.intersection(map(normalize, names)) else None
+    return "day-first" if _foreign_names().intersection(map(normalize, names)) else None
 
 
 def describe_orders(name: Any) -> str:
     """Describe in a clause why a user column of this name may number orders; else empty."""
-    if normalize(name) not in _ORDERS:
+    if normalize(name) not in _order_names():
         return ""
     return (
         f"the column {str(name)[:40]!r} seems to number orders or visits, so that the guarantee"
@@ -241,16 +262,16 @@ def only(same: Sequence[int], names: Sequence[Any], role: str, where: str) -> in
 
 def _by_convention(names: Sequence[Any], role: str, where: str) -> int | None:
     plain = [normalize(name) for name in names]
-    if not _FOREIGN.intersection(plain):
+    if not _foreign_names().intersection(plain):
         plain = ["" if name in AMBIGUOUS else name for name in plain]
-    several = [names[plain.index(known)] for known in CONVENTIONS[role] if known in plain]
+    several = [names[plain.index(known)] for known in conventions()[role] if known in plain]
     # the guarantee protects the values of this column, so it must not be guessed
     if role == "user" and len(several) > 1:
         raise DataError(
             f"{where} has several columns that may be the user, {several[0]!r} and {several[1]!r}: "
             f"choose one, such as user={several[0]!r}"
         )
-    for known in CONVENTIONS[role]:
+    for known in conventions()[role]:
         if known in plain:
             return only([at for at, name in enumerate(plain) if name == known], names, role, where)
     return None
@@ -292,9 +313,9 @@ def _not_found(
             f"{missing}: name the column that identifies users with {naming}{no_header}. "
             f"Columns: {_describe_column(names, sample)}"
         )
-    others = {known for other in ROLES if other != role for known in CONVENTIONS[other]}
+    others = {known for other in ROLES if other != role for known in conventions()[other]}
     near = near_misses(role, [name for name in names if normalize(name) not in others])
-    near = (near or [name for name in names if normalize(name) in _TITLES])[:2]
+    near = (near or [name for name in names if normalize(name) in _title_names()])[:2]
     hint = (
         f"did you mean {' or '.join(f'{role}={name!r}' for name in near)}?"
         if near

@@ -23,11 +23,11 @@ from pyarrow import csv as arrow_csv
 from discreet.data.column_words import AMBIGUOUS, normalize
 from discreet.data.columns import (
     ASSUMED,
-    CONVENTIONS,
     USUAL,
     Column,
     Columns,
     by_order,
+    conventions,
     describe_orders,
     find_columns,
     find_date_order,
@@ -60,7 +60,6 @@ MOST_LINE = 1 << 20
 _SAMPLE = 1 << 18  # bytes, thousands of lines: enough to detect the format
 _BLOCK = 1 << 22  # bytes that arrow parses at a time
 _INTEGER = re.compile(r"[ \t]*(0|-?[1-9][0-9]{0,17})[ \t]*")
-_KNOWN = frozenset(name for names in CONVENTIONS.values() for name in names) - AMBIGUOUS
 #: Words that make a first line a header; more of them would be found among items ("film").
 _HEADER = frozenset(word for words in USUAL.values() for word in words.split())
 
@@ -193,7 +192,8 @@ def find_separator(lines: Sequence[str], chosen: Mapping[str, Column], where: st
         [normalize(name) for name in split(lines[:1], separator)[0]] for separator in SEPARATORS
     ]
     # blanks are between the words of any title, where words such as "game" are no names
-    tables = [_HEADER if separator == " " else _KNOWN for separator in SEPARATORS]
+    usual = frozenset(name for names in conventions().values() for name in names) - AMBIGUOUS
+    tables = [_HEADER if separator == " " else usual for separator in SEPARATORS]
     known = [
         sum(name in table or name in asked for name in row) * (len(row) > 1)
         for row, table in zip(names, tables, strict=True)

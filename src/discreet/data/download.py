@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import http.client
 import logging
 import os
 import re
-import ssl
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,13 +18,6 @@ Progress = Callable[[int, int, str], None]
 CHUNK = 1 << 18  # bytes between two progress reports
 MOST_BYTES = 1 << 30  # of one file: four times the largest known data set
 _AGENT = {"User-Agent": "discreet (recommender library; downloads once, then keeps the file)"}
-_BROKEN = (
-    urllib.error.URLError,
-    http.client.HTTPException,
-    ConnectionError,
-    TimeoutError,
-    ssl.SSLError,
-)
 
 
 def cache_folder() -> Path:
@@ -88,6 +77,10 @@ def download(
         There is no network, the server refuses, the connection keeps breaking, the file is too
         large, or a checksum differs.
     """
+    import http.client  # these take a moment, and most programs download nothing
+    import ssl
+    import urllib.error
+
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
@@ -95,6 +88,13 @@ def download(
             f"the folder {target.parent} cannot be created ({problem.strerror})"
         ) from None
     part = target.with_name(target.name + ".part")
+    broken = (
+        urllib.error.URLError,
+        http.client.HTTPException,
+        ConnectionError,
+        TimeoutError,
+        ssl.SSLError,
+    )
     for attempt in range(1, attempts + 1):
         try:
             _fetch_rest(url, part, timeout, most, progress, target.name)
@@ -106,7 +106,7 @@ def download(
             ) from None
         except urllib.error.HTTPError as problem:
             raise DataError(f"{url} answered {problem.code} {problem.reason}") from None
-        except _BROKEN as problem:
+        except broken as problem:
             reason = getattr(problem, "reason", problem)
             no_network = attempt == 1 and isinstance(problem, urllib.error.URLError)
             if no_network or attempt == attempts:
@@ -177,6 +177,10 @@ def _fetch_rest(
     url: str, part: Path, timeout: float, most: int, progress: Progress | None, text: str
 ) -> None:
     """Append the missing bytes to ``part``; raises ``IncompleteRead`` if the transfer breaks."""
+    import http.client
+    import urllib.error
+    import urllib.request
+
     have = part.stat().st_size if part.exists() else 0
     headers = {**_AGENT, "Range": f"bytes={have}-"} if have else _AGENT
     try:

@@ -13,6 +13,7 @@ PᵀP and vᵀP (see `gather`), and solves W rows at a time.
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -44,6 +45,9 @@ from discreet.kernels.validation import floats, same_length, sparse_rows
 
 # The places 0, 1, … of gathered rows, for kernels that read rows by an index.
 _COUNTING = np.arange(PACK, dtype=np.int32)
+
+# The workspace of single rows, by thread.
+_kept = threading.local()
 
 #: From this rank on, rows with few entries are solved in the dual; below, its overhead is larger
 #: than the gain.
@@ -151,8 +155,6 @@ def _solve_rows(
     S = np.zeros((r, r), Y.dtype) if shared is None else _ready(shared, Y)
     assert ridge.shape == (n,)
     assert S.shape == (r, r)
-    # Gram matrix, factorization and fixed cost: pieces of equal time, not of equal rows.
-    cost = np.diff(indptr) * float(r * r) + (r**3 / 1.5 + 100.0)
     if not simd.enabled():
         if c:
             # Portable loops have no vector width, so one more column is cheaper than eliminating
@@ -160,7 +162,7 @@ def _solve_rows(
             Y, S = np.column_stack([Y, np.full(len(Y), c)]), np.pad(S, (0, 1))
         X = np.empty((n, Y.shape[1]), Y.dtype)
         P = frozen(np.ascontiguousarray(Y))
-        run(lambda a, b: _solve_plain(entries, P, ridge, S, X, a, b), cost_cuts(cost))
+        run(lambda a, b: _solve_plain(entries, P, ridge, S, X, a, b), cost_cuts(_cost(indptr, r)))
         return (np.ascontiguousarray(X[:, :r]), X[:, r].copy()) if c else (X, x0)
     W = simd.VECTOR_BYTES // Y.itemsize
     R = pad_rank(r, Y.itemsize)
@@ -177,15 +179,20 @@ def _solve_rows(
     places = _places(W, Y.itemsize, R)
 
     def solve(a: int, b: int) -> None:
-        work = _allocate_workspace(P, W)
+        work = _one_row_workspace(P, W) if n == 1 else _allocate_workspace(P, W)
         _solve(entries, P, ridge, S, c, X, x0, rows, work, places, r, a, b)
 
     if n == 1:  # starting threads takes longer than solving one row
         solve(0, len(rows))
     else:
         # Cuts at multiples of W: which rows share a register does not depend on the threads.
-        run(solve, cost_cuts(cost[rows], W))
+        run(solve, cost_cuts(_cost(indptr, r)[rows], W))
     return X if r == R else np.ascontiguousarray(X[:, :r]), x0
+
+
+def _cost(indptr: np.ndarray, r: int) -> np.ndarray:
+    """Gram matrix, factorization and fixed cost: pieces of equal time, not of equal rows."""
+    return np.diff(indptr) * float(r * r) + (r**3 / 1.5 + 100.0)
 
 
 def _solve_few(
@@ -361,6 +368,16 @@ def _allocate_workspace(Y: np.ndarray, W: int) -> np.ndarray:
     *_, v, _, size = _places(W, Y.itemsize, Y.shape[1])
     work = allocate_aligned_array((size,), Y.dtype)
     work[v:] = 1
+    return work
+
+
+def _one_row_workspace(Y: np.ndarray, W: int) -> np.ndarray:
+    """Return this thread's workspace: fresh pages of memory take as long as solving one row."""
+    shape = (Y.dtype, W, Y.shape[1])
+    if getattr(_kept, "shape", None) != shape:
+        _kept.work = _allocate_workspace(Y, W)
+        _kept.shape = shape
+    work: np.ndarray = _kept.work
     return work
 
 

@@ -114,7 +114,7 @@ def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) ->
             errors.append(error)
 
     others: list[Thread] = []
-    with _one_blas_thread():
+    with one_blas_thread():
         try:
             for _ in range(n if (n := min(thread_count(), len(jobs))) > 1 else 0):
                 # errstate and the like are those of the caller
@@ -145,9 +145,12 @@ def _wait(others: list[Thread], errors: list[BaseException]) -> None:
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> Iterator[None]:
     """Keep BLAS to one thread; of several callers at once, the first limits it and the last
     sets it free.
+
+    Also for factorizations of small matrices: LAPACK waits for the other threads at every
+    column, which takes ten times as long as its work where these have other work to do.
     """
     global _callers, _limiter
     with _lock:

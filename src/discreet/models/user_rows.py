@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from discreet.data.column_words import normalize
-from discreet.data.columns import CONVENTIONS, Columns
+from discreet.data.columns import Columns, conventions
 from discreet.data.frames import frame_columns
 from discreet.data.ids import as_ids, encode
 from discreet.data.ratings import Ratings
@@ -172,7 +172,7 @@ def _frame_of_one_user(frame: Any) -> Columns:
 
     frame = pa.table(frame) if isinstance(frame, pa.RecordBatch) else frame
     names = list(nw.from_native(frame).collect_schema().names())
-    if any(normalize(name) in CONVENTIONS["user"] for name in names):
+    if any(normalize(name) in conventions()["user"] for name in names):
         columns = frame_columns(frame, {})
         if (users := len(encode(columns.users, "user id")[0])) > 1:
             raise DataError(
@@ -180,7 +180,7 @@ def _frame_of_one_user(frame: Any) -> Columns:
                 " recommend_many."
             )
         return columns
-    if not any(normalize(name) in CONVENTIONS["item"] for name in names):
+    if not any(normalize(name) in conventions()["item"] for name in names):
         raise DataError(
             "a history needs a column item_id, and may have one for the rating. Its columns are"
             f" {names}."

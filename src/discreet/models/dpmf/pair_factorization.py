@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.kernels.threads import one_blas_thread
+
 SAMPLING = 0.3  # of the noise that sampling users at random would leave; chosen, see docs/dpmf.md
 DIRECTIONS = 16  # that are searched for taste
 BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
@@ -132,11 +134,16 @@ def leading_eigenpairs(
         return values[::-1][:rank], vectors[:, ::-1][:, :rank], max(-float(values[0]), 1e-9)
     Q = np.random.default_rng(seed).standard_normal((M, min(rank + 8, M))).astype(np.float32)
     for _ in range(8):
-        Q = np.linalg.qr(G @ Q + np.float32(edge) * Q)[0]
-    values, turn = np.linalg.eigh((Q.T @ (G @ Q)).astype(np.float64))
+        Q = G @ Q + np.float32(edge) * Q
+        with one_blas_thread():
+            Q = np.linalg.qr(Q)[0]
+    inner = (Q.T @ (G @ Q)).astype(np.float64)
+    with one_blas_thread():
+        values, turn = np.linalg.eigh(inner)
     return values[::-1][:rank], (Q @ turn[:, ::-1][:, :rank]).astype(np.float64), edge
 
 
+@one_blas_thread()
 def eigenvalues_without(
     values: NDArray[Any], Q: NDArray[Any], direction: NDArray[Any]
 ) -> NDArray[np.float64]:
@@ -150,6 +157,7 @@ def eigenvalues_without(
     return np.asarray(np.linalg.eigvalsh(inner)[::-1][: max(len(values) - 1, 0)])
 
 
+@one_blas_thread()
 def common_basis(
     T: NDArray[Any], A: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
