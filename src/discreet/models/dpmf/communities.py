@@ -32,8 +32,8 @@ would have with the rest of the budget (`popularity_handicap`). Unless that exce
 noise and chance, the rest releases counts.
 
 **Pairs as well.** Where the core's pairs have a direction above their noise, lists are by the sum
-of (1) and half of the score (8) of `ranking`, from the pairs of the start. This costs nothing, and
-the noise of pairs is another than that of communities. Only without profiles.
+of (1) and `PAIRS_WEIGHT` times the score (8) of `ranking`, from the pairs of the start. This costs
+nothing, and the noise of pairs is another than that of communities. Only without profiles.
 
 Privacy: the five releases are parts of one planned release (`discreet.privacy.release.plan`). What
 they contain is decided by earlier releases, and everything else here computes with released
