@@ -8,7 +8,8 @@ of the file.
 Generated items are in random order between 0 and 1 and have power-law popularity. A part `taste`
 of a user's interactions is from a fortieth of the items: from one of forty `communities`, or, for
 `geography`, from around the user's own place. The others are from the whole catalog. The number of
-interactions is log-normal with a median of twelve, or Pareto from eight on for `power law`.
+interactions is log-normal with a median of twelve, or Pareto from eight on for `power law`. In the
+family `flat` popularity is the root of that of the others: no rule was chosen on it.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def generate_interactions(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Users and items of distinct interactions."""
     rng = np.random.default_rng([seed, 33])
-    popular = (np.arange(n_items) + 20.0) ** -0.7
+    popular = (np.arange(n_items) + 20.0) ** (-0.35 if family == "flat" else -0.7)
     rng.shuffle(popular)
     below = np.append(0.0, np.cumsum(popular) / popular.sum())
     many = 12 * np.exp(0.6 * rng.standard_normal(n_users))

@@ -30,9 +30,12 @@ def spark():
     spark.stop()
 
 
-@pytest.mark.parametrize("trouble", ["executor", "slow"])
+@pytest.mark.parametrize(
+    ("trouble", "name"),
+    [("executor", "DPALS"), ("slow", "DPALS"), ("executor", "DPMF, communities")],
+)
 def test_an_executor_that_dies_and_a_task_that_runs_twice_change_no_bit(
-    spark, tmp_path, monkeypatch, trouble
+    spark, tmp_path, monkeypatch, trouble, name
 ):
     seen = silenced(monkeypatch)
     ratings = some_ratings()
@@ -41,6 +44,6 @@ def test_an_executor_that_dies_and_a_task_that_runs_twice_change_no_bit(
         frame, items=ratings.item_ids.tolist(), partitions=4, folder=str(tmp_path / "sealed")
     )
     people.step = Trouble(str(tmp_path / "marker"), trouble)
-    whole = trained(MODELS["DPALS"](), ratings, seen)
-    same_bits(whole, trained(MODELS["DPALS"](), people, seen))
+    whole = trained(MODELS[name](), ratings, seen)
+    same_bits(whole, trained(MODELS[name](), people, seen))
     assert (tmp_path / "marker").exists(), "somebody made trouble"

@@ -11,6 +11,7 @@ every number it needs:
     ALSFoldIn           the same with intercepts, and perhaps reweighted (Huber): ALS, IRLS
     PosteriorMeanFoldIn a sum of known vectors, one for each item that is liked: DPMF for ranking
     CommunityFoldIn     mixture weights of communities: DPMF for ranking on sparse catalogs
+    CommunityPairsFoldIn     the same with vectors of item pairs
     ProfileFoldIn, CommunityProfileFoldIn
                         the same, times the user's own profile in public features
     GradientFoldIn      steps of projected gradient descent: DPLMC
@@ -466,6 +467,30 @@ class CommunityFoldIn(FoldIn):
 
 
 @dataclass(frozen=True, eq=False)
+class CommunityPairsFoldIn(PosteriorMeanFoldIn):
+    """The sum of two vectors: `CommunityFoldIn`, where the factors of pairs have no shares, and
+    `PosteriorMeanFoldIn`, whose gain, base and prior are 0 for communities.
+
+    Parameters
+    ----------
+    strength, steps, shares : see `CommunityFoldIn`
+    """
+
+    strength: float = 1.0
+    steps: int = 1
+    shares: Array = field(default_factory=lambda: np.zeros(0), metadata=_MATRIX)
+    kind: ClassVar[str] = "communities and pairs"
+
+    def fold(
+        self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled
+    ) -> tuple[Array, Array]:
+        liked = (self.like_threshold, self.strength, self.steps, self.shares)
+        communities = CommunityFoldIn(*liked, self.levels, self.low, self.high)
+        theta, offset = communities.fold(rows, V, b, kernels)
+        return theta + super().fold(rows, V, b, kernels)[0], offset
+
+
+@dataclass(frozen=True, eq=False)
 class ProfileScores(FoldIn):
     """Scores w₀ log pop_j + w₁ log max(u · v_j/pop_j, floor) + Σ_f w_f φ_fj.
 
@@ -724,6 +749,7 @@ KINDS: dict[str, type[FoldIn]] = {
         ALSFoldIn,
         PosteriorMeanFoldIn,
         CommunityFoldIn,
+        CommunityPairsFoldIn,
         ProfileFoldIn,
         CommunityProfileFoldIn,
         GradientFoldIn,
@@ -771,7 +797,8 @@ def fold_in_from_dict(
         name: None for name, entry in entries.items() if entry.metadata and name not in arrays
     }
     found = kind(**plain, **missing, **arrays)
-    if isinstance(found, CommunityFoldIn) and not (found.strength > 0 and found.steps >= 1):
+    mixtures = (CommunityFoldIn, CommunityPairsFoldIn)
+    if isinstance(found, mixtures) and not (found.strength > 0 and found.steps >= 1):
         raise DataError("strength and steps of the read-out must be positive")
     if isinstance(found, ProfileScores):
         found.check_profile(shape[0])

@@ -23,6 +23,7 @@ from discreet.errors import ConfigError
 from discreet.models.fold_in import (
     ALSFoldIn,
     CommunityFoldIn,
+    CommunityPairsFoldIn,
     ConstantFoldIn,
     FoldIn,
     LeastSquaresFoldIn,
@@ -137,6 +138,7 @@ def _fold(g: Graph, scorer: Scorer) -> tuple[str, str]:
         UserMeanFoldIn: _fold_user_mean,
         PosteriorMeanFoldIn: _fold_posterior_mean,
         CommunityFoldIn: _fold_communities,
+        CommunityPairsFoldIn: _fold_communities_and_pairs,
         LeastSquaresFoldIn: _fold_least_squares,
         ALSFoldIn: _fold_als,
     }
@@ -191,7 +193,16 @@ def _likes(g: Graph, rule: PosteriorMeanFoldIn | CommunityFoldIn) -> str:
     return g.double(g("GreaterOrEqual", y, rule.like_threshold))
 
 
-def _fold_communities(g: Graph, rule: CommunityFoldIn, scorer: Scorer) -> tuple[str, str]:
+def _fold_communities_and_pairs(
+    g: Graph, rule: CommunityPairsFoldIn, scorer: Scorer
+) -> tuple[str, str]:
+    theta, offset = _fold_communities(g, rule, scorer)
+    return g("Add", theta, _fold_posterior_mean(g, rule, scorer)[0]), offset
+
+
+def _fold_communities(
+    g: Graph, rule: CommunityFoldIn | CommunityPairsFoldIn, scorer: Scorer
+) -> tuple[str, str]:
     """Emit the steps of expectation maximization one after the other: there are few."""
     x = _likes(g, rule)
     column = g("Reshape", x, g.constant([-1, 1], np.int64))

@@ -6,6 +6,7 @@ import pytest
 import discreet
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
+from discreet.kernels import reference
 from discreet.models.dpmf import communities
 from discreet.models.dpmf.communities import PARTS
 from discreet.privacy.release.unsafe import NoNoise
@@ -148,6 +149,72 @@ def test_a_saved_model_recommends_the_same(learned, ratings, tmp_path):
     assert len(ids) == 10
 
 
+def test_scores_are_those_of_communities_plus_those_of_pairs(learned, ratings):
+    """Of a history with items outside the core as well, computed plainly."""
+    details = learned.details_
+    many = len(details["communities"])
+    core = np.array(details["pairs"]["core"])
+    assert "and pairs of" in learned.summary_
+    P = learned.item_factors_[:, :many].astype(np.float64)
+    Y = learned.item_factors_[:, many:].astype(np.float64)
+    assert not Y[np.setdiff1d(np.arange(N_ITEMS), core)].any()
+    history = ratings.indices[: ratings.indptr[1]]
+    assert 0 < np.isin(history, core).sum() < len(history)
+    theta = reference.mixture_weights(
+        np.array([0, len(history)]),
+        history,
+        np.ones(len(history)),
+        P,
+        np.array(details["communities"]),
+        details["strength"],
+        details["steps"],
+    )[0]
+    y = np.isin(core, history) / np.sqrt(np.isin(core, history).sum())
+    c = np.maximum(learned.counts_[core], details["least_count"])
+    plain = Y[core] / details["pairs"]["weight"]
+    D = c / c.sum()
+    precision = np.ones(Y.shape[1])
+    precision[0] = details["pairs"]["lean_precision"]
+    prior = np.zeros(Y.shape[1])
+    prior[0] = details["pairs"]["lean"]
+    A = np.diag(precision) + plain.T @ (plain / D[:, None])
+    u = prior + np.linalg.solve(A, plain.T @ ((y - plain @ prior) / D))
+    scores = P @ theta + Y @ u
+    scores[history] = -np.inf
+    ids, found = learned.recommend(history.tolist(), n=5)
+    np.testing.assert_allclose(found, np.sort(scores)[::-1][:5], rtol=1e-3)
+    assert set(ids) <= set(np.argsort(-scores)[:6])
+
+
+def test_popular_items_are_discounted_where_users_have_many():
+    rng = np.random.default_rng(0)
+    P = communities.normalize_columns(rng.random((50, 3)))
+    c = np.linspace(100.0, 4.0, 50)
+    short, long = c.sum() / 2, c.sum() / 4
+    np.testing.assert_array_equal(communities.discount_popularity(P, c, 3.0, short), P)
+    found = communities.discount_popularity(P, c, 3.0, long) / P
+    np.testing.assert_allclose(found[-1] / found[0], (100 / 4) ** 0.39, rtol=1e-4)
+    np.testing.assert_allclose(found.std(axis=1), 0.0, atol=1e-5)
+
+
+def test_a_model_with_communities_is_a_prior_by_its_counts(learned, ratings):
+    """A later training has pairs and counts of earlier ones, and takes their route."""
+    later = model(epsilon=5.0).fit(planted(seed=1), prior=learned, progress=False)
+    assert "communities" not in later.details_
+    alone = model(epsilon=5.0, route="pairs").fit(planted(seed=1), progress=False)
+    exact = np.bincount(ratings.indices, minlength=N_ITEMS) / 12**0.5
+    error, without = (np.abs(one.counts_ - exact).mean() for one in (later, alone))
+    assert error < 0.8 * without
+
+
+def test_profiles_multiply_communities_without_pairs(ratings):
+    features = {j: "abcdef"[j % K] for j in range(N_ITEMS)}
+    found = model(item_features=features).fit(ratings, progress=False)
+    assert "communities" in found.details_
+    assert "profile" in found.details_
+    assert found.item_factors_.shape[1] == len(found.details_["communities"])
+
+
 def test_a_user_without_a_history_gets_popular_items(learned, ratings):
     exact = np.bincount(ratings.indices, minlength=N_ITEMS)
     first, _ = learned.recommend([], n=10)
@@ -212,5 +279,6 @@ def test_no_noise_is_the_plain_computation(ratings):
     found = discreet.DPMF.configure(
         epsilon=20.0, like_threshold="everything", noise=NoNoise(), route="communities"
     ).fit(ratings, progress=False)
-    assert found.item_factors_.shape[1] >= K
-    np.testing.assert_allclose(found.item_factors_.sum(axis=0), 1.0, rtol=1e-4)
+    many = len(found.details_["communities"])
+    assert many >= K
+    np.testing.assert_allclose(found.item_factors_[:, :many].sum(axis=0), 1.0, rtol=1e-4)

@@ -91,6 +91,7 @@ from discreet.models.dpmf.communities import (
     STEPS_TO_READ,
     STRENGTH_TO_READ,
     assess_counts,
+    discount_popularity,
     learn_communities,
     no_communities,
 )
@@ -128,6 +129,7 @@ from discreet.models.dpmf.public_sums import (
     level_pairs,
 )
 from discreet.models.dpmf.read_out import (
+    add_pairs,
     add_profile,
     community_fold_in,
     fold_in_rule,
@@ -704,10 +706,16 @@ class PairRanking(Algorithm):
             "top": signal.top,
             "head": prospect.head,
             "gain": found.gain,
-            "learned": with_communities(found, prospect),
         }
+        factors = found.P
+        if not self.profile:  # whose weights are fitted to communities as they are
+            factors = discount_popularity(factors, prospect.c, counts.deviation, size)
+            if fitted.dimensions:
+                vectors = uncenter(fitted, c) if self.centered else fitted
+                factors, details["pairs"] = add_pairs(factors, found.shares, core, vectors, c, size)
+        details["learned"] = with_communities(found, prospect, "pairs" in details)
         n = len(counts.value)
-        return Learned(found.P, np.zeros(n, np.float32), counts.value, details)
+        return Learned(factors, np.zeros(n, np.float32), counts.value, details)
 
     def _worth_buying(self, lines: list[Release], signal: Signal) -> list[Release]:
         """Return the lines that release pairs; the others count again."""
@@ -826,7 +834,10 @@ class PairRanking(Algorithm):
         if not learned.factors.shape[1]:
             return ItemSimilarity()
         if "communities" in learned.details:
-            return ItemSimilarity(shares=np.asarray(learned.details["communities"]))
+            shares = np.asarray(learned.details["communities"])
+            return ItemSimilarity(
+                shares=np.pad(shares, (0, learned.factors.shape[1] - len(shares)))
+            )
         return ItemSimilarity(1, None if learned.details["featured"] else learned.some("core"))
 
 

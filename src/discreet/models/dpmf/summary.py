@@ -46,10 +46,11 @@ def with_taste(dimensions: int, signal: Signal) -> str:
     return f"Learned about {dimensions} dimension{plural} of taste ({_ratio(signal)})."
 
 
-def with_communities(found: Communities, prospect: Prospect) -> str:
-    """Summarize a training that learned communities."""
+def with_communities(found: Communities, prospect: Prospect, pairs: bool) -> str:
+    """Summarize a training that learned communities, and whether lists are by pairs as well."""
+    core = f" and pairs of {len(prospect.core):,} popular ones" if pairs else ""
     return (
-        f"Learned {len(found.shares)} communities of taste over all items ({_head(prospect)};"
+        f"Learned {len(found.shares)} communities of taste over all items{core} ({_head(prospect)};"
         f" from {HEAD_SHARE:.0%} on, item pairs would be learned). Their lists hold"
         f" {found.gain:+.1%} more of users' left-out items than popular items do."
     )

@@ -181,6 +181,11 @@ const READ_OUTS = {
     return { u: theta, offset: 0 };
   },
 
+  "communities and pairs"(model, at, values) {
+    const pairs = READ_OUTS["posterior mean"](model, at, values).u;
+    return { u: READ_OUTS["communities"](model, at, values).u.map((theta, k) => theta + pairs[k]), offset: 0 };
+  },
+
   "communities with a profile"(model, at, values) {
     return profiled(model, at, values, READ_OUTS["communities"](model, at, values));
   },
