@@ -60,10 +60,10 @@ FALSE_ALARMS = 0.05
 # most popular items, which choice sets are made of: with 1,000, weights on a long tail follow the
 # most popular items alone, and with 8,000 they follow rare ones, whose popularity is mostly noise
 CANDIDATES = 2000
-# choices, over μ below 1: of more users a part takes part, and of fewer each leaves out up to
-# MOST_LEFT_OUT items, so that the time is about the same for all data
-ENOUGH = 6000
-MOST_LEFT_OUT = 4
+# Users of a step, over μ below 0.4, where the noise of a release is larger than that of so many: of
+# more, a part takes part, and in the second step others if there are enough.
+ENOUGH = 1000
+LEFT_OUT = 4  # items that each of them leaves out, at most
 
 
 @dataclass(frozen=True)
@@ -239,25 +239,25 @@ def fit_weights(
     spread = np.append(np.full(first, BASE_SPREAD), np.full(d - first, FEATURE_SPREAD))
     precision = np.diag(spread**-2.0)
     mu = math.sqrt(sum(session.plan.noise_multiplier(line) ** -2 for line in lines) / SHARE)
-    each = ENOUGH * max(1.0, 1 / mu) / max(size, 1.0)
-    part = min(each, 1.0)
-    left_out = int(np.clip(each, 1, MOST_LEFT_OUT))
+    part = min(ENOUGH * max(1.0, 0.4 / mu) / max(size, 1.0), 1.0)
+    new = min(1.0, 1 / (len(lines) * part))  # the part of a step's choices that no other has
     w = center
-    for line in lines:
+    for begin, line in zip(np.linspace(0.0, 1 - part, len(lines)), lines, strict=True):
         statistic = users.sum(
             ChoiceMoments(
                 inputs,
                 w,
                 np.array(EXPONENTS),
-                left_out=left_out,
+                left_out=LEFT_OUT,
                 least_level=max(3 * levels // 4, 1),
                 levels=levels,
                 part=part,
+                begin=float(begin),
             )
         )
         noise = CLIP * session.deviation(line, statistic)
         released = CLIP * session.release(line, statistic)
-        w, precision = newton_step(released, noise, w, w, precision, left_out / len(lines))
+        w, precision = newton_step(released, noise, w, w, precision, new * LEFT_OUT)
         w[:first] = np.maximum(w[:first], LEAST_BASE)
     deviation = np.sqrt(np.diag(np.linalg.inv(precision)))
     z = w[first:] / deviation[first:]
