@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from discreet._numba import njit
 from discreet.errors import ConfigError
 from discreet.kernels.mixtures import one_mixture
-from discreet.kernels.profiles import add_values, clear_values
+from discreet.kernels.profiles import add_values, clear_values, find_value_sets
 from discreet.kernels.threads import cost_cuts, run
 from discreet.privacy.statistics.base import (
     Block,
@@ -190,7 +190,9 @@ class ChoiceMoments(Statistic):
         place = np.full(len(x.starts[0]) - 1, -1, np.int64)
         place[x.candidates] = np.arange(len(x.candidates))
         exponential = np.exp(-x.popularity).astype(np.float32)
-        sets = _value_sets(x)
+        sets = find_value_sets(x.starts[:, x.candidates], x.starts[:, x.candidates + 1], x.values)
+        many = np.diff(sets.begin)
+        share = np.where(many > 0, 1 / np.maximum(many, 1), 0.0).astype(np.float32)
 
         def work(start: int, stop: int) -> None:
             _user_moments(
@@ -221,6 +223,7 @@ class ChoiceMoments(Statistic):
                 x.strength,
                 x.steps,
                 *sets,
+                share,
                 np.asarray(self.weights, np.float64),
                 np.asarray(self.exponents, np.float32),
                 found,
@@ -430,33 +433,6 @@ def _factor_ratios(
             ratio[j] += w0 * factors[k, j]
     for j in range(m):
         ratio[j] *= exponential[j]
-
-
-def _value_sets(x: ProfileInputs) -> tuple[NDArray[Any], ...]:
-    """Sets of values that candidates have, of which there are far fewer than candidates.
-
-    Which set each has, (features, candidates); where the sets of each feature begin; where the
-    values of each set begin; these values; and 1 over how many a set has, 0 for the empty one.
-    """
-    set_of = np.empty((len(x.starts), len(x.candidates)), np.int32)
-    first = [0]
-    found: list[NDArray[np.int32]] = []
-    for f, starts in enumerate(x.starts):
-        number: dict[bytes, int] = {}
-        for k, (start, stop) in enumerate(
-            zip(starts[x.candidates].tolist(), starts[x.candidates + 1].tolist(), strict=True)
-        ):
-            values = x.values[start:stop]
-            place = number.setdefault(values.tobytes(), len(number))
-            if first[-1] + place == len(found):
-                found.append(values)
-            set_of[f, k] = first[-1] + place
-        first.append(len(found))
-    many = np.array([len(one) for one in found])
-    share = np.where(many > 0, 1 / np.maximum(many, 1), 0.0).astype(np.float32)
-    begin = np.concatenate([[0], np.cumsum(many)])
-    values = np.concatenate([np.zeros(0, np.int32), *found]).astype(np.int32)
-    return set_of, np.array(first), begin, values, share
 
 
 @njit(nogil=True, cache=True)
