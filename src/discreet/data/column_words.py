@@ -8,6 +8,7 @@ something else. Case, accents, blanks and punctuation do not matter.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
@@ -146,9 +147,12 @@ AMBIGUOUS = frozenset({"note", "nota", "data", "karakter", "lid"})
 _LINKS = ("", "de", "du", "del", "des", "d", "do", "da", "della", "of")
 
 
+_NEITHER = re.compile(r"[\W_]+")  # the letters and digits of `re` are those of `str.isalnum`
+
+
 def letters_of(name: object) -> str:
     """Return the letters and digits of a text, without case, spaces and punctuation."""
-    return "".join(letter for letter in str(name).lower() if letter.isalnum())
+    return _NEITHER.sub("", str(name).lower())
 
 
 def normalize(name: object) -> str:

@@ -26,6 +26,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -234,12 +235,11 @@ def item_categories(
             f" {', '.join(map(repr, list(columns)[:12]))}."
         )
     chosen = columns if features is None else {name: columns[name] for name in features}
-    at = IdIndex(_ids(ids)).positions(item_ids, "item id")
+    at = IdIndex(_ids(ids)).positions(item_ids, "item id").tolist()
     found: list[Categories] = []
-    for name, rows_of_values in _as_categories(chosen).items():
-        aligned = [rows_of_values[i] if i >= 0 else () for i in at.tolist()]
-        one = _number_values(name, aligned)
-        shared = np.count_nonzero(np.diff(one.starts)) / max(len(aligned), 1)
+    for name, values_of_items in _as_categories(chosen, at).items():
+        one = _number_values(name, values_of_items)
+        shared = np.count_nonzero(np.diff(one.starts)) / max(len(at), 1)
         if len(one.names) > 1 and (features is not None or shared >= SHARED):
             found.append(one)
     if len(found) > MOST_CATEGORIES:
@@ -251,34 +251,49 @@ def item_categories(
     return found[:MOST_CATEGORIES]
 
 
-def _as_categories(columns: Mapping[str, Sequence[Any]]) -> dict[str, list[tuple[Any, ...]]]:
-    """Return the values of every item by feature; columns of 0 and 1 are one feature."""
+def _as_categories(
+    columns: Mapping[str, Sequence[Any]], at: Sequence[int]
+) -> dict[str, list[tuple[Any, ...]]]:
+    """Return the values of the items in rows `at`, −1 for none, by feature; columns of 0 and 1 are
+    one feature.
+    """
     found: dict[str, list[tuple[Any, ...]]] = {}
     flags: dict[str, list[float]] = {}
     for name, values in columns.items():
         if any(isinstance(value, (list, tuple, np.ndarray)) for value in values):
             continue  # embeddings
-        numbers = [_number(value) for value in values]
-        if all(number is not None for number in numbers):
+        numbers = _numbers(values)
+        if numbers is not None:
             x = np.array(numbers, np.float64)
             known = x[np.isfinite(x)]
             if len(known) and np.isin(known, (0.0, 1.0)).all():
                 flags[name] = x.tolist()
             elif len(known):
-                found[name] = _bins(name, x, known)
+                bins = _bins(name, x, known)
+                found[name] = [bins[i] if i >= 0 else () for i in at]
             continue
-        texts = ["" if value is None or value != value else str(value) for value in values]
+        texts = [_text(values[i]) if i >= 0 else "" for i in at]
         if normalize(name) in TITLE_NAMES:
             found |= _title_categories(name, texts)
         else:
-            split_texts = [{word.strip().casefold() for word in text.split("|")} for text in texts]
-            found[name] = [tuple(sorted(one - _NOT_KNOWN)) for one in split_texts]
+            known_words = {text: _sorted_words(text) for text in set(texts)}
+            found[name] = [known_words[text] for text in texts]
     if flags:
-        rows = zip(*flags.values(), strict=True)
+        rows = list(zip(*flags.values(), strict=True))
         found["flags"] = [
-            tuple(n for n, x in zip(flags, row, strict=True) if x == 1) for row in rows
+            tuple(n for n, x in zip(flags, rows[i], strict=True) if x == 1) if i >= 0 else ()
+            for i in at
         ]
     return found
+
+
+def _text(value: Any) -> str:
+    return "" if value is None or value != value else str(value)
+
+
+def _sorted_words(text: str) -> tuple[str, ...]:
+    """Return the words that "|" separates, without case."""
+    return tuple(sorted({word.strip().casefold() for word in text.split("|")} - _NOT_KNOWN))
 
 
 def _bins(name: str, x: NDArray[np.float64], known: NDArray[np.float64]) -> list[tuple[Any, ...]]:
@@ -308,11 +323,12 @@ def _title_categories(name: str, texts: Sequence[str]) -> dict[str, list[tuple[A
 
 def _number_values(name: str, rows: Sequence[tuple[Any, ...]]) -> Categories:
     """Values numbered from 0; those of a single item say nothing and are left out."""
-    held = Counter(value for row in rows for value in row)
+    held = Counter(chain.from_iterable(rows))
     number = {value: i for i, value in enumerate(sorted(v for v in held if held[v] > 1))}
-    kept = [[number[value] for value in row if value in number] for row in rows]
+    numbered = {row: [number[value] for value in row if value in number] for row in set(rows)}
+    kept = [numbered[row] for row in rows]
     starts = np.concatenate([[0], np.cumsum([len(row) for row in kept])]).astype(np.int64)
-    values = np.array([value for row in kept for value in row], np.int32)
+    values = np.array(list(chain.from_iterable(kept)), np.int32)
     return Categories(name, tuple(map(str, number)), starts, values)
 
 
@@ -354,19 +370,20 @@ def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
     lists = [value for value in values if value is not None]
     if lists and all(isinstance(value, (list, tuple, np.ndarray)) for value in lists):
         return _lists(name, values)
-    numbers = [_number(value) for value in values]
-    known = [number for number in numbers if number is not None]
-    if len(known) == len(numbers) and not np.isnan(known).all():
+    numbers = _numbers(values)
+    if numbers is not None and not np.isnan(numbers).all():
         return {name: numbers}
-    texts = ["" if value is None or value != value else str(value) for value in values]
+    texts = list(map(_text, values))
     if normalize(name) in TITLE_NAMES:
         years = [_YEAR.findall(text) for text in texts]
         good = 2 * sum(map(bool, years)) >= len(years)
         last = [float(year[-1]) if year else np.nan for year in years]
         return {"year": last} if good else {}
-    words = [{word.strip() for word in text.split("|")} - {""} for text in texts]
-    many = len(set().union(*words)) > MOST_WORDS
-    return _words(name, words) if not many or any("|" in text for text in texts) else {}
+    split_texts = {text: {word.strip() for word in text.split("|")} - {""} for text in set(texts)}
+    many = len(set().union(*split_texts.values())) > MOST_WORDS
+    if many and not any("|" in text for text in split_texts):
+        return {}
+    return _words(name, [split_texts[text] for text in texts])
 
 
 def _lists(name: str, values: Sequence[Any]) -> dict[str, Any]:
@@ -391,6 +408,17 @@ def _words(name: str, words: Sequence[set[str]]) -> dict[str, Any]:
         if held[word] > 1
     }
     return {f"{name}: {word}": np.where(known, column, np.nan) for word, column in columns.items()}
+
+
+def _numbers(values: Sequence[Any]) -> list[float] | None:
+    """Return a column as numbers, or None at the first cell that is something else."""
+    found = []
+    for value in values:
+        number = _number(value)
+        if number is None:
+            return None
+        found.append(number)
+    return found
 
 
 def _number(value: Any) -> float | None:

@@ -10,6 +10,7 @@ from .integer_sums import pack_grams as pack_grams
 from .least_squares import solve_rows as solve_rows
 from .least_squares import solve_rows_constant as solve_rows_constant
 from .mixtures import mixture_weights as mixture_weights
+from .profiles import prepare_profile as prepare_profile
 from .profiles import profile_scores as profile_scores
 from .psd import project_psd as project_psd
 from .psd import solve_psd as solve_psd

@@ -206,6 +206,7 @@ def profile_scores(
     floor: float,
     lists: tuple[np.ndarray, np.ndarray, np.ndarray],
     tau: float,
+    prepared: object = None,
 ) -> np.ndarray:
     """Scores of all items by popularity, factors and features: specifies `profile_scores`."""
     found = weights[0] * popularity + weights[2] @ log_lifts(at, x, *lists, tau)

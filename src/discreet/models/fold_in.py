@@ -29,6 +29,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -543,8 +544,13 @@ class ProfileScores(FoldIn):
                 self.floor,
                 (self.starts, self.values, self.inverse),
                 self.tau,
+                self._prepared,
             )
         return scores
+
+    @cached_property
+    def _prepared(self) -> Any:
+        return compiled.prepare_profile(self.popularity, self.starts, self.values)
 
     def check_profile(self, items: int) -> None:
         """Raise a `DataError` for arrays that compiled code must not see."""

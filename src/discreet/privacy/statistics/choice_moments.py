@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from discreet._numba import njit
 from discreet.errors import ConfigError
 from discreet.kernels.mixtures import one_mixture
-from discreet.kernels.profiles import add_values, clear_values
+from discreet.kernels.profiles import add_values, clear_values, find_value_sets
 from discreet.kernels.threads import cost_cuts, run
 from discreet.privacy.statistics.base import (
     Block,
@@ -57,6 +57,7 @@ from discreet.privacy.statistics.user_effects import MIX
 CLIP = 0.5  # C: gradients of log lifts are about this long
 GRADIENT = 0.6  # share of the squared norm
 CURVATURE = 1 - GRADIENT
+BLOCK = 64  # scores that are compared at once
 
 
 @dataclass(frozen=True)
@@ -124,8 +125,9 @@ class ChoiceMoments(Statistic):
     least_level : int
         Items that are liked less are not left out.
     levels : int
-    part : float
-        Of very many users a part is enough: whether a user takes part is drawn from its own id.
+    part, begin : float
+        Of very many users a part is enough: those take part for whom a number between 0 and 1,
+        drawn from their own id, is from `begin` to `begin` + `part`.
     """
 
     inputs: ProfileInputs
@@ -136,6 +138,7 @@ class ChoiceMoments(Statistic):
     least_level: int = 1
     levels: int = LEVELS
     part: float = 1.0
+    begin: float = 0.0
 
     def check(self, public: Public) -> None:
         check_levels(self.levels)
@@ -172,7 +175,8 @@ class ChoiceMoments(Statistic):
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         coin = (block.key * MIX >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        takes_part = (coin < self.part) & (block.counts > 1)
+        drawn = (coin >= self.begin) & (coin < self.begin + self.part)
+        takes_part = drawn & (block.counts > 1)
         z = clip_moments(self._moments(block, takes_part)) * SHAVE
         return total_of_users(z, grid)
 
@@ -186,7 +190,9 @@ class ChoiceMoments(Statistic):
         place = np.full(len(x.starts[0]) - 1, -1, np.int64)
         place[x.candidates] = np.arange(len(x.candidates))
         exponential = np.exp(-x.popularity).astype(np.float32)
-        entries = _entries(x)
+        sets = find_value_sets(x.starts[:, x.candidates], x.starts[:, x.candidates + 1], x.values)
+        many = np.diff(sets.begin)
+        share = np.where(many > 0, 1 / np.maximum(many, 1), 0.0).astype(np.float32)
 
         def work(start: int, stop: int) -> None:
             _user_moments(
@@ -216,7 +222,8 @@ class ChoiceMoments(Statistic):
                 x.tau,
                 x.strength,
                 x.steps,
-                *entries,
+                *sets,
+                share,
                 np.asarray(self.weights, np.float64),
                 np.asarray(self.exponents, np.float32),
                 found,
@@ -268,9 +275,10 @@ def _user_moments(
     tau: float,
     strength: float,
     steps: int,
+    set_of: np.ndarray,
+    first_set: np.ndarray,
     begin: np.ndarray,
-    rows: np.ndarray,
-    row_values: np.ndarray,
+    set_values: np.ndarray,
     share: np.ndarray,
     weights: np.ndarray,
     exponents: np.ndarray,
@@ -283,13 +291,16 @@ def _user_moments(
     own = np.zeros(len(inverse))
     ratio = np.ones(m, np.float32)
     product = np.ones(m, np.float32)
-    lifts = np.empty(m, np.float32)
+    lifts = np.empty(len(share), np.float32)
     lifted = np.empty(len(inverse), np.float32)
     logarithm = np.empty(m, np.float32)
     scores = np.empty(m, np.float32)
+    scratch = np.empty(m, np.float32)
+    mantissa = np.empty(m, np.int32)
     seen = np.zeros(m, np.bool_)
     inside = np.zeros(m, np.bool_)
     chosen = np.empty(best * len(exponents), np.int64)
+    top = np.empty(best, np.int64)
     missing = np.empty(left_out, np.int64)
     u = np.empty(r)
     for i in range(start, stop):
@@ -329,13 +340,27 @@ def _user_moments(
             add_values(at, kept, starts, values, own)
             for v in range(len(inverse)):
                 lifted[v] = np.float32(own[v] * inverse[v])
-            _lift_products(lifted, tau, total, begin, rows, row_values, share, lifts, product)
-            _approximate_log(product, logarithm)
-            _approximate_log(np.maximum(ratio, least), scores)
+            sets = (set_of, first_set, begin, set_values, share)
+            _lift_products(lifted, tau, total, sets, lifts, product)
+            _approximate_log(product, mantissa, logarithm)
+            for j in range(m):
+                product[j] = max(ratio[j], least)
+            _approximate_log(product, mantissa, scores)
+            for j in range(m):
+                scores[j] += plain[j]
+            for e in range(many):
+                if place[at[e]] >= 0 and seen[place[at[e]]]:
+                    scores[place[at[e]]] = -np.inf
             found = 0
+            held_before = 0
             for ref in range(len(exponents)):
                 t = exponents[ref]
-                found = _add_best(plain, scores, t, logarithm, best, seen, inside, chosen, found)
+                held_before = _find_best(scores, t, logarithm, top, held_before, scratch)
+                for k in range(held_before):
+                    if not inside[top[k]]:
+                        inside[top[k]] = True
+                        chosen[found] = top[k]
+                        found += 1
             X = np.empty((len(weights), found))
             for k in range(found):
                 j = chosen[k]
@@ -379,8 +404,9 @@ def _linear_vector(
     u[:] = base
     for e in range(len(at)):
         x = kept[e] / norm
+        row = gain[at[e]]
         for k in range(len(u)):
-            u[k] += x * gain[at[e], k]
+            u[k] += x * row[k]
 
 
 @njit(nogil=True, cache=True)
@@ -390,25 +416,23 @@ def _factor_ratios(
     """Score of the factor model over popularity, of all candidates, into `ratio`."""
     r, m = factors.shape
     ratio[:] = 0.0
-    for k in range(r):
-        w = np.float32(u[k])
-        row = factors[k]
+    whole = r - r % 4
+    for k in range(0, whole, 4):  # four at a time: `ratio` is read and written less often
+        w0 = np.float32(u[k])
+        w1 = np.float32(u[k + 1])
+        w2 = np.float32(u[k + 2])
+        w3 = np.float32(u[k + 3])
         for j in range(m):
-            ratio[j] += w * row[j]
-    ratio *= exponential
-
-
-def _entries(x: ProfileInputs) -> tuple[NDArray[Any], ...]:
-    """Values of the candidates: where those of each feature begin, which candidate has them, their
-    numbers; and 1 over how many each has, (features, candidates), 0 where it has none.
-    """
-    many = np.diff(x.starts)[:, x.candidates]
-    feature, row = np.divmod(np.repeat(np.arange(many.size), many.ravel()), len(x.candidates))
-    before = np.concatenate([[0], np.cumsum(many.ravel())])
-    position = np.arange(len(row)) - before[feature * len(x.candidates) + row]
-    values = x.values[x.starts[feature, x.candidates[row]] + position]
-    share = np.where(many > 0, 1 / np.maximum(many, 1), 0.0).astype(np.float32)
-    return before[:: len(x.candidates)], row.astype(np.int32), values.astype(np.int32), share
+            part = ratio[j] + w0 * factors[k, j]
+            part += w1 * factors[k + 1, j]
+            part += w2 * factors[k + 2, j]
+            ratio[j] = part + w3 * factors[k + 3, j]
+    for k in range(whole, r):
+        w0 = np.float32(u[k])
+        for j in range(m):
+            ratio[j] += w0 * factors[k, j]
+    for j in range(m):
+        ratio[j] *= exponential[j]
 
 
 @njit(nogil=True, cache=True)
@@ -416,33 +440,32 @@ def _lift_products(
     lifted: np.ndarray,
     tau: float,
     total: float,
-    begin: np.ndarray,
-    rows: np.ndarray,
-    values: np.ndarray,
-    share: np.ndarray,
+    sets: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     lifts: np.ndarray,
     product: np.ndarray,
 ) -> None:
-    """Product of the lifts of all features into `product`; `lifts` is for sums on the way."""
+    """Product of the lifts of all features into `product`; `lifts` is for those of the sets."""
+    set_of, first, begin, values, share = sets
     scale = np.float32(1 / (total + tau))
     nothing = np.float32(tau) * scale
     one = np.float32(1.0)
     product[:] = one
-    for f in range(len(share)):
-        lifts[:] = 0.0
-        for s in range(begin[f], begin[f + 1]):
-            lifts[rows[s]] += lifted[values[s]]
-        part = share[f]
+    for f in range(len(set_of)):
+        for q in range(first[f], first[f + 1]):
+            lift = np.float32(0.0)
+            for s in range(begin[q], begin[q + 1]):
+                lift += lifted[values[s]]
+            rest = nothing if share[q] > 0 else one
+            lifts[q] = lift * share[q] * scale + rest
+        row = set_of[f]
         for j in range(len(product)):
-            rest = nothing if part[j] > 0 else one
-            product[j] *= lifts[j] * part[j] * scale + rest
+            product[j] *= lifts[row[j]]
 
 
 @njit(nogil=True, cache=True)
-def _approximate_log(x: np.ndarray, found: np.ndarray) -> None:
+def _approximate_log(x: np.ndarray, mantissa: np.ndarray, found: np.ndarray) -> None:
     """log x of positive float32 to about 1e-4, enough to choose: ten times as fast as log."""
     bits = x.view(np.int32)
-    mantissa = np.empty(len(x), np.int32)
     one = np.int32(0x3F800000)
     for j in range(len(x)):
         mantissa[j] = (bits[j] & np.int32(0x7FFFFF)) | one
@@ -458,42 +481,49 @@ def _approximate_log(x: np.ndarray, found: np.ndarray) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _add_best(
-    plain: np.ndarray,
-    base: np.ndarray,
-    t: float,
-    lifts: np.ndarray,
-    best: int,
-    seen: np.ndarray,
-    inside: np.ndarray,
-    chosen: np.ndarray,
-    found: int,
+def _find_best(
+    base: np.ndarray, t: float, lifts: np.ndarray, top: np.ndarray, known: int, s: np.ndarray
 ) -> int:
-    """Add the best items by plain + base + t lifts to `chosen`, and mark them in `inside`.
+    """Find the best items by s = base + t lifts, and return how many there are.
 
-    Returns how many there are then.
+    `top` holds the best `known` by other weights; with as many as asked for, none that is worse
+    than all of these is among the best.
     """
-    top = np.empty(best, np.int64)
+    best = len(top)
+    m = len(base)
+    for j in range(m):
+        s[j] = base[j] + t * lifts[j]
+    limit = np.float32(-np.inf)
+    if known == best:
+        least = s[top[0]]
+        for k in range(1, best):
+            least = min(least, s[top[k]])
+        limit = least - np.float32(1e-6) * abs(least) - np.float32(1e-6)
     reach = np.empty(best, np.float32)
     held = 0
-    for j in range(len(plain)):
-        s = plain[j] + base[j] + t * lifts[j]
-        if (held == best and s <= reach[best - 1]) or seen[j]:
-            continue
-        place = min(held, best - 1)
-        while place > 0 and reach[place - 1] < s:
-            reach[place] = reach[place - 1]
-            top[place] = top[place - 1]
-            place -= 1
-        reach[place] = s
-        top[place] = j
-        held = min(held + 1, best)
-    for k in range(held):
-        if not inside[top[k]]:
-            inside[top[k]] = True
-            chosen[found] = top[k]
-            found += 1
-    return found
+    for start in range(0, m, BLOCK):
+        stop = min(start + BLOCK, m)
+        if stop == start + BLOCK:
+            block = s[start:stop]
+            above = np.int32(0)
+            for j in range(BLOCK):  # as many as the compiler knows of: by vector registers
+                above |= np.int32(block[j] > limit)
+            if not above:
+                continue
+        for j in range(start, stop):
+            if not s[j] > limit:
+                continue
+            place = min(held, best - 1)
+            while place > 0 and reach[place - 1] < s[j]:
+                reach[place] = reach[place - 1]
+                top[place] = top[place - 1]
+                place -= 1
+            reach[place] = s[j]
+            top[place] = j
+            held = min(held + 1, best)
+            if held == best:
+                limit = max(limit, reach[best - 1])
+    return held
 
 
 @njit(nogil=True, cache=True)
@@ -504,17 +534,26 @@ def _add_moments(
     d, held = X.shape
     p = np.zeros(held)
     for a in range(d):
-        p += weights[a] * X[a]
+        for k in range(held):
+            p[k] += weights[a] * X[a, k]
     p = np.exp(p - p.max())
     p /= p.sum()
     share = there.sum()
     at = d
     for a in range(d):
-        mean = (p * X[a]).sum()
-        X[a] -= mean
-        moments[a] += (there * X[a]).sum()
+        mean = 0.0
+        for k in range(held):
+            mean += p[k] * X[a, k]
+        gradient = 0.0
+        for k in range(held):
+            X[a, k] -= mean
+            gradient += there[k] * X[a, k]
+        moments[a] += gradient
+    p *= share
     for a in range(d):
-        weighted = share * p * X[a]
         for b in range(a, d):
-            moments[at] += (weighted * X[b]).sum()
+            curvature = 0.0
+            for k in range(held):
+                curvature += p[k] * X[a, k] * X[b, k]
+            moments[at] += curvature
             at += 1
