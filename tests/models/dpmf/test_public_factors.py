@@ -81,7 +81,7 @@ def train(private, public, epsilon):
 
 @pytest.mark.parametrize("epsilon", [0.5, 20.0])
 def test_public_taste_improves_predictions_and_wrong_taste_is_not_used(epsilon):
-    ratings = make_ratings(2, 400)
+    ratings = make_ratings(2, 1500)
     split = discreet.data.splits.random_ratings(ratings, (0.8, 0.2), seed=1)
     public = make_ratings(1, 100, first=10_000)
     other = np.random.default_rng(1).permutation(ITEMS)
@@ -93,5 +93,5 @@ def test_public_taste_improves_predictions_and_wrong_taste_is_not_used(epsilon):
         evaluate(train(split.train, one, epsilon), split, "rmse", slices=None)["rmse"]
         for one in (public, None, wrong)
     )
-    assert right < 0.95 * none if epsilon < 1 else right < 1.01 * none
-    assert shuffled < 1.03 * none
+    assert right < (0.7 if epsilon < 1 else 1.02) * none
+    assert shuffled < 1.02 * none
