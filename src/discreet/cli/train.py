@@ -24,6 +24,7 @@ from discreet.cli.engine_options import EngineOptions
 from discreet.cli.model_options import PRIVACY, ModelOptions, is_private
 from discreet.cli.output import Output, without_exact
 from discreet.errors import ConfigError, DataError
+from discreet.privacy.release.statement import UNCONFIRMED
 
 NOT_PRIVATE = (
     "This model is NOT private: individual users' ratings may be recovered from it. "
@@ -35,6 +36,7 @@ REMEDIES = {
     "items": "a public catalog with --items",
     "ratings": "the public range of ratings with --rating-range",
     "filter": "all items, without --min-item-ratings",
+    UNCONFIRMED: "the name of who confirmed that ratings are public with --public-confirmed-by",
 }
 
 
@@ -160,7 +162,7 @@ def train(
         remedies = [
             REMEDIES[a.name]
             for a in model.privacy_.assumptions
-            if a.inferred and a.name in REMEDIES
+            if (a.inferred or a.name == UNCONFIRMED) and a.name in REMEDIES
         ]
         if budget is not None:
             out.say(describe_left(budget))

@@ -27,10 +27,11 @@ class PublicItems:
         Columns of `features` that are text, such as titles or descriptions: hashed words, reduced
         to 16 numbers, are part of the prior. A mapping gives a function for each column, from a
         list of texts to an array, such as a language model's.
-    similarities : file, frame, matrix or array, optional
+    similarities : file, frame, matrix, array or mapping, optional
         Similarities of items as a prior for their factors: rows of (item, item, weight), a square
         matrix, or embeddings with one row per item, in the order of the catalog (``items``) or,
-        without one, of the sorted ids. They must not come from users.
+        without one, of the sorted ids; or a mapping from item ids to embeddings. They must not come
+        from users.
     """
 
     features: Any = None

@@ -14,6 +14,7 @@ Nothing private is used, so this costs no privacy.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,9 +36,12 @@ def similarity_features(given: Any, item_ids: NDArray[Any]) -> NDArray[np.float6
     ----------
     given : file or frame of (item, item, weight), square array, sparse matrix, or embeddings
         Arrays have one row per item of the ratings, in their order; a square one holds
-        similarities, any other one embeddings. Weights are not negative.
+        similarities, any other one embeddings. A mapping from item ids to vectors holds embeddings
+        in any order, of some items. Weights are not negative.
     item_ids : (n_items,)
     """
+    if isinstance(given, Mapping):
+        return _embeddings_by_id(given, item_ids)
     if is_embedding(given, len(item_ids)):
         return reduce_columns(np.asarray(given, np.float64), COMPONENTS)
     return _eigenvectors(read_similarities(given, item_ids))
@@ -54,6 +58,29 @@ def is_embedding(given: Any, n: int) -> bool:
             f" numbers for each of the {n:,} items."
         )
     return True
+
+
+def _embeddings_by_id(given: Mapping[Any, Any], item_ids: NDArray[Any]) -> NDArray[np.float64]:
+    """Return features (n_items, k) from vectors by item id; NaN for items without one."""
+    place = IdIndex(item_ids).positions(_ids(list(given)), "item id")
+    if not (place >= 0).any():
+        raise DataError("item_similarities has none of the items of the ratings. Use the same ids.")
+    try:
+        vectors = np.array([np.asarray(one, np.float64) for one in given.values()])
+    except (TypeError, ValueError):
+        vectors = np.zeros(0)
+    if vectors.ndim != 2 or not vectors.size or not np.isfinite(vectors).all():
+        raise DataError(
+            "item_similarities is a mapping, but not from item ids to vectors of finite numbers,"
+            " all of the same length."
+        )
+    known = place >= 0
+    # sorted, so that the order of the mapping does not matter
+    order = np.flatnonzero(known)[np.argsort(place[known], kind="stable")]
+    reduced = reduce_columns(vectors[order], COMPONENTS)
+    found = np.full((len(item_ids), reduced.shape[1]), np.nan)
+    found[place[order]] = reduced
+    return found
 
 
 def read_similarities(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:

@@ -38,7 +38,7 @@ from discreet.privacy.release.budget_store import Account, charge_account
 from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.plan import Plan
 from discreet.privacy.release.session import Session
-from discreet.privacy.release.statement import PrivacyStatement
+from discreet.privacy.release.statement import PUBLIC_USERS, UNCONFIRMED, PrivacyStatement
 from discreet.privacy.users.public_users import RemoveUsers
 from discreet.privacy.users.sealed_users import RatingsSource, Users, seal
 from discreet.progress import ShowProgress, progress_bar
@@ -351,7 +351,8 @@ class PrivateRecommender(Recommender):
             if prior is not None:
                 session.record_assumption("prior", PRIOR)
             if public is not None:
-                session.record_assumption("public users", public.describe(public_confirmed_by))
+                name = PUBLIC_USERS if public_confirmed_by else UNCONFIRMED
+                session.record_assumption(name, public.describe(public_confirmed_by))
             try:
                 users = seal(ratings, algorithm.bounds(), seed=seed)
                 if public is not None:

@@ -119,7 +119,7 @@ def _describe_guarantee(statement: PrivacyStatement) -> dict[str, Any]:
     together = "all releases as one Gaussian mechanism with this sensitivity and unit noise"
     prices = [(at, ledger_summary.epsilon_at(statement, at)) for at in _DELTAS]
     return {
-        "worlds": _WORLDS[statement.neighboring],
+        "worlds": _WORLDS[statement.neighboring].replace("one user", f"one {statement.user}"),
         "times": f"{math.exp(epsilon):,.3g}" if epsilon < 30 else f"e^{epsilon:.4g}",
         "verdict": describe_strength(statement),
         "facts": [

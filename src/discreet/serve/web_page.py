@@ -175,10 +175,12 @@ def _promise(statement: dict[str, Any], private: bool) -> str:
         if statement["neighboring"] == "replace-one"
         else "without it"
     )
+    user = statement.get("unit", "user")
     plain = (
         f"<p>Anything that can be observed in this file is at most {odds:.3g} times as likely with"
-        f" all data of any one user as {other}, and conversely, up to an additional probability of"
-        f" one in {1 / delta:,.0f}. This is differential privacy for all data of each user.</p>"
+        f" all data of any one {user} as {other}, and conversely, up to an additional probability"
+        f" of one in {1 / delta:,.0f}. This is differential privacy for all data of each"
+        f" {user}.</p>"
     )
     if statement["status"] == WEAK:
         plain = (

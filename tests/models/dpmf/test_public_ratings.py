@@ -106,12 +106,16 @@ def test_the_statement_says_who_is_public_and_who_said_so():
     text = next(a.text for a in model.privacy_.assumptions if a.name == "public users")
     assert "the ratings of 40 users in public_ratings" in text
     assert "confirmed by A. Lee" in text
-    assert "without a name" in next(
-        a.text
-        for a in fit(make_ratings(2, 300), make_ratings(1, 40)).privacy_.assumptions
-        if a.name == "public users"
-    )
-    assert text in str(model.privacy_)
+    statement = model.privacy_
+    assert text in str(statement)
+    assert "private user" in dict(statement.lines())["Guarantee"]
+    assert "any one private user" in str(statement)
+    assert not any("public users" in caution for caution in statement.cautions)
+    unnamed = fit(make_ratings(2, 300), make_ratings(1, 40)).privacy_
+    assert any("no name was given" in caution for caution in unnamed.cautions)
+    assert unnamed.status == "private with cautions"
+    assert "CAUTION: nothing says who confirmed" in str(unnamed)
+    assert "private user" not in str(fit(make_ratings(2, 300)).privacy_)
 
 
 def test_mistakes_are_refused_before_anything_is_charged():

@@ -36,6 +36,8 @@ class ItemBiases:
         For each release (z, v), z = c b + N(0, v).
     public : PublicBiases, optional
         What public users say.
+    agrees : bool
+        Whether that has something in common with what private users say.
     """
 
     counts: Counts
@@ -45,6 +47,7 @@ class ItemBiases:
     variance: float = 0.0
     sums: tuple[tuple[NDArray[np.float64], float], ...] = ()
     public: PublicBiases | None = None
+    agrees: bool = False
 
     def add(self, g: Noisy, gain: float = 1.0) -> ItemBiases:
         """Return the value with one more release: sums of residuals times `gain`."""
@@ -66,12 +69,13 @@ class ItemBiases:
         precision = np.sum(weights, axis=0)
         z = sum(weight * z for weight, (z, _) in zip(weights, self.sums, strict=True)) / precision
         sums = Sums(z, c, 1 / precision + self.counts.weight * noise_variance * c)
+        agrees = self.public is not None and self.public.agree(sums)
         if self.public is not None:
             sums = self.public.combine(sums)
         largest = self.largest**2
         usual = min(USUAL_VARIANCE * noise_variance, largest)
         now, variance = estimate(sums, self.features, usual, largest)
-        return replace(self, now=now, variance=variance)
+        return replace(self, now=now, variance=variance, agrees=agrees)
 
     def expected_error(self, deviation: float, noise_variance: float) -> float:
         """Return the mean square error of biases at a rating, if their sums had that noise."""

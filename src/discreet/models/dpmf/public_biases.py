@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,17 @@ Z_SHARED = 3.0  # standard errors of X from which on public biases are used
 ROUNDS = 10  # of levels and biases in turn; later ones change nothing
 LEVEL = 3.0  # ratings at the center that a public user's level starts with
 SHRINK = 5.0  # ratings at 0 that a bias starts with, while levels are found
+
+
+class _Found(NamedTuple):
+    """Items that both have, with u, r, β, τ² and the mean of x of (1)."""
+
+    known: NDArray[np.bool_]
+    u: NDArray[np.float64]
+    r: NDArray[np.float64]
+    beta: float
+    tau: float
+    shift: float
 
 
 @dataclass(frozen=True)
@@ -69,9 +81,26 @@ class PublicBiases:
 
     def combine(self, sums: Sums) -> Sums:
         """Return the sums with these biases as one more measurement, by (1)."""
+        found = self._compare(sums)
+        if found is None:
+            return sums
+        known, u, r, beta, tau, shift = found
+        S = sums.S[known]
+        variance = np.full(len(sums.z), np.inf)
+        variance[known] = S**2 * (u + max(tau, 0.0)) / beta**2
+        value = np.zeros(len(sums.z))
+        value[known] = S * (r / beta + shift)
+        D = 1 / (1 / sums.D + 1 / variance)
+        return Sums(D * (sums.z / sums.D + value / variance), sums.S, D)
+
+    def agree(self, sums: Sums) -> bool:
+        """Tell whether these biases have something in common with released ones."""
+        return self._compare(sums) is not None
+
+    def _compare(self, sums: Sums) -> _Found | None:
         known = (self.many > 0) & (sums.S > 0)
         if known.sum() < 3:
-            return sums
+            return None
         S = sums.S[known]
         x = sums.z[known] / S
         e = sums.D[known] / S**2
@@ -84,13 +113,8 @@ class PublicBiases:
         error = math.sqrt(float((w**2 * e * r**2).sum()))
         signal = float((w * (r**2 - u)).sum())
         if shared < Z_SHARED * error or signal <= 0:
-            return sums
+            return None
         power = max(float((w * (x**2 - e)).sum()), shared**2 / signal)
         beta = shared / power
         tau = float((w * ((r - beta * x) ** 2 - u - beta**2 * e)).sum() / w.sum())
-        variance = np.full(len(sums.z), np.inf)
-        variance[known] = S**2 * (u + max(tau, 0.0)) / beta**2
-        value = np.zeros(len(sums.z))
-        value[known] = S * (r / beta + shift)
-        D = 1 / (1 / sums.D + 1 / variance)
-        return Sums(D * (sums.z / sums.D + value / variance), sums.S, D)
+        return _Found(known, u, r, beta, tau, shift)

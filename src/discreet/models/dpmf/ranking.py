@@ -121,7 +121,9 @@ from discreet.models.dpmf.public_check import (
     usual_length,
 )
 from discreet.models.dpmf.public_sums import (
+    CHOICES_IN_CORE,
     EXPLAINED,
+    LEAST_CHOICES,
     LeveledPairs,
     PublicPairs,
     PublicSums,
@@ -472,7 +474,7 @@ class PairRanking(Algorithm):
             t = less
             gate *= ACCUMULATE
         if public is not None and public.estimate_agreement(*counts) > EXPLAINED:
-            core = self._core(known, public.noise_left(known.value[core], t, size))
+            core = self._enlarge_core(core, known, public, t, size)
             liked = users.copy_after(Restrict(core))
         signal = Signal.from_counts(known, core, size, t, gate)
         progress(2, steps, "counts")
@@ -618,7 +620,7 @@ class PairRanking(Algorithm):
         details = popular.details
         assert popular.counts is not None
         known = Estimate(popular.counts, details["least_count"])
-        many = int(np.clip(public.often_chosen(), TOP_ITEMS, self.largest_core))
+        many = int(np.clip(public.often_chosen(LEAST_CHOICES), TOP_ITEMS, self.largest_core))
         core = most_frequent(known.value, min(many, len(known.value)))
         c = known.above_noise(core)
         found = self._public_pairs(public, core, c, size)
@@ -761,6 +763,14 @@ class PairRanking(Algorithm):
         least = self.core_from * math.sqrt(noise) * math.sqrt(max(float(counts.value.sum()), 1.0))
         many = int(np.clip((counts.value >= least).sum(), TOP_ITEMS, self.largest_core))
         return most_frequent(counts.value, min(many, len(counts.value)))
+
+    def _enlarge_core(
+        self, core: NDArray[np.int64], known: Estimate, public: PublicSums, t: float, size: float
+    ) -> NDArray[np.int64]:
+        """Return a core of more items, as far as public users have rated them often enough."""
+        larger = self._core(known, public.noise_left(known.value[core], t, size))
+        many = min(len(larger), max(len(core), public.often_chosen(CHOICES_IN_CORE)))
+        return most_frequent(known.value, many)
 
     def _popular(self, counts: Estimate, signal: Signal, learned: str) -> Learned:
         """Nothing but what is liked how much."""

@@ -301,7 +301,7 @@ class RatingFactorization(Algorithm):
         population = release_population(users, session, self.half)
         counts = release_counts(users, session, population, self.rarity)
         biases = None if public is None else PublicBiases.from_users(public)
-        training = Training(self, users, session, population, counts, features, biases)
+        training = Training(self, users, session, population, counts, features, biases, public)
         signal = training.check_signal()
         state = training.start()
         for _ in range(self.bias_iterations):
@@ -312,6 +312,8 @@ class RatingFactorization(Algorithm):
             elif training.can_afford_pairs(state, names):
                 state = training.release_pairs(state, names)
             else:
+                if names == [PAIRS]:
+                    state = training.use_public_factors(state)
                 state = training.release_biases(state, names, [RESIDUAL_MOMENTS])
             progress(step + 1, len(self.lines_by_step()), "steps")
         state = training.finish_checks(state)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from discreet.models._empirical_bayes import Noisy
 from discreet.models.dpmf.item_biases import KEPT
 from discreet.models.dpmf.population import Counts
+from discreet.models.dpmf.public_factors import PublicFactors
 from discreet.models.dpmf.residual_covariance import FactorPosterior
 
 CURVATURE_SPREAD = 0.5  # how far from the average an item's curvature is taken to be
@@ -106,6 +107,20 @@ class Factors:
             found.dimensions,
             noise_variance,
             None if features is None else found.strength,
+        )
+
+    @classmethod
+    def from_public(cls, found: PublicFactors, noise_variance: float) -> Factors:
+        """Return the factors of public users, which do not change any more."""
+        return cls(
+            clip_norms(found.mean, LONGEST * math.sqrt(noise_variance)),
+            found.mean,
+            np.arange(len(found.mean)),
+            found.covariance,
+            found.T,
+            found.rank,
+            noise_variance,
+            moving=False,
         )
 
     @property

@@ -21,6 +21,12 @@ from discreet.models.dpmf.feature_prior import prior_features, standardize
 from discreet.models.dpmf.item_biases import ItemBiases
 from discreet.models.dpmf.population import Counts, Population
 from discreet.models.dpmf.public_biases import PublicBiases
+from discreet.models.dpmf.public_factors import (
+    PublicFactors,
+    choose_dimensions,
+    fit_public_factors,
+    keep_most_active,
+)
 from discreet.models.dpmf.rating_factors import (
     Factors,
     Gain,
@@ -34,6 +40,7 @@ from discreet.models.dpmf.user_effects import SLOPES, UserPrior
 from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.gradients import BiasGradient, WeightedResidualGradient
 from discreet.privacy.statistics.user_effects import ResidualPairs, SolutionGram
+from discreet.privacy.users.public_users import PublicUsers
 from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.users.steps import WeighEntries
 
@@ -78,6 +85,7 @@ class Training:
     counts: Counts
     features: NDArray[Any] | None
     public: PublicBiases | None = None
+    public_users: PublicUsers | None = None
 
     @cached_property
     def core(self) -> NDArray[np.int64]:
@@ -169,14 +177,44 @@ class Training:
         deviation = products.entry_deviation(pairs.deviation)
         seen = whiten(products.unpack(pairs.value), deviation, c, with_pairs)
         if not seen.dimensions:
-            return state
+            return self.use_public_factors(state)
         scale = self.population.users * max(per_user - 0.5, 0.5) / prior.variance
         scale /= max(float(c.sum() ** 2 - (c**2).sum()), 1e-9)
         F = None if self.features is None else standardize(self.features)
+        public = self._fit_public(state)
+        if public is not None:
+            X = public.unit_means(self.core)
+            F = X if F is None else np.hstack([F, X])
         rank = min(self.algorithm.rank, M, seen.dimensions + EXTRA_DIMENSIONS)
         posterior = find_factors(seen, rank, scale, None if F is None else F[self.core])
         factors = Factors.from_pairs(self.core, posterior, F, n, prior.variance)
         return self.check_factors(state._replace(factors=factors), CHECKS[0])
+
+    def use_public_factors(self, state: State) -> State:
+        """Take the factors of public users as they are, unless private users lose by them.
+
+        Three checks are averaged, since there will be no others: factors do not change any more.
+        """
+        found = self._fit_public(state)
+        if found is None:
+            return state
+        factors = Factors.from_public(found, state.prior.variance)
+        ranks = (factors.rank,)
+        gains = state.prior.leave_one_out_gains(factors.V, state.biases.now, ranks, factors.unit)
+        released = self._release({name: self.users.sum(gains) for name in CHECKS})
+        one, two, three = (released[name].scale(factors.unit) for name in CHECKS)
+        gain = one.average(two).average(three)
+        return state._replace(factors=factors.keep(Gain(float(gain.value[0]), gain.deviation)))
+
+    def _fit_public(self, state: State) -> PublicFactors | None:
+        """Fit factors to public users; None where their biases have nothing in common with those
+        of private users, or where one half of them does not gain by factors of the other.
+        """
+        if self.public_users is None or not state.biases.agrees:
+            return None
+        given = keep_most_active(self.public_users), state.prior, state.biases.now
+        rank = choose_dimensions(*given)
+        return fit_public_factors(*given).first(rank) if rank else None
 
     def step(self, state: State, names: Sequence[str]) -> State:
         """Take one step by (4) and (5); after the second, compare ranks."""
@@ -238,7 +276,7 @@ class Training:
 
     def finish_checks(self, state: State) -> State:
         """Check factors for the last time; lines of checks that were not made release biases."""
-        if state.factors is not None:
+        if state.factors is not None and CHECKS[2] in self.session.list_remaining():
             state = self.check_factors(state, CHECKS[2], last=True)
         left = [name for name in CHECKS if name in self.session.list_remaining()]
         return self.release_biases(state, left) if left else state
@@ -247,6 +285,9 @@ class Training:
         """Return the model in the form in which it is saved."""
         prior, bias, factors = state.prior, state.biases.now, state.factors
         dimensions = 0 if factors is None else factors.dimensions
+        learned = describe(dimensions)
+        if factors is not None and not factors.moving and not factors.steps:
+            learned = f"{learned} Taste is that of public users alone."
         details = {
             "center": self.population.center,
             "noise_variance": prior.variance,
@@ -258,7 +299,7 @@ class Training:
             "signal_to_noise": signal,
             "dimensions": dimensions,
             "feature_strength": None if factors is None else factors.strength,
-            "learned": describe(dimensions),
+            "learned": learned,
         }
         A = np.hstack([prior.columns(bias), state.V]).astype(np.float32)
         counts = self.counts.even / self.counts.weight

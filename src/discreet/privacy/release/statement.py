@@ -26,14 +26,18 @@ _STRENGTHS = (
     (math.inf, WEAK),
 )
 
+#: Names of assumptions: users whose ratings are public, with or without who confirmed it.
+PUBLIC_USERS: Final = "public users"
+UNCONFIRMED: Final = "unconfirmed public users"
+
 _RELATION = {
     "add-remove": "without it",
     "replace-one": "with another user's data in its place",
 }
 
 _UNIT = {
-    "add-remove": "adding or removing all data of one user",
-    "replace-one": "replacing all data of one user",
+    "add-remove": "adding or removing all data of one {user}",
+    "replace-one": "replacing all data of one {user}",
 }
 
 _NOISE = {
@@ -114,7 +118,18 @@ class PrivacyStatement:
         seed = ["the noise came from a seed, and anyone who knows it can subtract the noise"]
         seed = seed if self.noise == "seeded" else []
         weak = [f"ε is above {WEAK_EPSILON:g}, which is {WEAK}"] if self.weak else []
-        return (*weak, *taken, *seed, *self._large_delta())
+        unnamed = [
+            "the ratings of public users: no name was given of who confirmed that they are public"
+            for a in self.assumptions
+            if a.name == UNCONFIRMED
+        ]
+        return (*weak, *taken, *unnamed, *seed, *self._large_delta())
+
+    @property
+    def user(self) -> str:
+        """Whom the guarantee covers: "user", or "private user" where other users are public."""
+        public = any(a.name in (PUBLIC_USERS, UNCONFIRMED) for a in self.assumptions)
+        return "private user" if public else "user"
 
     @property
     def strength(self) -> str:
@@ -154,12 +169,13 @@ class PrivacyStatement:
         if not self.finite:
             return [("Guarantee", self._refusal())]
         numbers = f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g} ({self.strength})"
+        unit = _UNIT[self.neighboring].format(user=self.user)
         mu = "" if self.mu is None else f" (μ = {self.mu:.4g})"
         given = [a.text for a in self.assumptions if not a.inferred and a.name != "delta"]
         return [
             (
                 "Guarantee",
-                f"{numbers}: joint differential privacy for {_UNIT[self.neighboring]}",
+                f"{numbers}: joint differential privacy for {unit}",
             ),
             ("Accounting", f"{self.conversion}{mu}"),
             ("Released statistics", self._list_releases()),
@@ -186,6 +202,8 @@ class PrivacyStatement:
             parts.append(f"CAUTION, read from the data: {'; '.join(taken)}.")
         if self._large_delta():
             parts.append(f"CAUTION, δ is large: {'; '.join(self._large_delta())}.")
+        if any(a.name == UNCONFIRMED for a in self.assumptions):
+            parts.append("CAUTION: nothing says who confirmed that public ratings are public.")
         parts.append(self.learned)
         return " ".join(part for part in parts if part)
 
@@ -214,7 +232,7 @@ class PrivacyStatement:
             "delta": self.delta,
             "mu": jsonable(self.mu),
             "neighboring": self.neighboring,
-            "unit": "user",
+            "unit": self.user,
             "accountant": self.accountant,
             "conversion": self.conversion,
             "noise": self.noise,
@@ -233,9 +251,10 @@ class PrivacyStatement:
         added = f", up to an additional probability of {self.delta:.3g}" if self.delta > 0 else ""
         stated = " The ε is the one stated in the ledger; it was not recomputed here."
         return (
-            f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ ="
-            f" {self.delta:.3g} ({self.strength}). Anything others can observe about the released"
-            f" result is at most {odds} times as likely with all data of any one user as"
+            f"This is joint differential privacy for each {self.user} with ε = {self.epsilon:.4g}"
+            f" and δ = {self.delta:.3g} ({self.strength}). Anything others can observe about the"
+            f" released result is at most {odds} times as likely with all data of any one"
+            f" {self.user} as"
             f" {_RELATION[self.neighboring]}, and conversely{added}. A user's own recommendations"
             f" are for that user alone. Accounting: {self.conversion}{mu}."
             f"{stated if self.ledger.as_stated else ''}"
