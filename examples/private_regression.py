@@ -6,7 +6,7 @@ orders each, and takes a second.
 
 import numpy as np
 
-from discreet.regression import DPRegression
+from discreet import DPRegression
 
 
 def main(users: int = 20_000) -> None:

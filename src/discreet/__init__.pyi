@@ -26,6 +26,7 @@ from .models.popularity import Popularity as Popularity
 from .models.recommend_table import recommend_table as recommend_table
 from .models.storage.save_load import load as load
 from .privacy.release.budget_store import BudgetStore as BudgetStore
+from .regression import DPRegression as DPRegression
 from .report import write_report as write_report
 from .timeline import Timeline as Timeline
 from .version import __version__ as __version__

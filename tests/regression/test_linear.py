@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from discreet.auditing.conformance.recorder import Recorder
 from discreet.auditing.neighboring_runs import claim_of, moves, privacy_loss, reach
@@ -203,6 +204,40 @@ def test_errors_name_no_value():
         model.predict([[1.0]])
     with pytest.raises(ConfigError, match="confidence is 95"):
         seeded().fit([[1.0]], [1.0]).coef_interval(95)
+
+
+def test_errors_say_what_to_do():
+    fitted = seeded().fit([[1.0, 2.0]] * 3, [1.0] * 3)
+    with pytest.raises(DataError, match="X has 3 columns, but the regression has 2 features"):
+        fitted.predict([[1.0, 2.0, 3.0]])
+    with pytest.raises(DataError, match="X has 1 columns"):
+        fitted.predict_interval([1.0, 2.0])
+    with pytest.raises(ConfigError, match="confidence is 'high'"):
+        fitted.coef_interval("high")
+    for users in ([None] * 3, ["a", None, "b"], [1.0, math.nan, 2.0]):
+        with pytest.raises(DataError, match="users has missing ids"):
+            seeded().fit([[1.0]] * 3, [1.0] * 3, users)
+    for users in (5, "abc", [[1], [2], [3]]):
+        with pytest.raises(DataError, match="one user id per row"):
+            seeded().fit([[1.0]] * 3, [1.0] * 3, users)
+    with pytest.raises(DataError, match=r"Pass X.toarray\(\)"):
+        seeded().fit(csr_matrix(np.eye(3)), [1.0] * 3)
+    with pytest.raises(DataError, match="not numbers"):
+        seeded().fit([[1j]] * 3, [1.0] * 3)
+    with pytest.raises(ConfigError, match="needs a seed"):
+        DPRegression(1.0, 1.0, 1.0, noise="seeded").fit([[1.0]], [1.0])
+    with pytest.raises(ConfigError, match="noise is None"):
+        DPRegression(1.0, 1.0, 1.0, noise=None).fit([[1.0]], [1.0])
+
+
+def test_missing_numbers_count_as_zero_and_ids_may_be_of_any_kind():
+    X, Y, _ = task(30, 2, 1, 9)
+    X[3, 0] = math.nan
+    Y[4, 0] = math.inf
+    found = seeded(1e8, max_rows=np.int64(2)).fit(X, Y, ["a", 1, "b"] * 10)
+    X[3, 0] = Y[4, 0] = 0.0
+    other = seeded(1e8, max_rows=2).fit(X, Y, [0, 1, 2] * 10)
+    np.testing.assert_allclose(found.coef_, other.coef_, atol=1e-6)
 
 
 def test_no_users_at_all_give_a_model():

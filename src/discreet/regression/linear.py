@@ -29,7 +29,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -167,8 +168,12 @@ class DPRegression:
         for name in ("feature_norm", "target_norm"):
             check_bound(name, getattr(self, name))
         k = self.max_rows
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= 10**6:
-            raise ConfigError(f"max_rows is {k!r}, but must be an integer of at least 1.")
+        if isinstance(k, bool) or not isinstance(k, Integral) or not 1 <= k <= 10**6:
+            raise ConfigError(f"max_rows is {k!r}, but must be a whole number from 1 to 1,000,000.")
+        if not (isinstance(self.noise, str) or hasattr(self.noise, "add")):
+            raise ConfigError(f"noise is {self.noise!r}, but must be 'secure' or 'seeded'.")
+        if self.noise == "seeded" and self.random_state is None:
+            raise ConfigError("noise='seeded' needs a seed. Pass random_state, and keep it secret.")
         if not isinstance(self.fit_intercept, bool):
             raise ConfigError(
                 f"fit_intercept is {self.fit_intercept!r}, but must be True or False."
@@ -192,15 +197,18 @@ class DPRegression:
         Parameters
         ----------
         X : (n_rows, n_features)
+            Missing and infinite numbers count as 0.
         Y : (n_rows, n_targets) or (n_rows,)
+            Missing and infinite numbers count as 0.
         users : (n_rows,), optional
-            Whose each row is. Default: every row is a user of its own.
+            The user id of each row, a number or a string. Default: every row is a user of its own.
         account : Account, optional
             The privacy account of these users in a `discreet.BudgetStore`.
         """
         X = _as_table("X", X)
         Y = _as_table("Y", Y)
-        if len(X) != len(Y) or (users is not None and len(np.asarray(users)) != len(X)):
+        whose = None if users is None else _as_ids(users)
+        if len(X) != len(Y) or (whose is not None and len(whose) != len(X)):
             raise DataError(
                 "X, Y and users differ in length. Pass one row of each per observation."
             )
@@ -214,15 +222,15 @@ class DPRegression:
                 f" {self.target_norm:g}, and a user counts as at most {self.max_rows} rows",
             )
             try:
-                sealed = seal_rows(lambda: self._rows(X, Y, users))
+                sealed = seal_rows(lambda: self._rows(X, Y, whose))
                 self._learn(sealed, session, p)
             finally:  # what was released stays released
-                self.privacy_ = session.statement
+                self.privacy_ = replace(session.statement, joint=False)
             session.finish()
         return self
 
     def _rows(
-        self, X: Floats, Y: Floats, users: ArrayLike | None
+        self, X: Floats, Y: Floats, users: NDArray[Any] | None
     ) -> tuple[NDArray[np.int64], Floats]:
         """Return the rows of each user, with the constant feature; each row from itself alone."""
         X = np.nan_to_num(X, nan=0.0, posinf=0.0, neginf=0.0)
@@ -232,7 +240,7 @@ class DPRegression:
         rows = np.hstack([X, constant, Y])
         if users is None:
             return np.arange(len(rows) + 1), rows
-        _, whose = np.unique(np.asarray(users), return_inverse=True)
+        _, whose = np.unique(users, return_inverse=True)
         order = np.argsort(whose, kind="stable")
         return np.concatenate([[0], np.cumsum(np.bincount(whose))]).astype(np.int64), rows[order]
 
@@ -266,7 +274,7 @@ class DPRegression:
     def predict(self, X: ArrayLike) -> Floats:
         """Return predictions (n_rows, n_targets)."""
         self._check_fitted()
-        return _as_table("X", X) @ self.coef_.T + self.intercept_
+        return self._as_features(X) @ self.coef_.T + self.intercept_
 
     def coef_interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Return (low, high) of every coefficient, each (n_targets, n_features).
@@ -283,8 +291,8 @@ class DPRegression:
         self, X: ArrayLike, confidence: float = 0.95, *, observation: bool = False
     ) -> tuple[Floats, Floats]:
         """Return (low, high) of the mean of each target, or of a new observation of it."""
-        X = _as_table("X", X)
         middle = self.predict(X)
+        X = self._as_features(X)
         constant = np.full((len(X), int(self.fit_intercept)), self._constant(X.shape[1]))
         variance = self._posterior.variances(np.hstack([X, constant]))
         if observation:
@@ -292,6 +300,16 @@ class DPRegression:
             variance = variance + self.residual_std_**2 + self._square_noise
         reach = _quantile(confidence) * np.sqrt(variance)
         return middle - reach, middle + reach
+
+    def _as_features(self, X: ArrayLike) -> Floats:
+        X = _as_table("X", X)
+        p = self.coef_.shape[1]
+        if X.shape[1] != p:
+            raise DataError(
+                f"X has {X.shape[1]:,} columns, but the regression has {p:,} features. Pass one"
+                " row of features per prediction."
+            )
+        return X
 
     @property
     def _columns(self) -> int:
@@ -391,17 +409,23 @@ def _likely_priors(
 
 
 def _quantile(confidence: float) -> float:
-    if isinstance(confidence, bool) or not 0 < confidence < 1:
+    number = isinstance(confidence, Real) and not isinstance(confidence, bool)
+    if not (number and 0 < confidence < 1):
         raise ConfigError(
             f"confidence is {confidence!r}, but must be between 0 and 1, such as 0.95."
         )
     return float(ndtri(0.5 + confidence / 2))
 
 
-def _as_table(name: str, given: ArrayLike) -> Floats:
+def _as_table(name: str, given: Any) -> Floats:
     """Return numbers as rows and columns; errors name no value."""
+    if hasattr(given, "toarray"):
+        raise DataError(f"{name} is a sparse matrix. Pass {name}.toarray().")
     try:
-        table = np.asarray(given, np.float64)
+        table = np.asarray(given)
+        if table.dtype.kind == "c":
+            raise TypeError
+        table = table.astype(np.float64)
     except (TypeError, ValueError):
         raise DataError(f"{name} has entries that are not numbers. Encode them first.") from None
     if table.ndim == 1:
@@ -409,3 +433,17 @@ def _as_table(name: str, given: ArrayLike) -> Floats:
     if table.ndim != 2:
         raise DataError(f"{name} has {table.ndim} dimensions. Pass rows and columns.")
     return table
+
+
+def _as_ids(given: ArrayLike) -> NDArray[Any]:
+    """Return user ids as an array that can be sorted; errors name no id."""
+    ids = np.asarray(given)
+    if ids.ndim != 1:
+        raise DataError(f"users has {ids.ndim} dimensions. Pass one user id per row.")
+    if ids.dtype.kind == "O":
+        if any(one is None or one != one for one in ids.tolist()):
+            raise DataError("users has missing ids. Give every row the id of its user.")
+        ids = ids.astype(str)
+    if ids.dtype.kind == "f" and np.isnan(ids).any():
+        raise DataError("users has missing ids. Give every row the id of its user.")
+    return ids

@@ -70,6 +70,8 @@ class PrivacyStatement:
     ledger : Ledger
     learned : str
         What was learned, in one sentence.
+    joint : bool
+        Whether users also get results that only they see, such as their own recommendations.
     """
 
     epsilon: float
@@ -81,6 +83,7 @@ class PrivacyStatement:
     assumptions: tuple[Assumption, ...]
     ledger: Ledger = field(repr=False, compare=False)
     learned: str = ""
+    joint: bool = True
 
     @classmethod
     def from_ledger(cls, ledger: Ledger) -> PrivacyStatement:
@@ -175,7 +178,7 @@ class PrivacyStatement:
         return [
             (
                 "Guarantee",
-                f"{numbers}: joint differential privacy for {unit}",
+                f"{numbers}: {self._kind} for {unit}",
             ),
             ("Accounting", f"{self.conversion}{mu}"),
             ("Released statistics", self._list_releases()),
@@ -244,19 +247,23 @@ class PrivacyStatement:
             "text": str(self),
         }
 
+    @property
+    def _kind(self) -> str:
+        return "joint differential privacy" if self.joint else "differential privacy"
+
     def _promise(self) -> str:
         times = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
         odds = f"{times:.4g}" if math.isfinite(times) else f"e^{self.epsilon:.4g}"
         mu = "" if self.mu is None else f" (μ = {self.mu:.4g})"
         added = f", up to an additional probability of {self.delta:.3g}" if self.delta > 0 else ""
         stated = " The ε is the one stated in the ledger; it was not recomputed here."
+        own = " A user's own recommendations are for that user alone." if self.joint else ""
         return (
-            f"This is joint differential privacy for each {self.user} with ε = {self.epsilon:.4g}"
-            f" and δ = {self.delta:.3g} ({self.strength}). Anything others can observe about the"
-            f" released result is at most {odds} times as likely with all data of any one"
-            f" {self.user} as"
-            f" {_RELATION[self.neighboring]}, and conversely{added}. A user's own recommendations"
-            f" are for that user alone. Accounting: {self.conversion}{mu}."
+            f"This is {self._kind} for each {self.user} with ε = {self.epsilon:.4g} and δ ="
+            f" {self.delta:.3g} ({self.strength}). Anything others can observe about the released"
+            f" result is at most {odds} times as likely with all data of any one {self.user} as"
+            f" {_RELATION[self.neighboring]}, and conversely{added}.{own}"
+            f" Accounting: {self.conversion}{mu}."
             f"{stated if self.ledger.as_stated else ''}"
         )
 
