@@ -28,6 +28,7 @@ ITEMS = {10**6: 5_000, 10**7: 20_000, 10**8: 50_000, 10**9: 100_000}
 LARGEST = 10**8  # ratings without --scale: about ten CPU minutes
 SCALE = "DISCREET_BENCH_SCALE"  # of the environment: --scale
 KEPT = "DISCREET_BENCH_KEEP"  # of the environment: a folder where phases that were measured stay
+CHOSEN = "DISCREET_BENCH_PHASES"  # of the environment: phases to run in a kept folder
 PER_BLOCK = 1_500_000  # ratings, as docs/scale.md advises
 PER_FILE = 10_000_000  # ratings of a Parquet file
 CHUNK = 10_000  # users generated at a time: 1,000,000 ratings
@@ -71,23 +72,25 @@ def show(result: dict[str, Any]) -> list[str]:
         "|---|" + "---|" * (len(sizes) + 1),
     ]
     for phase in PHASES:
-        cells = [f"{row[phase]['cpu']:.1f} · {row[phase]['gigabytes']:.2f}" for row in sizes]
+        cells = [_describe_phase(row, phase) for row in sizes]
         lines.append(f"| {SHOWN[phase]} | {' | '.join(cells)} | {_slope(sizes, phase)} |")
     last = sizes[-1]
     disk = ", ".join(
         f"{name} {last[phase]['bytes'] / 1e9:.2f} GB"
         for name, phase in (("Parquet", "generate"), ("blocks", "blocks"), ("lists", "lists"))
+        if phase in last
     )
     steps = [
-        f"- {SHOWN[goal]}: "
-        + ", ".join(f"{name} {cpu:.0f} s" for name, cpu in last[goal]["steps"].items())
-        + f". {last[goal]['summary']}"
+        f"- {SHOWN[goal]}, {row['ratings']:.0e} ratings: ".replace("e+0", "e")
+        + ", ".join(f"{name} {cpu:.0f} s" for name, cpu in row[goal]["steps"].items())
+        + f". {row[goal]['summary']}"
         for goal in ("ranking", "rating")
+        for row in [row for row in sizes if goal in row][-1:]
     ]
     return [
         *lines,
         "",
-        "CPU seconds of the longest steps at the largest size, and what was learned:",
+        "CPU seconds of the longest steps at the largest size measured, and what was learned:",
         "",
         *steps,
         "",
@@ -98,14 +101,19 @@ def show(result: dict[str, Any]) -> list[str]:
 
 def _describe_pieces(sizes: list[dict[str, Any]]) -> str:
     """Say that phases ran at different times, and with how many threads."""
-    rows = [row[phase] for row in sizes for phase in PHASES]
+    rows = [row[phase] for row in sizes for phase in PHASES if phase in row]
     threads = sorted({int(row["threads"]) for row in rows})
     pieces = max(int(row["pieces"]) for row in rows)
     return (
         f"Phases ran one after the other in a kept folder (`{KEPT}`), in at most {pieces} pieces"
-        f" each; threads: {', '.join(map(str, threads))}. CPU seconds are summed over pieces, and"
-        " memory is that of the largest."
+        f" each, on a busy machine; threads: {', '.join(map(str, threads))}. CPU seconds are summed"
+        " over pieces, and memory is that of the largest."
     )
+
+
+def _describe_phase(row: dict[str, Any], phase: str) -> str:
+    """CPU seconds and memory, or a dash for what was not measured."""
+    return f"{row[phase]['cpu']:.1f} · {row[phase]['gigabytes']:.2f}" if phase in row else "–"
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -118,10 +126,11 @@ def _scratch(row: dict[str, Any]) -> str:
 
 
 def _slope(sizes: list[dict[str, Any]], phase: str) -> str:
-    if len(sizes) < 2:
+    found = [row for row in sizes if phase in row]
+    if len(found) < 2:
         return "–"
-    times = np.log(sizes[-1][phase]["cpu"] / sizes[0][phase]["cpu"])
-    return f"{times / np.log(sizes[-1]['ratings'] / sizes[0]['ratings']):.2f}"
+    times = np.log(found[-1][phase]["cpu"] / found[0][phase]["cpu"])
+    return f"{times / np.log(found[-1]['ratings'] / found[0]['ratings']):.2f}"
 
 
 # ------------------------------------------------------------------ ratings
@@ -164,7 +173,9 @@ def _measure(ratings: int) -> dict[str, Any]:
     kept = os.environ.get(KEPT)
     if kept is not None:
         folder = folder_of(Path(kept), ratings)
-        return {phase: measure_phase(phase, ratings, folder) for phase in PHASES} | {"kept": True}
+        chosen = os.environ.get(CHOSEN, ",".join(PHASES)).split(",")
+        known = [p for p in PHASES if p in chosen or (folder / f"{p}.json").exists()]
+        return {phase: measure_phase(phase, ratings, folder) for phase in known} | {"kept": True}
     place = os.environ.get("DISCREET_BENCH_FOLDER")  # a large disk, if /tmp is small
     with tempfile.TemporaryDirectory(prefix="discreet-bench-", dir=place) as temporary:
         return {phase: measure_phase(phase, ratings, Path(temporary)) for phase in PHASES}
