@@ -56,6 +56,7 @@ from discreet.privacy.statistics.base import (
 from discreet.privacy.statistics.bounds import SHAVE
 
 IN_CACHE = 1 << 18  # entries of users whose pairs are added up together
+_MIRRORED = 64  # rows of a matrix: whole cache lines of its columns
 LEVELS = 20  # of liking: steps of 1/20 hold stars, half stars and points of ten
 
 
@@ -247,14 +248,31 @@ def unfold_triangle(
     add them.
     """
     m = len(A)
-    for row, j, k in folds(m, start, start + len(folded)):
+    written = list(folds(m, start, start + len(folded)))
+    for row, j, k in written:
         for i, part in (
             (j, folded[row - start, : m - 1 - j]),
             (k, folded[row - start, m - 1 - j :]),
         ):
-            found = A[i, i + 1 :] + part if add else part
-            A[i, i + 1 :] = found
-            A[i + 1 :, i] = found
+            if add:
+                A[i, i + 1 :] += part
+            else:
+                A[i, i + 1 :] = part
+    if written:
+        _, j, k = zip(*written, strict=True)
+        _mirror_rows(A, j[0], j[-1] + 1)
+        _mirror_rows(A, k[-1], k[0] + 1)
+
+
+def _mirror_rows(A: NDArray[Any], start: int, stop: int) -> None:
+    """Copy rows of the upper triangle to columns, some at a time: a column alone would read one
+    number from each cache line of the matrix.
+    """
+    for first in range(start, stop, _MIRRORED):
+        last = min(first + _MIRRORED, stop)
+        A[last:, first:last] = A[first:last, last:].T
+        for i in range(first, last):
+            A[i + 1 : last, i] = A[i, i + 1 : last]
 
 
 # ------------------------------------------------------------------ adding up pairs
