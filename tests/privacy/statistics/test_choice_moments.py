@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from discreet.errors import ConfigError
 from discreet.kernels import reference
-from discreet.kernels.profiles import profile_scores
+from discreet.kernels.profiles import find_value_sets, profile_scores
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.choice_moments import (
@@ -203,6 +203,26 @@ def test_a_part_of_the_users_is_drawn_from_their_ids():
     some = floating(moments(rows, ids=ids, part=0.5))
     assert none == 0 < np.abs(some).sum() < whole
     assert np.array_equal(some, floating(moments(rows, ids=ids, part=0.5)))
+    others = floating(moments(rows, ids=ids, part=0.5, begin=0.5))
+    assert np.allclose(some + others, floating(moments(rows, ids=ids)), atol=1e-12)
+    assert not np.array_equal(some, others)
+
+
+@pytest.mark.parametrize("many", [1, 9])
+def test_equal_sets_of_values_are_found_once(many):
+    """By the values in their order, of each feature; also where every item has its own."""
+    rng = np.random.default_rng(many)
+    lengths = rng.integers(0, 3, (2, 40))
+    starts = np.zeros((2, 41), np.int64)
+    starts[:, 1:] = lengths.cumsum(axis=1)
+    starts[1] += starts[0, -1]
+    values = rng.integers(0, many, starts[1, -1]).astype(np.int32)
+    sets = find_value_sets(starts[:, :-1], starts[:, 1:], values)
+    for f in range(2):
+        lists = [tuple(values[starts[f, j] : starts[f, j + 1]]) for j in range(40)]
+        for j, one in enumerate(sets.set_of[f]):
+            assert tuple(sets.values[sets.begin[one] : sets.begin[one + 1]]) == lists[j]
+        assert sets.first[f + 1] - sets.first[f] == len(set(lists))
 
 
 def test_what_does_not_fit_is_refused():

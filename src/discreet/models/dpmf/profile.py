@@ -16,9 +16,10 @@ precision of w* are
     (A + P)⁻¹ (A w + H Σ⁻¹ g + P w⁰),   A + P,   with Σ = s_g² I + 2 H/L,   A = H Σ⁻¹ H        (2)
 
 H being shrunk by its own noise, and L the number of items that each user left out. A second step
-starts from there, with what the first one found as its prior. Both see the same choices, so each
-counts their chance twice. Where no weight of a feature stands out of its deviation, (1) is not
-used and the model is what it would be without a profile.
+starts from there, with what the first one found as its prior. Where there are enough users, others
+take part in it; else both see the same choices, and each counts their chance twice. Where no weight
+of a feature stands out of its deviation, (1) is not used and the model is what it would be without
+a profile.
 """
 
 from __future__ import annotations

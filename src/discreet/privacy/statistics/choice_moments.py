@@ -163,8 +163,8 @@ class ChoiceMoments(Statistic):
             raise ConfigError("values must be numbered as inverse is")
         if x.steps and not (x.strength > 0 and len(x.base) and x.gain.min(initial=1.0) > 0):
             raise ConfigError("strength and gain must be positive where there are steps")
-        if not (x.tau > 0 and x.floor > 0 and self.best >= 1):
-            raise ConfigError("tau, floor and best must be positive")
+        if not (x.tau > 0 and x.floor > 0 and self.best >= 1 and self.begin >= 0):
+            raise ConfigError("tau, floor and best must be positive, and begin not negative")
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (self.inputs.size + triangle_size(self.inputs.size),)
