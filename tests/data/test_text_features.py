@@ -70,7 +70,7 @@ def blocks(n=40, size=10):
     return (np.arange(n)[:, None] // size == np.arange(n) // size).astype(float)
 
 
-@pytest.mark.parametrize("form", ["square", "sparse", "rows", "embeddings"])
+@pytest.mark.parametrize("form", ["square", "sparse", "rows", "embeddings", "by id"])
 def test_similar_items_have_similar_features(form, tmp_path):
     K = blocks()
     rows, columns = np.nonzero(np.triu(K, 1))
@@ -80,6 +80,7 @@ def test_similar_items_have_similar_features(form, tmp_path):
         "sparse": sparse.csr_array(K),
         "rows": pa.table({"a": ids[rows], "b": ids[columns], "weight": np.ones(len(rows))}),
         "embeddings": K[:, ::10],
+        "by id": {ids[k]: K[k, ::10] for k in reversed(range(40))} | {"other": np.ones(4)},
     }[form]
     F = similarity_features(given, ids)
     assert F.shape[1] <= COMPONENTS
@@ -94,9 +95,21 @@ def test_items_without_similarities_are_unknown():
     assert np.isnan(similarity_features(K, np.arange(5))[3:]).all()
 
 
+def test_embeddings_by_id_do_not_depend_on_their_order():
+    vectors = {k: np.random.default_rng(k).standard_normal(6) for k in range(20) if k != 3}
+    other = {str(k): vectors[k] for k in reversed(vectors)}
+    one, two = (similarity_features(given, np.arange(20)) for given in (vectors, other))
+    assert np.array_equal(one, two, equal_nan=True)
+    assert np.isnan(one[3]).all()
+    assert np.isfinite(np.delete(one, 3, axis=0)).all()
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        ({0: [1.0, 2.0], 1: [3.0]}, "same length"),
+        ({0: "a long story"}, "same length"),
+        ({70: [1.0, 2.0]}, "none of the items"),
         (np.ones((3, 4)), "one row"),
         (-np.ones((5, 5)), "negative"),
         (sparse.csr_array((4, 4)), "shape"),
