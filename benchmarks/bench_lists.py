@@ -28,7 +28,7 @@ def benchmark(quick: bool = False) -> dict[str, Any]:
     """Best seconds of a whole training by route and ε, and the length of its vectors."""
     ratings = twin(quick)
     logging.getLogger("discreet").setLevel(logging.ERROR)
-    fits = []
+    fits: list[dict[str, Any]] = []
     for route, goals in GOALS.items():
         best: dict[float, dict[str, Any]] = {}
         # the first round may compile; what is forced is slow and need not be repeated

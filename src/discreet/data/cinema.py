@@ -19,17 +19,18 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
-from discreet.kernels.threads import run
 
 N_USERS = 20_000
 _WORDS: dict[str, Any] = tomllib.loads(
@@ -221,7 +222,9 @@ def _choose_films(
         indices[begin[start] : begin[stop]] = watched % m
         tastes[begin[start] : begin[stop]] = taste.ravel()[watched]
 
-    run(choose, [*range(0, n, _USERS_AT_A_TIME), n])
+    starts = range(0, n, _USERS_AT_A_TIME)
+    with ThreadPoolExecutor(pa.cpu_count()) as pool:  # numpy lets go of the interpreter lock
+        list(pool.map(choose, starts, [*starts[1:], n]))
     return count, indices, tastes
 
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy import sparse
 
 from discreet.errors import ConfigError, DataError
 
@@ -321,6 +320,8 @@ def matrix_entries(matrix: Any, duplicates: str) -> Compressed:
     new arrays. Stored zeros are entries, except in the formats (bsr, dia) that must store zeros as
     padding.
     """
+    from scipy import sparse  # takes a moment to import
+
     if not sparse.issparse(matrix):
         raise DataError(
             f"a scipy sparse matrix is needed, not {type(matrix).__name__}: wrap a dense array in"

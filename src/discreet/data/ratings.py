@@ -10,11 +10,10 @@ import math
 import os
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from discreet.data.build import align, examples, from_columns, from_matrix
 from discreet.data.catalog import Catalog, as_titles
@@ -26,6 +25,9 @@ from discreet.data.readers import read_columns
 from discreet.data.user_column import find_user_problem
 from discreet.data.values import as_ratings, as_timestamps
 from discreet.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Duplicates = Literal["last", "mean", "error"]
 Unknown = Literal["error", "drop"]
@@ -333,6 +335,8 @@ class Ratings:
 
     def to_csr(self) -> sparse.csr_array:
         """Return a float32 matrix (users × items) that shares memory: copy it before writing."""
+        from scipy import sparse  # takes a moment to import
+
         # scipy wants one type for both index arrays, and would widen the long one
         narrow = self.n_ratings <= np.iinfo(np.int32).max
         indptr = self.indptr.astype(np.int32) if narrow else self.indptr

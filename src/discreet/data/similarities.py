@@ -15,16 +15,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from discreet.data.features import _from_file, _ids
 from discreet.data.ids import IdIndex
 from discreet.data.text_features import reduce_columns
 from discreet.errors import DataError
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 COMPONENTS = 32  # half of the columns that a prior has at most
 
@@ -85,6 +87,8 @@ def _embeddings_by_id(given: Mapping[Any, Any], item_ids: NDArray[Any]) -> NDArr
 
 def read_similarities(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
     """Return the symmetric matrix of similarities, by the larger of both weights of a pair."""
+    from scipy import sparse  # takes a moment to import
+
     n = len(item_ids)
     if isinstance(given, np.ndarray) or sparse.issparse(given):
         K = sparse.csr_array(given, dtype=np.float64)
@@ -101,6 +105,8 @@ def read_similarities(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
 
 def _from_rows(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
     """Return the matrix of a frame or file with two columns of items and one of weights."""
+    from scipy import sparse  # takes a moment to import
+
     if isinstance(given, str | os.PathLike):
         _, columns = _from_file(given)
     elif hasattr(type(given), "columns") or hasattr(given, "column_names"):
@@ -134,6 +140,8 @@ def _from_rows(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
 
 
 def _eigenvectors(K: sparse.csr_array) -> NDArray[np.float64]:
+    from scipy import sparse  # takes a moment to import
+
     total = np.asarray(K.sum(axis=1)).reshape(-1)
     known = np.flatnonzero(total > 0)
     found = np.full((K.shape[0], 0), np.nan)

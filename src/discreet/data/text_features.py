@@ -14,15 +14,17 @@ import hashlib
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from discreet.data.features import _ids, _read_columns
 from discreet.data.ids import IdIndex
 from discreet.errors import DataError
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 BUCKETS = 1 << 14  # few words of a catalog share one, and a matrix of them fits into memory
 COMPONENTS = 16  # a prior with more than 64 features is reduced again, genres among them
@@ -82,6 +84,8 @@ def hash_words(texts: Sequence[str]) -> sparse.csr_array:
 
     What only one text has says nothing about others and is left out.
     """
+    from scipy import sparse  # takes a moment to import
+
     rows: list[int] = []
     columns: list[int] = []
     place: dict[str, int] = {}

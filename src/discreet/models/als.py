@@ -43,8 +43,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet import kernels
 from discreet.data.ratings import Ratings
-from discreet.kernels import pair_products, second_moment, solve_rows, solve_rows_constant
 from discreet.models.base import Recommender
 from discreet.models.fold_in import ALSFoldIn, FoldIn
 from discreet.models.parameters import MOST_STEPS, check_choice, check_int, check_number, check_that
@@ -240,7 +240,9 @@ class ALS(Recommender):
         row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))[left_out]
         item = ratings.indices[left_out]
         predicted = (
-            offset[row] + self.item_biases_[item] + pair_products(U, self.item_factors_, row, item)
+            offset[row]
+            + self.item_biases_[item]
+            + kernels.pair_products(U, self.item_factors_, row, item)
         )
         return float(np.mean(np.square(ratings.values[left_out] - predicted), dtype=np.float64))
 
@@ -256,17 +258,21 @@ class ALS(Recommender):
         none = np.zeros(len(indptr) - 1, Y.dtype)
         shared = self._everywhere(Y)
         if not self._explicit:
-            return solve_rows(indptr, indices, None, Y, ridge, shared), none
+            return kernels.solve_rows(indptr, indices, None, Y, ridge, shared), none
         s = np.float64(self.intercept_scale_)
         if s == 0:
-            return solve_rows(indptr, indices, values, Y, ridge, shared, offset=offset), none
-        X, x0 = solve_rows_constant(indptr, indices, values, Y, ridge, s, shared, offset=offset)
+            return kernels.solve_rows(
+                indptr, indices, values, Y, ridge, shared, offset=offset
+            ), none
+        X, x0 = kernels.solve_rows_constant(
+            indptr, indices, values, Y, ridge, s, shared, offset=offset
+        )
         return X, (s * x0).astype(Y.dtype)
 
     def _everywhere(self, Y: NDArray[Any]) -> NDArray[Any] | None:
         """Return λ₀ YᵀY, the part of the normal equations that all rows share."""
         weight = self.unobserved_weight_
-        return weight * second_moment(Y) if weight else None
+        return weight * kernels.second_moment(Y) if weight else None
 
     def _initial(self, n_items: int) -> NDArray[Any]:
         scale = self.initial_scale

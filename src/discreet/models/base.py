@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet import kernels as compiled  # loaded when first used
 from discreet.data.columns import Column
 from discreet.data.ids import IdIndex, as_ids, replace_surrogates
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
-from discreet.kernels import pair_products, top_k
 from discreet.models.diversity import rank_diverse, score_all
 from discreet.models.estimator import Estimator
 from discreet.models.fold_in import (
@@ -741,7 +741,7 @@ class Recommender(Estimator, ABC):
                 found_here = rank_diverse(dense, boost, logarithms, n, left_out, np.isneginf(bias))
                 best[start:stop], scores[start:stop] = found_here
             elif dense is None:
-                best[start:stop], scores[start:stop] = top_k(vectors, V, bias, n, left_out)
+                best[start:stop], scores[start:stop] = compiled.top_k(vectors, V, bias, n, left_out)
             else:
                 found_here = rank_scores(dense, n, left_out, np.isneginf(bias))
                 best[start:stop], scores[start:stop] = found_here
@@ -770,7 +770,7 @@ class Recommender(Estimator, ABC):
             dense = fold_in_rule.item_scores(own, vectors, self.item_factors_)
             assert dense is not None
             return np.where(item >= 0, dense[user, item], np.nan).astype(np.float32)
-        dots = pair_products(vectors, V, user, item)
+        dots = compiled.pair_products(vectors, V, user, item)
         return np.where(item >= 0, dots + offsets[user] + self.item_biases_[item], np.nan).astype(
             np.float32
         )

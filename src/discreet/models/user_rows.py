@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from scipy import sparse
 
 from discreet.data.column_words import normalize
 from discreet.data.columns import Columns, conventions
@@ -29,7 +29,7 @@ def to_learn_from(given: Any, trust_user_column: bool = False, items: Any = None
     """
     if isinstance(given, Ratings):
         return given if items is None else given.with_items(items)
-    if sparse.issparse(given):
+    if _is_sparse(given):
         if given.nnz == 0:
             raise DataError("the matrix holds no ratings: it needs at least one entry")
         return Ratings.from_csr(given, items=items)
@@ -45,7 +45,7 @@ def as_user_rows(histories: Any, item_ids: NDArray[Any]) -> Ratings:
     """Convert histories to `Ratings`; a sparse matrix has one column per item of the model."""
     if isinstance(histories, Ratings):
         return histories
-    if not sparse.issparse(histories):
+    if not _is_sparse(histories):
         if _is_table(histories):
             return Ratings.from_frame(histories)
         raise DataError(
@@ -187,3 +187,9 @@ def _frame_of_one_user(frame: Any) -> Columns:
         )
     only = nw.from_native(frame).with_columns(nw.lit(0).alias("user")).to_native()
     return frame_columns(only, {})
+
+
+def _is_sparse(given: Any) -> bool:
+    """Return whether it is a scipy matrix, which exists only where scipy has been imported."""
+    sparse = sys.modules.get("scipy.sparse")
+    return sparse is not None and bool(sparse.issparse(given))
