@@ -182,14 +182,14 @@ def _measure(ratings: int) -> dict[str, Any]:
 
 
 def folder_of(kept: Path, ratings: int) -> Path:
-    """The folder of a size in a kept folder, such as ``1e9``."""
+    """Return the folder of a size in a kept folder, such as ``1e9``."""
     folder = kept / f"{ratings:.0e}".replace("e+0", "e")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def measure_phase(phase: str, ratings: int, folder: Path) -> dict[str, Any]:
-    """What a phase took, measured now or, in a kept folder, by an earlier run."""
+    """Return what a phase took, measured now or, in a kept folder, by an earlier run."""
     answer = folder / f"{phase}.json"
     if not answer.exists():
         words = [sys.executable, "-m", __name__, phase, str(ratings), str(folder)]
@@ -322,7 +322,7 @@ def main(phase: str, ratings: int, folder: Path) -> None:
 
 
 def _usage() -> dict[str, float]:
-    """What this process took so far."""
+    """Return what this process took so far."""
     from discreet.kernels.threads import thread_count
 
     unit = 1 if sys.platform == "darwin" else 1024
