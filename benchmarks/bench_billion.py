@@ -74,7 +74,7 @@ def show(result: dict[str, Any]) -> list[str]:
     for phase in PHASES:
         cells = [_describe_phase(row, phase) for row in sizes]
         lines.append(f"| {SHOWN[phase]} | {' | '.join(cells)} | {_slope(sizes, phase)} |")
-    last = sizes[-1]
+    last = [row for row in sizes if "blocks" in row][-1]
     disk = ", ".join(
         f"{name} {last[phase]['bytes'] / 1e9:.2f} GB"
         for name, phase in (("Parquet", "generate"), ("blocks", "blocks"), ("lists", "lists"))
@@ -94,7 +94,7 @@ def show(result: dict[str, Any]) -> list[str]:
         "",
         *steps,
         "",
-        f"On disk at the largest size: {disk}; while blocks are written, {_scratch(last)} more.",
+        f"On disk for {_name(last)}: {disk}; while blocks are written, {_scratch(last)} more.",
         *(["", _describe_pieces(sizes)] if any("kept" in row for row in sizes) else []),
     ]
 
