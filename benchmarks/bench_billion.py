@@ -74,7 +74,7 @@ def show(result: dict[str, Any]) -> list[str]:
     for phase in PHASES:
         cells = [_describe_phase(row, phase) for row in sizes]
         lines.append(f"| {SHOWN[phase]} | {' | '.join(cells)} | {_slope(sizes, phase)} |")
-    last = sizes[-1]
+    last = [row for row in sizes if "blocks" in row][-1]
     disk = ", ".join(
         f"{name} {last[phase]['bytes'] / 1e9:.2f} GB"
         for name, phase in (("Parquet", "generate"), ("blocks", "blocks"), ("lists", "lists"))
@@ -94,7 +94,7 @@ def show(result: dict[str, Any]) -> list[str]:
         "",
         *steps,
         "",
-        f"On disk at the largest size: {disk}; while blocks are written, {_scratch(last)} more.",
+        f"On disk for {_name(last)}: {disk}; while blocks are written, {_scratch(last)} more.",
         *(["", _describe_pieces(sizes)] if any("kept" in row for row in sizes) else []),
     ]
 
@@ -182,14 +182,14 @@ def _measure(ratings: int) -> dict[str, Any]:
 
 
 def folder_of(kept: Path, ratings: int) -> Path:
-    """The folder of a size in a kept folder, such as ``1e9``."""
+    """Return the folder of a size in a kept folder, such as ``1e9``."""
     folder = kept / f"{ratings:.0e}".replace("e+0", "e")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def measure_phase(phase: str, ratings: int, folder: Path) -> dict[str, Any]:
-    """What a phase took, measured now or, in a kept folder, by an earlier run."""
+    """Return what a phase took, measured now or, in a kept folder, by an earlier run."""
     answer = folder / f"{phase}.json"
     if not answer.exists():
         words = [sys.executable, "-m", __name__, phase, str(ratings), str(folder)]
@@ -322,7 +322,7 @@ def main(phase: str, ratings: int, folder: Path) -> None:
 
 
 def _usage() -> dict[str, float]:
-    """What this process took so far."""
+    """Return what this process took so far."""
     from discreet.kernels.threads import thread_count
 
     unit = 1 if sys.platform == "darwin" else 1024

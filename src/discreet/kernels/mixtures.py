@@ -144,7 +144,7 @@ def _store(e: Emit, value: Any, at: Any) -> None:
 
 
 def _generator(emit: Any) -> Any:
-    """The code generator of an intrinsic of addresses and numbers."""
+    """Return the code generator of an intrinsic of addresses and numbers."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
         emit(Emit(builder, types.Array(types.float64, 1, "C")), *args)
