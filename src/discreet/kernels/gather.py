@@ -293,7 +293,7 @@ def sums(
     same_length("c and indices", len(c), len(indices))
     n = len(indptr) - 1
     r = columns or Y.shape[1]
-    cuts = cost_cuts(np.diff(indptr) + 1.0)
+    cuts = np.array([0, n]) if n == 1 else cost_cuts(np.diff(indptr) + 1.0)
     if not simd.enabled():
         b = np.zeros((n, r), Y.dtype)
         run(lambda start, stop: _sums_plain(indptr, indices, c, Y, b, whole, start, stop), cuts)
