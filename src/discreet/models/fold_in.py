@@ -477,8 +477,8 @@ class CommunityPairsFoldIn(PosteriorMeanFoldIn):
     strength, steps, shares : see `CommunityFoldIn`
     """
 
-    strength: float = 1.0
-    steps: int = 1
+    strength: float = 0.0
+    steps: int = 0
     shares: Array = field(default_factory=lambda: np.zeros(0), metadata=_MATRIX)
     kind: ClassVar[str] = "communities and pairs"
 

@@ -47,10 +47,9 @@ def planted(n=20_000, taste=1.0, seed=0, n_items=N_ITEMS):
 def model(epsilon=20.0, **options):
     return discreet.DPMF.configure(
         epsilon=epsilon,
-        like_threshold="everything",
         noise="seeded",
         random_state=5,
-        **options,
+        **{"like_threshold": "everything"} | options,
     )
 
 
@@ -197,11 +196,14 @@ def test_popular_items_are_discounted_where_users_have_many():
     np.testing.assert_allclose(found.std(axis=1), 0.0, atol=1e-5)
 
 
-def test_a_model_with_communities_is_a_prior_by_its_counts(learned, ratings):
+def test_a_model_with_communities_is_a_prior_by_its_counts(ratings):
     """A later training has pairs and counts of earlier ones, and takes their route."""
-    later = model(epsilon=5.0).fit(planted(seed=1), prior=learned, progress=False)
+    given = {"rating_range": (0, 1), "like_threshold": 1.0}
+    first = model(**given).fit(ratings, progress=False)
+    assert "communities" in first.details_
+    later = model(epsilon=5.0, **given).fit(planted(seed=1), prior=first, progress=False)
     assert "communities" not in later.details_
-    alone = model(epsilon=5.0, route="pairs").fit(planted(seed=1), progress=False)
+    alone = model(epsilon=5.0, route="pairs", **given).fit(planted(seed=1), progress=False)
     exact = np.bincount(ratings.indices, minlength=N_ITEMS) / 12**0.5
     error, without = (np.abs(one.counts_ - exact).mean() for one in (later, alone))
     assert error < 0.8 * without
