@@ -77,6 +77,7 @@ def benchmark(quick: bool) -> dict[str, Any]:
         now = [float(x) for x in _python(_FIRST_FIT).split()]
         best = [min(pair) for pair in zip(best or now, now, strict=True)]
     with tempfile.TemporaryDirectory(prefix="discreet-bench-") as folder:
+        _commands(Path(folder, "before"), repeats=1)  # Python writes its bytecode
         commands = _commands(Path(folder), repeats=1 if quick else 3)
         one_list = float(_python(_ONE_LIST, folder))
     return {
@@ -109,8 +110,8 @@ def show(result: dict[str, Any]) -> list[str]:
         *lines,
         "",
         (
-            f"`import discreet` with the first model takes {result['import']:.2f} s (goal: under"
-            f" 0.5); the first `fit` of a process takes {result['first'] - result['second']:.2f} s"
+            f"`import discreet` with the first model takes {result['import']:.2f} s (goal: at most"
+            f" 0.25); the first `fit` of a process takes {result['first'] - result['second']:.2f} s"
             " longer than the second, with compiled code cached (goal: at most 2)."
             " `model.recommend(history)` with 20,000 items at rank 64 and a history of 20 takes"
             f" {1000 * result['list']:.2f} ms, median (goal: 0.4)."
@@ -120,6 +121,7 @@ def show(result: dict[str, Any]) -> list[str]:
 
 def _commands(folder: Path, repeats: int) -> dict[str, float]:
     best: dict[str, float] = {}
+    folder.mkdir(exist_ok=True)
     lists = folder / "lists"
     train = ["train", "cinema", "--epsilon", "1", "--replace", "--out"]
     work = {
@@ -139,7 +141,7 @@ def _commands(folder: Path, repeats: int) -> dict[str, float]:
 def _timed(words: list[str], cache: Path) -> float:
     """Seconds of a command with that folder for compiled code."""
     cache.mkdir(exist_ok=True)
-    settings = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
+    settings = _installed() | {"NUMBA_CACHE_DIR": str(cache)}
     start = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "discreet", *words], capture_output=True, check=True, env=settings
@@ -149,5 +151,14 @@ def _timed(words: list[str], cache: Path) -> float:
 
 def _python(code: str, *words: str) -> str:
     return subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=_installed(),
     ).stdout
+
+
+def _installed() -> dict[str, str]:
+    """Return an environment in which Python keeps its bytecode, as installers write it."""
+    return {name: x for name, x in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

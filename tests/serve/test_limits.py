@@ -10,7 +10,7 @@ import threading
 import pytest
 from served_here import post, read_all, serve_here, status_of, wait_for
 
-from discreet.serve import app, server
+from discreet.serve import app, batching, server
 from discreet.serve import middleware as gates
 from discreet.serve.app import create_app
 from discreet.serve.model_registry import ModelRegistry
@@ -247,13 +247,18 @@ def test_an_end_with_a_client_that_does_not_read_is_clean(shelf, monkeypatch, ca
 def test_long_work_is_not_done_by_the_event_loop(here, monkeypatch):
     """Batches, long lists and large bodies are answered by another thread than short questions."""
     threads = []
-    original = app.answer
 
-    def answer(*given):
-        threads.append(threading.current_thread().name)
-        return original(*given)
+    def watch(module, name):
+        original = getattr(module, name)
 
-    monkeypatch.setattr(app, "answer", answer)
+        def answer(*given):
+            threads.append(threading.current_thread().name)
+            return original(*given)
+
+        monkeypatch.setattr(module, name, answer)
+
+    watch(app, "answer")
+    watch(batching, "best_here")
     here.send(post("/v1/recommend", {"history": []}, close=True))
     loop = threads.pop()
     for path, value in (

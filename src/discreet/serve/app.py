@@ -193,6 +193,7 @@ def add_recommendation_routes(
 ) -> None:
     """Add the routes that read a history or rank items."""
     together = Batcher(workers)
+    here = Batcher(None)
 
     async def run(work: Callable[[], Any], *, long: bool = False, large: bool = False) -> Any:
         """Run short work here, long work in its own thread, and large catalogs in the pool."""
@@ -213,8 +214,11 @@ def add_recommendation_routes(
         body = await request.body()
         long = len(body) > LONG_BODY
         served, asked = await run(functools.partial(_read_question, shelf, body), long=long)
-        if plain := _without_wishes(served, asked):
-            best, scores = await together.best(served, plain)
+        large = _is_large(served)
+        long = long or asked[2] > LONG_LIST
+        plain = None if long and not large else _without_wishes(asked)
+        if plain is not None:
+            best, scores = await (together if large else here).best(served, plain)
             return _json(
                 {
                     "model": served.name,
@@ -222,10 +226,7 @@ def add_recommendation_routes(
                     "ignored": asked[-1],
                 }
             )
-        long = long or asked[2] > LONG_LIST
-        made: Response = await run(
-            lambda: _json(answer(served, *asked)), long=long, large=_is_large(served)
-        )
+        made: Response = await run(lambda: _json(answer(served, *asked)), long=long, large=large)
         return made
 
     @app.post(
@@ -404,11 +405,11 @@ def answer(
     }
 
 
-def _without_wishes(served: ServedModel, asked: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return a request that can be batched: for a large catalog and all of its items; or None."""
+def _without_wishes(asked: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Return a request that can be batched, for all items; or None."""
     at, values, n, options, _ = asked
     wishes = options["exclude"] is not None or options["only"] is not None or options["diversity"]
-    if wishes or not _is_large(served):
+    if wishes:
         return None
     return at, values, n, options["exclude_seen"]
 
