@@ -106,8 +106,9 @@ def _describe_pieces(sizes: list[dict[str, Any]]) -> str:
     pieces = max(int(row["pieces"]) for row in rows)
     return (
         f"Phases ran one after the other in a kept folder (`{KEPT}`), in at most {pieces} pieces"
-        f" each, on a busy machine; threads: {', '.join(map(str, threads))}. CPU seconds are summed"
-        " over pieces, and memory is that of the largest."
+        f" each, on a busy machine; threads: {', '.join(map(str, threads))}. They may be of several"
+        " commits, and the conditions above are those when the page was written. CPU seconds are"
+        " summed over pieces, and memory is that of the largest. A dash: not run."
     )
 
 
