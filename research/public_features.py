@@ -23,44 +23,20 @@ from research.ranking import _ratings
 from research.sources import Sources
 
 N = 20
-SHUFFLED = "DPMF, shuffled"
 
 
 def run(settings: Settings, sources: Sources) -> Record:
     """``data``, ``model``, ``epsilon``, ``scale``, ``seed`` (of the split), ``noise`` (trainings of
-    which a cell is the mean).
-
-    Noise is secure. "DPMF, shuffled" is trained with seeded noise, next to a training without
-    features on the same noise: they differ by what features cost alone.
+    which a cell is the mean; noise is secure).
     """
     liked = _liked(settings["data"], settings["scale"], settings["seed"], sources)
     shown = np.random.default_rng(settings["seed"]).random(liked.n_ratings) < 0.8
     train = liked.keep(shown).with_items(liked.item_ids, public=True)
     hidden = liked.keep(~shown).with_items(liked.item_ids, public=True)
-
-    def train_model(name: str, **noise: Any) -> Record:
-        model = _model(settings | {"model": name}, sources, **noise)
-        return measured(model.fit(train, progress=False), train, hidden)
-
-    if settings["model"] != SHUFFLED:
-        return average_trainings(lambda: train_model(settings["model"]), settings["noise"])
-    pairs = [
-        [train_model(name, noise="seeded", random_state=seed) for name in (SHUFFLED, "DPMF")]
-        for seed in range(settings["noise"])
-    ]
-    ones = iter([one for one, _ in pairs])
-    return average_trainings(lambda: next(ones), len(pairs)) | _cost(pairs)
-
-
-def _cost(pairs: list[list[Record]]) -> Record:
-    """By how many percent the first of each pair is better, with the standard error."""
-    found, without = (np.array([one[i]["recall@20"] for one in pairs]) for i in (0, 1))
-    percent = 100 / max(float(without.mean()), 1e-9)
-    record: Record = {"without": float(without.mean())}
-    record["gain"] = float(percent * (found - without).mean())
-    if len(pairs) > 1:
-        record["error of gain"] = float(percent * (found - without).std(ddof=1) / len(pairs) ** 0.5)
-    return record
+    model = _model(settings, sources)
+    return average_trainings(
+        lambda: measured(model.fit(train, progress=False), train, hidden), settings["noise"]
+    )
 
 
 def average_trainings(train: Callable[[], Record], times: int) -> Record:
@@ -99,11 +75,11 @@ def measured(model: DPMF, train: Ratings, hidden: Ratings) -> Record:
     return record | {f"quintile {i + 1}": float(share) for i, share in enumerate(shares)}
 
 
-def _model(settings: Settings, sources: Sources, **noise: Any) -> DPMF:
+def _model(settings: Settings, sources: Sources) -> DPMF:
     name = settings["model"]
-    given: dict[str, Any] = {"epsilon": settings["epsilon"], "delta": 1e-6, **noise}
+    given: dict[str, Any] = {"epsilon": settings["epsilon"], "delta": 1e-6}
     if name != "DPMF":
-        given["item_features"] = _features(settings["data"], sources, name == SHUFFLED)
+        given["item_features"] = _features(settings["data"], sources, name == "DPMF, shuffled")
     if name == "DPMF, features as a prior":
         given["features"] = []
     return DPMF.configure(goal="ranking", like_threshold="everything", **given)

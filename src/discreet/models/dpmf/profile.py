@@ -16,10 +16,9 @@ precision of w* are
     (A + P)⁻¹ (A w + H Σ⁻¹ g + P w⁰),   A + P,   with Σ = s_g² I + 2 H/L,   A = H Σ⁻¹ H        (2)
 
 H being shrunk by its own noise, and L the number of items that each user left out. A second step
-starts from there, with what the first one found as its prior. Where there are enough users, others
-take part in it; else both see the same choices, and each counts their chance twice. Where no weight
-of a feature stands out of its deviation, (1) is not used and the model is what it would be without
-a profile.
+starts from there, with what the first one found as its prior. Both see the same choices, so each
+counts their chance twice. Where no weight of a feature stands out of its deviation, (1) is not
+used and the model is what it would be without a profile.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from discreet.privacy.users.sealed_users import Users
 
 TAU = 10.0  # choices that everyone is taken to have made as all others
 FLOOR = 0.05  # of popularity: the least that a factor model's score counts as
-SHARE = 0.04  # of the budget for the weights
+SHARE = 0.05  # of the budget for the weights
 # half of it each; one step from weights of 0 goes too far where features say much
 STEPS = ("feature weights 1", "feature weights 2")
 # deviations of the weights before anything is known: of popularity and factors, and of features
@@ -61,12 +60,10 @@ FALSE_ALARMS = 0.05
 # most popular items, which choice sets are made of: with 1,000, weights on a long tail follow the
 # most popular items alone, and with 8,000 they follow rare ones, whose popularity is mostly noise
 CANDIDATES = 2000
-# A step needs so many items in the histories of its users, over μ below 0.4, where the noise of a
-# release is larger than that of so many users. With more, a part of them takes part, and others in
-# the second step if there are enough; they leave out so many items, over μ below 1.
-ENOUGH_ITEMS = 100_000
-ENOUGH_LEFT_OUT = 6000
-MOST_LEFT_OUT = 4  # of one user
+# choices, over μ below 1: of more users a part takes part, and of fewer each leaves out up to
+# MOST_LEFT_OUT items, so that the time is about the same for all data
+ENOUGH = 6000
+MOST_LEFT_OUT = 4
 
 
 @dataclass(frozen=True)
@@ -107,7 +104,6 @@ def fit_profile(
     vectors: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
     categories: list[Categories],
     size: float,
-    length: float,
     levels: int,
     mixture: tuple[float, int] = (0.0, 0),
 ) -> dict[str, Any] | None:
@@ -118,7 +114,6 @@ def fit_profile(
     popularity, counts : (n_items,)
         log pop of (1), and released counts, positive.
     vectors : factors (n_items, r), gain (n_items, r) and base (r,) of the read-out
-    size, length : how many users there are, and about how many items they have
     mixture : strength and steps, where the read-out is a mixture of communities
     """
     factors, gain, base = vectors
@@ -138,7 +133,7 @@ def fit_profile(
         TAU,
         *mixture,
     )
-    found = fit_weights(session, users, lines, inputs, size, length, levels)
+    found = fit_weights(session, users, lines, inputs, size, levels)
     if not found.kept:
         return None
     return {
@@ -233,10 +228,9 @@ def fit_weights(
     lines: list[Release],
     inputs: ProfileInputs,
     size: float,
-    length: float,
     levels: int,
 ) -> ProfileWeights:
-    """Fit the weights of (2), one step for each line, of `size` users with about `length` items."""
+    """Fit the weights of (2), one step for each line."""
     from scipy.special import ndtri
 
     d = inputs.size
@@ -245,12 +239,11 @@ def fit_weights(
     spread = np.append(np.full(first, BASE_SPREAD), np.full(d - first, FEATURE_SPREAD))
     precision = np.diag(spread**-2.0)
     mu = math.sqrt(sum(session.plan.noise_multiplier(line) ** -2 for line in lines) / SHARE)
-    part = min(ENOUGH_ITEMS * max(1.0, 0.4 / mu) / (length * max(size, 1.0)), 1.0)
-    left_out = ENOUGH_LEFT_OUT * max(1.0, 1 / mu) / (part * max(size, 1.0))
-    left_out = int(np.clip(left_out, 1, MOST_LEFT_OUT))
-    new = min(1.0, 1 / (len(lines) * part))  # the part of a step's choices that no other has
+    each = ENOUGH * max(1.0, 1 / mu) / max(size, 1.0)
+    part = min(each, 1.0)
+    left_out = int(np.clip(each, 1, MOST_LEFT_OUT))
     w = center
-    for begin, line in zip(np.linspace(0.0, 1 - part, len(lines)), lines, strict=True):
+    for line in lines:
         statistic = users.sum(
             ChoiceMoments(
                 inputs,
@@ -260,12 +253,11 @@ def fit_weights(
                 least_level=max(3 * levels // 4, 1),
                 levels=levels,
                 part=part,
-                begin=float(begin),
             )
         )
         noise = CLIP * session.deviation(line, statistic)
         released = CLIP * session.release(line, statistic)
-        w, precision = newton_step(released, noise, w, w, precision, new * left_out)
+        w, precision = newton_step(released, noise, w, w, precision, left_out / len(lines))
         w[:first] = np.maximum(w[:first], LEAST_BASE)
     deviation = np.sqrt(np.diag(np.linalg.inv(precision)))
     z = w[first:] / deviation[first:]

@@ -231,7 +231,7 @@ class PairRanking(Algorithm):
         counts suggest, on catalogs of more than `largest_core` items.
     profile : bool
         Whether scores are multiplied by a user's own profile in public features, whose weights
-        take 4 % of the budget. Set where there are features.
+        take a twentieth of the budget. Set where there are features.
     popularity_discount : float
         β: scores are divided by the released count to this power.
     shares : dict

@@ -119,9 +119,6 @@ def add_profile(
         usual = np.maximum(learned.factors @ gain_of(learned)[3], 0.0)
         least = max(LEAST_POPULARITY * float(np.median(usual)), least)
     popularity, vectors = popularity_of(learned, least)
-    assert learned.counts is not None
-    # √n on average over users with n items, whose counts are 1/√n each
-    length = max(float(learned.counts.sum()) / max(size, 1.0), 1.0) ** 2
     profile = fit_profile(
         session,
         users,
@@ -131,7 +128,6 @@ def add_profile(
         vectors,
         categories,
         size,
-        length,
         levels,
         (learned.details.get("strength", 0.0), learned.details.get("steps", 0)),
     )

@@ -124,9 +124,8 @@ class ChoiceMoments(Statistic):
     least_level : int
         Items that are liked less are not left out.
     levels : int
-    part, begin : float
-        Of very many users a part is enough: those take part for whom a number between 0 and 1,
-        drawn from their own id, is from `begin` to `begin` + `part`.
+    part : float
+        Of very many users a part is enough: whether a user takes part is drawn from its own id.
     """
 
     inputs: ProfileInputs
@@ -137,7 +136,6 @@ class ChoiceMoments(Statistic):
     least_level: int = 1
     levels: int = LEVELS
     part: float = 1.0
-    begin: float = 0.0
 
     def check(self, public: Public) -> None:
         check_levels(self.levels)
@@ -163,8 +161,8 @@ class ChoiceMoments(Statistic):
             raise ConfigError("values must be numbered as inverse is")
         if x.steps and not (x.strength > 0 and len(x.base) and x.gain.min(initial=1.0) > 0):
             raise ConfigError("strength and gain must be positive where there are steps")
-        if not (x.tau > 0 and x.floor > 0 and self.best >= 1 and self.begin >= 0):
-            raise ConfigError("tau, floor and best must be positive, and begin not negative")
+        if not (x.tau > 0 and x.floor > 0 and self.best >= 1):
+            raise ConfigError("tau, floor and best must be positive")
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (self.inputs.size + triangle_size(self.inputs.size),)
@@ -174,8 +172,7 @@ class ChoiceMoments(Statistic):
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         coin = (block.key * MIX >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        drawn = (coin >= self.begin) & (coin < self.begin + self.part)
-        takes_part = drawn & (block.counts > 1)
+        takes_part = (coin < self.part) & (block.counts > 1)
         z = clip_moments(self._moments(block, takes_part)) * SHAVE
         return total_of_users(z, grid)
 
