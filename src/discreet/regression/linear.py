@@ -167,7 +167,7 @@ class DPRegression:
     def _check_parameters(self) -> None:
         for name in ("feature_norm", "target_norm"):
             check_bound(name, getattr(self, name))
-        k = self.max_rows
+        k: Any = self.max_rows
         if isinstance(k, bool) or not isinstance(k, Integral) or not 1 <= k <= 10**6:
             raise ConfigError(f"max_rows is {k!r}, but must be a whole number from 1 to 1,000,000.")
         if not (isinstance(self.noise, str) or hasattr(self.noise, "add")):
