@@ -239,6 +239,18 @@ def test_recommend_by_id_by_title_and_by_file_is_what_python_says(run, shelf, tm
     assert all(str(item) in shown for item in ids)
 
 
+def test_recommend_for_all_users_of_a_folder(run, shelf, tmp_path):
+    folder = tmp_path / "ratings"
+    folder.mkdir()
+    (folder / "known.csv").write_bytes((shelf / "known.csv").read_bytes())
+    given = ("recommend", shelf / "model", "--users", folder, "-n", 3)
+    assert "a new folder for the lists" in run(*given).err
+    found = json.loads(run(*given, "-o", tmp_path / "lists", "--json").out)
+    assert found["users"] == 8
+    assert len(pq.read_table(tmp_path / "lists" / "known.parquet")) == 24
+    assert run(*given, "-o", "more", "--diversity", 0.5).code == 2
+
+
 def test_recommend_leaves_out_and_lets_in(run, shelf):
     def items(*options: object) -> list[int]:
         found = json.loads(

@@ -29,7 +29,6 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
     'discreet recommend model/ --history "The Binary Colony,Signal from Quillon"',
     'discreet recommend model/ --history "The Binary Colony" --why',
     "discreet recommend model/ --users ratings.csv -o lists.csv",
-    "discreet recommend model/ --users ratings/ -o lists/",
 )
 def recommend(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
