@@ -196,9 +196,8 @@ def _choose_films(
 
     Return n_i, the films of each user in ascending order, and the user's taste for them.
     """
-    films_T = _item_factors().T
-    n = len(users)
-    m = films_T.shape[1]
+    every_taste = users @ _item_factors().T  # exact: see the module's docstring
+    n, m = every_taste.shape
     quantile = (np.arange(1 << 16) + 0.5) / (1 << 16)
     gumbel = _round_to_int(-np.log(-np.log(quantile)) * _FINE)
     # log-normal: at least 15 films, median about 40, mean about 60
@@ -210,8 +209,9 @@ def _choose_films(
     indices = np.empty(begin[-1], np.int32)
     tastes = np.empty(begin[-1], np.float32)
 
-    def choose(start: int, stop: int) -> None:
-        taste = users[start:stop] @ films_T  # exact: see the module's docstring
+    def choose(start: int) -> None:
+        stop = min(start + _USERS_AT_A_TIME, n)
+        taste = every_taste[start:stop]
         score = _fine(taste * np.float32(1.75)) + popularity
         score += gumbel.take(drawn[start * m : stop * m]).reshape(stop - start, m)
         # one integer per pair with the film in its low bits: no ties, so one order everywhere
@@ -222,9 +222,8 @@ def _choose_films(
         indices[begin[start] : begin[stop]] = watched % m
         tastes[begin[start] : begin[stop]] = taste.ravel()[watched]
 
-    starts = range(0, n, _USERS_AT_A_TIME)
-    with ThreadPoolExecutor(pa.cpu_count()) as pool:  # numpy lets go of the interpreter lock
-        list(pool.map(choose, starts, [*starts[1:], n]))
+    with ThreadPoolExecutor(pa.cpu_count()) as pool:
+        list(pool.map(choose, range(0, n, _USERS_AT_A_TIME)))
     return count, indices, tastes
 
 
