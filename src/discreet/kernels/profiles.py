@@ -40,7 +40,7 @@ class ValueSets(NamedTuple):
     values: NDArray[np.int32]
 
 
-class Prepared(NamedTuple):
+class PublicParts(NamedTuple):
     """What is the same for all histories: 1/pop_j, and the sets of values."""
 
     inverse: NDArray[np.float64]
@@ -88,10 +88,10 @@ def find_value_sets(start: NDArray[Any], stop: NDArray[Any], values: NDArray[Any
 
 def prepare_profile(
     popularity: NDArray[Any], starts: NDArray[Any], values: NDArray[Any]
-) -> Prepared:
+) -> PublicParts:
     """Compute what `profile_scores` needs for all histories."""
     sets = find_value_sets(starts[:, :-1], starts[:, 1:], values)
-    return Prepared(np.exp(-popularity.astype(np.float64)), sets)
+    return PublicParts(np.exp(-popularity.astype(np.float64)), sets)
 
 
 def profile_scores(
@@ -104,7 +104,7 @@ def profile_scores(
     floor: float,
     lists: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
     tau: float,
-    prepared: Prepared | None = None,
+    prepared: PublicParts | None = None,
 ) -> NDArray[np.float32]:
     """w₀ log pop_j + w₁ log max(u · v_j/pop_j, floor) + Σ_f w_f φ_fj of one history, for all items.
 
@@ -121,7 +121,7 @@ def profile_scores(
     floor : float
     lists : starts (features, items + 1), values, and inverse, 1/p(v) of each value
     tau : float
-    prepared : Prepared, optional
+    prepared : PublicParts, optional
         From `prepare_profile`; computed where it is not given.
     """
     starts, values, inverse = lists
