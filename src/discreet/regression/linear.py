@@ -168,7 +168,7 @@ class DPRegression:
         for name in ("feature_norm", "target_norm"):
             check_bound(name, getattr(self, name))
         k: Any = self.max_rows
-        if isinstance(k, bool) or not isinstance(k, Integral) or not 1 <= k <= 10**6:
+        if isinstance(k, bool) or not isinstance(k, Integral) or not 1 <= int(k) <= 10**6:
             raise ConfigError(f"max_rows is {k!r}, but must be a whole number from 1 to 1,000,000.")
         if not (isinstance(self.noise, str) or hasattr(self.noise, "add")):
             raise ConfigError(f"noise is {self.noise!r}, but must be 'secure' or 'seeded'.")
