@@ -259,9 +259,9 @@ def unfold_triangle(
             else:
                 A[i, i + 1 :] = part
     if written:
-        _, down, up = zip(*written, strict=True)
-        _mirror_rows(A, down[0], down[-1] + 1)
-        _mirror_rows(A, up[-1], up[0] + 1)
+        (_, above, lowest), (_, below, highest) = written[0], written[-1]
+        _mirror_rows(A, above, below + 1)
+        _mirror_rows(A, highest, lowest + 1)
 
 
 def _mirror_rows(A: NDArray[Any], start: int, stop: int) -> None:
