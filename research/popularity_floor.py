@@ -7,6 +7,8 @@ of noise.
 
 from __future__ import annotations
 
+from typing import Any
+
 from research.entry import Record, Settings
 from research.ranking import held_out, measured, ours
 from research.sources import Sources
@@ -19,7 +21,7 @@ def run(settings: Settings, sources: Sources) -> Record:
     """
     names = ("data", "held", "scale", "seed")
     people = held_out(*(settings[name] for name in names), sources)
-    promise = {"epsilon": settings["epsilon"], "delta": 1e-6, "noise": "seeded"}
+    promise: dict[str, Any] = {"epsilon": settings["epsilon"], "delta": 1e-6, "noise": "seeded"}
 
     def train(model: str, seed: int) -> Record:
         fitted = ours(model, people, promise | {"random_state": seed}).fit(people.everything)
