@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from discreet.data.features import Features, item_features, read_features
+from discreet.data.features import Features, item_categories, item_features, read_features
 from discreet.errors import DataError
 
 IDS = np.array([1, 2, 3])
@@ -135,3 +135,23 @@ def test_columns_of_lists_are_features_and_usual_words_are_not_known(tmp_path, c
     pq.write_table(uneven, tmp_path / "u.parquet")
     with pytest.raises(DataError, match="equally many numbers"):
         read_features(tmp_path / "u.parquet")
+
+
+def test_lists_of_words_are_words():
+    frame = pd.DataFrame({"item_id": [1, 2, 3], "genres": [["War", "Comedy"], ["War"], ["Comedy"]]})
+    (genres,) = item_categories(frame, IDS, ["genres"])
+    assert genres.names == ("comedy", "war")
+    assert read_features(frame).names == ("genres: Comedy", "genres: War")
+
+
+def test_a_table_without_rows_is_refused():
+    empty = pd.DataFrame({"item_id": [], "genres": []})
+    with pytest.raises(DataError, match="item_features has no rows"):
+        item_features(empty, IDS)
+
+
+@pytest.mark.parametrize("column", [["a", "b", "c"], ["a", "a", "a"], [None, None, None]])
+def test_a_named_column_that_says_nothing_is_refused(column):
+    frame = pd.DataFrame({"item_id": [1, 2, 3], "kind": column})
+    with pytest.raises(DataError, match="'kind' of item_features says nothing"):
+        item_categories(frame, IDS, ["kind"])

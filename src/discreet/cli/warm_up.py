@@ -13,7 +13,9 @@ EPSILON = 500.0  # large, so that a few users suffice for every part of a model 
 
 def warm_up(progress: Progress) -> None:
     """Train and evaluate each model on a few users of cinema, and recommend to all of them."""
-    from discreet.data.cinema import make_cinema
+    import pyarrow as pa
+
+    from discreet.data.cinema import films, make_cinema
     from discreet.data.splits import random_ratings, strong_generalization
     from discreet.evaluation import evaluate
     from discreet.models.als import ALS
@@ -21,9 +23,18 @@ def warm_up(progress: Progress) -> None:
     from discreet.models.popularity import Popularity
 
     ratings = make_cinema(0, 0.05)
+    genres = pa.table(
+        {
+            "item_id": [film.id for film in films()],
+            "genres": ["|".join(film.genres) for film in films()],
+        }
+    )
     stars = (0.5, 5.0)
     models: dict[str, Callable[[], Any]] = {
         "DPMF for lists": lambda: DPMF(epsilon=EPSILON, rating_range=stars),
+        "DPMF with features": lambda: DPMF(
+            epsilon=EPSILON, rating_range=stars, item_features=genres, features=["genres"]
+        ),
         "DPMF for ratings": lambda: DPMF(epsilon=EPSILON, goal="rating", rating_range=stars),
         "ALS for ratings": lambda: ALS(iterations=2),
         "ALS for lists": lambda: ALS(goal="ranking", iterations=2),

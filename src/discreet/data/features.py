@@ -195,8 +195,19 @@ def _read_columns(source: Any) -> tuple[Sequence[Any], dict[str, Sequence[Any]],
     if twice is not None:
         raise DataError(f"{where} has several columns named {twice!r}: rename the others")
     at = find_item_column(names, where, _columns_of(source))
+    if not len(columns[at]):
+        raise DataError(f"{where} has no rows. Give at least one item with features.")
     others = [i for i in range(len(names)) if i != at]
-    return columns[at], {str(names[i]): columns[i] for i in others}, where
+    return columns[at], {str(names[i]): _join_words(columns[i]) for i in others}, where
+
+
+def _join_words(values: Sequence[Any]) -> Sequence[Any]:
+    """Return a column with lists of words, as Parquet has them, as text such as Comedy|War."""
+    lists = [value for value in values if isinstance(value, (list, tuple, np.ndarray))]
+    words = [word for one in lists for word in one]
+    if not words or not all(isinstance(word, str) for word in words):
+        return values
+    return ["|".join(one) if isinstance(one, (list, tuple, np.ndarray)) else one for one in values]
 
 
 def item_categories(
@@ -242,6 +253,8 @@ def item_categories(
         shared = np.count_nonzero(np.diff(one.starts)) / max(len(at), 1)
         if len(one.names) > 1 and (features is not None or shared >= SHARED):
             found.append(one)
+    if features is not None:
+        _refuse_without_values(features, columns, {one.name for one in found})
     if len(found) > MOST_CATEGORIES:
         logger.warning(
             "item_features: profiles use %s of %s features; name those that matter by features=",
@@ -249,6 +262,26 @@ def item_categories(
             len(found),
         )
     return found[:MOST_CATEGORIES]
+
+
+def _refuse_without_values(
+    wanted: Sequence[str], columns: Mapping[str, Sequence[Any]], found: set[str]
+) -> None:
+    """Refuse a column that can say nothing before any budget is spent on its weight."""
+    for name in wanted:
+        known = {number for number in _numbers(columns[name]) or () if number == number}
+        if known and known <= {0.0, 1.0} and "flags" in found:
+            continue
+        if not any(one in found for one in _derived(name)):
+            raise DataError(
+                f"The column {name!r} of item_features says nothing about the items of the ratings:"
+                " it needs two values or more that several items share. Leave it out of features."
+            )
+
+
+def _derived(name: str) -> tuple[str, str, str]:
+    """Return the names of the categories that a column may become."""
+    return name, f"decade of {name}", f"series in {name}"
 
 
 def _as_categories(

@@ -121,8 +121,12 @@ def test_columns_are_chosen_by_name():
     assert [one["name"] for one in model.details_["profile"]["features"]] == ["author"]
     with pytest.raises(DataError, match="no column 'writer'"):
         discreet.DPMF(item_features=frame, features=["writer"], **SEEDED).fit(ratings)
-    with pytest.raises(ConfigError, match="features is a list"):
+    with pytest.raises(ConfigError, match="features is"):
         discreet.DPMF(item_features=frame, features="author", epsilon=1.0).check()
+    with pytest.raises(ConfigError, match="Pass item_features"):
+        discreet.DPMF(features=["author"], epsilon=1.0).check()
+    with pytest.raises(ConfigError, match="profiles change lists, not ratings"):
+        discreet.DPMF(item_features=frame, features=["author"], goal="rating", epsilon=1.0).check()
     none = discreet.DPMF(item_features=frame, features=[], **SEEDED)
     assert "feature weights 1" not in [line["name"] for line in none.price_list(N_ITEMS)]
 

@@ -66,17 +66,27 @@ class DPMF(PrivateRecommender):
                 getattr(self, name) is None,
                 f"{name} is for goal='rating': for ranking, users have nothing to solve",
             )
-        check_that(
-            self.features is None
-            or (self.goal == "ranking" and not isinstance(self.features, str)),
-            "features is a list of columns of item_features, for goal='ranking'.",
-        )
+        self._check_feature_names()
         found = super().make_algorithm()
         given = PublicItems.from_any(self.item_features)
         if isinstance(found, PairRanking) and given.features is not None:
             wanted = self.features is None or len(self.features) > 0
             found = replace(found, profile=found.profile or wanted)
         return found
+
+    def _check_feature_names(self) -> None:
+        check_that(
+            not isinstance(self.features, str),
+            f"features is {self.features!r}, but must be a list such as [{self.features!r}].",
+        )
+        check_that(
+            self.features is None or self.goal == "ranking",
+            "features is for goal='ranking': profiles change lists, not ratings. Leave it out.",
+        )
+        check_that(
+            not self.features or self.item_features is not None,
+            "features names columns of item_features, but there are none. Pass item_features.",
+        )
 
     @property
     def like_threshold_(self) -> float | None:

@@ -17,7 +17,7 @@ def without_pairs(signal: Signal, gate: float) -> str:
     if signal.faint:
         return (
             "Learned almost nothing, not even item popularity: the counts of popular items are"
-            f" mostly noise ({why})."
+            f" mostly noise ({why}). More users or a larger ε would be needed."
         )
     if signal.signal >= needed:
         return f"Learned {POPULARITY_ONLY} (with three items or fewer there are no pairs to learn)."
@@ -32,7 +32,10 @@ def without_pairs(signal: Signal, gate: float) -> str:
 
 def without_taste(signal: Signal) -> str:
     """Summarize a training whose released pairs hold nothing beyond popularity and noise."""
-    return f"Learned {POPULARITY_ONLY} ({_ratio(signal)}, but shows no taste beyond popularity)."
+    return (
+        f"Learned {POPULARITY_ONLY} ({_ratio(signal)}, but shows no taste beyond popularity). More"
+        " users or a larger ε would be needed."
+    )
 
 
 def with_taste(dimensions: int, signal: Signal) -> str:
