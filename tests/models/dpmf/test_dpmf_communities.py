@@ -196,16 +196,13 @@ def test_popular_items_are_discounted_where_users_have_many():
 
 
 def test_a_model_with_communities_is_a_prior_by_its_counts(ratings):
-    """A later training has pairs and counts of earlier ones, and takes their route."""
+    """A later training has the counts of the earlier one, and takes the route of pairs."""
     given = {"rating_range": (0, 1), "like_threshold": 1.0}
     first = model(random_state=4, **given).fit(ratings, progress=False)
     assert "communities" in first.details_
-    later = model(epsilon=5.0, **given).fit(planted(seed=1), prior=first, progress=False)
+    later = model(epsilon=5.0, **given).fit(ratings, prior=first, progress=False)
     assert "communities" not in later.details_
-    alone = model(epsilon=5.0, route="pairs", **given).fit(planted(seed=1), progress=False)
-    exact = np.bincount(ratings.indices, minlength=N_ITEMS) / 12**0.5
-    error, without = (np.abs(one.counts_ - exact).mean() for one in (later, alone))
-    assert error < 0.8 * without
+    assert len(later.released_.rows) == 2
 
 
 def test_profiles_multiply_communities_without_pairs(ratings):
