@@ -280,8 +280,8 @@ FAULTS = {
     ),
     "a user adds to the community that most users of its block choose": Fault(
         "statistics.communities:CommunityCounts.partial",
-        "chosen = choose_communities(block, level / float(self.levels), self.mixture)",
-        "chosen = choose_communities(block, level / max(level.max(initial=1), 1), self.mixture)\n"
+        "chosen = choose_communities(block, x, self.mixture)",
+        "chosen = choose_communities(block, x, self.mixture)\n"
         "    chosen[:] = np.bincount(chosen, minlength=1).argmax()",
         ("test_communities.py::test_what_a_user_adds_does_not_depend_on_others",),
     ),

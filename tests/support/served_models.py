@@ -32,6 +32,12 @@ MODELS = {
     "DPMF, communities": lambda: discreet.DPMF.configure(
         goal="ranking", route="communities", **(PRIVATE | {"epsilon": 1000.0})
     ),
+    # pairs are hidden by the noise
+    "DPMF, communities alone": lambda: discreet.DPMF.configure(
+        goal="ranking",
+        route="communities",
+        **(PRIVATE | {"epsilon": 20.0, "random_state": 4}),
+    ),
     "DPMF, communities with profiles": lambda: discreet.DPMF.configure(
         goal="ranking",
         route="communities",

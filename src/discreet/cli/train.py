@@ -24,13 +24,14 @@ from discreet.cli.engine_options import EngineOptions
 from discreet.cli.model_options import PRIVACY, ModelOptions, is_private
 from discreet.cli.output import Output, without_exact
 from discreet.errors import ConfigError, DataError
-from discreet.privacy.release.statement import UNCONFIRMED
 
 NOT_PRIVATE = (
     "This model is NOT private: individual users' ratings may be recovered from it. "
     "Do not share it more widely than the ratings."
 )
 
+# as `discreet.privacy.release.statement` names it, which would import numpy for a page of help
+UNCONFIRMED = "unconfirmed public users"
 REMEDIES = {
     "liked": "what counts as liked with --set like_threshold=everything",
     "items": "a public catalog with --items",

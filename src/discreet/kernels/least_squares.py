@@ -13,7 +13,6 @@ PᵀP and vᵀP (see `gather`), and solves W rows at a time.
 
 from __future__ import annotations
 
-import threading
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -45,9 +44,6 @@ from discreet.kernels.validation import floats, same_length, sparse_rows
 
 # The places 0, 1, … of gathered rows, for kernels that read rows by an index.
 _COUNTING = np.arange(PACK, dtype=np.int32)
-
-# The workspace of single rows, by thread.
-_kept = threading.local()
 
 #: From this rank on, rows with few entries are solved in the dual; below, its overhead is larger
 #: than the gain.
@@ -179,7 +175,7 @@ def _solve_rows(
     places = _places(W, Y.itemsize, R)
 
     def solve(a: int, b: int) -> None:
-        work = _one_row_workspace(P, W) if n == 1 else _allocate_workspace(P, W)
+        work = _allocate_workspace(P, W)
         _solve(entries, P, ridge, S, c, X, x0, rows, work, places, r, a, b)
 
     if n == 1:  # starting threads takes longer than solving one row
@@ -368,16 +364,6 @@ def _allocate_workspace(Y: np.ndarray, W: int) -> np.ndarray:
     *_, v, _, size = _places(W, Y.itemsize, Y.shape[1])
     work = allocate_aligned_array((size,), Y.dtype)
     work[v:] = 1
-    return work
-
-
-def _one_row_workspace(Y: np.ndarray, W: int) -> np.ndarray:
-    """Return this thread's workspace: fresh pages of memory take as long as solving one row."""
-    shape = (Y.dtype, W, Y.shape[1])
-    if getattr(_kept, "shape", None) != shape:
-        _kept.work = _allocate_workspace(Y, W)
-        _kept.shape = shape
-    work: np.ndarray = _kept.work
     return work
 
 
