@@ -69,7 +69,7 @@ def make_neighbors(seed, n, per_user, m=600, first=0):
 
 @pytest.mark.parametrize(("many", "alone"), [(3000, True), (30, False)])
 def test_public_users_replace_communities_only_where_their_lists_are_better(many, alone):
-    private = make_neighbors(1, 4000, 8)
+    private = make_neighbors(1, 2000, 8)
     public = make_neighbors(2, many, 30, first=10_000)
     model = discreet.DPMF.configure(
         epsilon=8.0,
