@@ -205,11 +205,11 @@ def test_a_model_with_communities_is_a_prior_by_its_counts(ratings):
     assert len(later.released_.rows) == 2
 
 
-def test_profiles_multiply_communities_without_pairs(ratings):
+def test_with_features_communities_have_no_pairs(ratings):
     features = {j: "abcdef"[j % K] for j in range(N_ITEMS)}
     found = model(item_features=features).fit(ratings, progress=False)
     assert "communities" in found.details_
-    assert "profile" in found.details_
+    assert "pairs" not in found.details_
     assert found.item_factors_.shape[1] == len(found.details_["communities"])
 
 
@@ -272,8 +272,9 @@ def test_an_unknown_route_is_refused():
         discreet.DPMF.configure(epsilon=1.0, route="both").plan(100)
 
 
-def test_no_noise_is_the_plain_computation(ratings):
+def test_no_noise_is_the_plain_computation(ratings, monkeypatch):
     """The released entries are counts of all items by the communities that users choose."""
+    monkeypatch.setattr(communities, "MANY_ITEMS", np.inf)  # no discount of popular items
     found = discreet.DPMF.configure(
         epsilon=20.0, like_threshold="everything", noise=NoNoise(), route="communities"
     ).fit(ratings, progress=False)
