@@ -270,16 +270,16 @@ def _refuse_without_values(
     """Refuse a column that can say nothing before any budget is spent on its weight."""
     for name in wanted:
         known = {number for number in _numbers(columns[name]) or () if number == number}
-        if known and known <= {0.0, 1.0} and "flags" in found:
-            continue
-        if not any(one in found for one in _derived(name)):
+        if known and known <= {0.0, 1.0}:
+            continue  # with other columns of 0 and 1 it is one feature
+        if not any(one in found for one in _category_names(name)):
             raise DataError(
                 f"The column {name!r} of item_features says nothing about the items of the ratings:"
                 " it needs two values or more that several items share. Leave it out of features."
             )
 
 
-def _derived(name: str) -> tuple[str, str, str]:
+def _category_names(name: str) -> tuple[str, str, str]:
     """Return the names of the categories that a column may become."""
     return name, f"decade of {name}", f"series in {name}"
 

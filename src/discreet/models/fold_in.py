@@ -544,12 +544,12 @@ class ProfileScores(FoldIn):
                 self.floor,
                 (self.starts, self.values, self.inverse),
                 self.tau,
-                self._prepared,
+                self._public_parts,
             )
         return scores
 
     @cached_property
-    def _prepared(self) -> Any:
+    def _public_parts(self) -> Any:
         return compiled.prepare_profile(self.popularity, self.starts, self.values)
 
     def check_profile(self, items: int) -> None:
