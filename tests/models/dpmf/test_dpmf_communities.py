@@ -1,5 +1,7 @@
 """Communities: learned from released numbers on sparse catalogs, and refuted where they fail."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from discreet.errors import ConfigError
 from discreet.kernels import reference
 from discreet.models.dpmf import communities
 from discreet.models.dpmf.communities import PARTS
+from discreet.models.dpmf.summary import untried_communities
 from discreet.privacy.release.unsafe import NoNoise
 from discreet.testing import check_private_model
 
@@ -97,6 +100,12 @@ def test_dense_data_are_learned_from_pairs():
     auto = model().fit(ratings, progress=False)
     pairs = model(route="pairs").fit(ratings, progress=False)
     assert "dimension" in auto.summary_
+    assert re.search(
+        r"Communities were not tried: the 1,000 most popular items have \d\d% of all choices, and"
+        r" communities suit catalogs where that is below 42%; route='communities' tries them",
+        auto.summary_,
+    )
+    assert "ommunities" not in pairs.summary_  # the other route was asked for
     np.testing.assert_array_equal(auto.item_factors_, pairs.item_factors_)
     one, other = (
         [(entry.name, entry.noise_multiplier) for entry in found.privacy_.ledger.entries]
@@ -123,6 +132,17 @@ def test_too_few_users_get_popularity_with_all_of_the_budget():
     found = model(epsilon=0.5).fit(ratings, progress=False)
     assert [entry.name for entry in found.privacy_.ledger.entries][-1] == "item pairs (or counts)"
     assert found.item_factors_.shape[1] == 0
+    assert "item popularity" in found.summary_
+    assert re.search(
+        r"Communities were not tried: \d+ items are clearly above the noise of their counts,"
+        r" and 150 are needed; more users or a larger ε may change that",
+        found.summary_,
+    )
+    ratings = planted(n=3000)
+    prior = model(epsilon=0.5, rating_range=(0, 1)).fit(ratings, progress=False)
+    later = model(epsilon=0.5, rating_range=(0, 1), random_state=6)
+    later.fit(ratings, prior=prior, progress=False)
+    assert "Communities were not tried: the prior has sums of item pairs only" in later.summary_
 
 
 @pytest.mark.parametrize(("clear", "promising"), [(100, False), (300, True)])
@@ -134,6 +154,10 @@ def test_few_items_above_the_noise_make_no_communities(clear, promising):
     assert found.signal > communities.LEAST_SIGNAL
     assert found.head < communities.HEAD_SHARE
     assert found.is_promising == promising
+    if not promising:
+        assert "100 items are clearly above the noise" in untried_communities(found)
+    weak = found._replace(clear=150, signal=0.05)
+    assert "signal of popular pairs is 0.05× the noise, and 0.15×" in untried_communities(weak)
 
 
 def test_a_saved_model_recommends_the_same(learned, ratings, tmp_path):

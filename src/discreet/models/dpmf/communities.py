@@ -133,7 +133,7 @@ class Prospect(NamedTuple):
 
     @property
     def is_promising(self) -> bool:
-        """Whether the route is taken."""
+        """Whether the route is taken; `summary.untried_communities` says why not."""
         enough = self.clear >= SMALLEST_CORE and self.signal >= LEAST_SIGNAL
         return self.head < HEAD_SHARE and enough
 

@@ -90,6 +90,7 @@ from discreet.models.dpmf.communities import (
     PARTS,
     STEPS_TO_READ,
     STRENGTH_TO_READ,
+    Prospect,
     assess_counts,
     discount_popularity,
     learn_communities,
@@ -147,6 +148,7 @@ from discreet.models.dpmf.released_rows import (
     uncenter_pairs,
 )
 from discreet.models.dpmf.summary import (
+    untried_communities,
     with_communities,
     with_taste,
     without_communities,
@@ -452,12 +454,17 @@ class PairRanking(Algorithm):
         session.warn_if_delta_large(size)
         row = partial(make_row, size=size, size_deviation=session.deviation("size", counted))
         rows = ReleasedRows((), users.n_items) if prior is None else prior
+        untried = ""
         # a prior has pairs and counts of items, which communities do not use
-        if self._seeks_communities(users.n_items) and prior is None:
+        if self._seeks_communities(users.n_items) and prior is not None:
+            untried = untried_communities(None)
+        elif self._seeks_communities(users.n_items):
             found = self._learn_communities(
                 users, session, with_public(counts, public), size, seed, progress, public
             )
-            if found is not None:
+            if isinstance(found, Prospect):
+                untried = untried_communities(found)
+            else:
                 if public is not None:
                     found = self._try_public(public, counts, found, size, features, seed)
                 return replace(found, released=rows.append_row(row(counts))), size
@@ -498,7 +505,7 @@ class PairRanking(Algorithm):
             learned = self._popular(known, signal, why)
             if public is not None:
                 learned = self._rank_public(public, released, learned, size, features, seed)
-            return replace(learned, released=rows), size
+            return replace(add_sentence(learned, untried), released=rows), size
         pairs = liked.sum(self._pairs(c))
         G = release_pairs(session, bought, pairs, len(core), tried)
         progress(steps - 1, steps, "pairs")
@@ -511,7 +518,7 @@ class PairRanking(Algorithm):
             known, core, size, signal, features, seed, rows, (G, t), leveled=leveled
         )
         progress(steps, steps, "factors")
-        return replace(learned, released=rows), size
+        return replace(add_sentence(learned, untried), released=rows), size
 
     def rank(
         self,
@@ -628,8 +635,7 @@ class PairRanking(Algorithm):
         signal = Signal(False, details["signal"], details["top"], False)
         rows = ReleasedRows((), len(known.value))
         learned = self.rank(known, core, size, signal, features, seed, rows, leveled=alone)
-        said = f"{learned.details['learned']} Taste is that of public users alone."
-        return replace(learned, details={**learned.details, "learned": said})
+        return add_sentence(learned, "Taste is that of public users alone.")
 
     def _with_rows(
         self, rows: ReleasedRows, row: Callable[..., ReleasedRow], counts: Estimate, size: float
@@ -655,8 +661,10 @@ class PairRanking(Algorithm):
         seed: int,
         progress: Progress,
         public: PublicSums | None = None,
-    ) -> Learned | None:
-        """Learn communities, or counts where the check refutes them; None for another route."""
+    ) -> Learned | Prospect:
+        """Learn communities, or counts where the check refutes them; for another route, return
+        what counts say about communities.
+        """
         lines = self._rest(users.n_items)[0].divide()
         counting = users.sum(LikeCounts(self._levels))
         noise = [session.deviation(line, counting) for line in session.plan.releases]
@@ -664,7 +672,7 @@ class PairRanking(Algorithm):
         t = session.deviation(lines[0], counting) / math.sqrt(2.0)
         prospect = assess_counts(counts.value, counts.deviation, size, mu, t)
         if not (prospect.is_promising or self.route == "communities"):
-            return None
+            return prospect
         core = prospect.core
         c = np.maximum(prospect.c[core], max(counts.deviation, 0.5))
         pairs = users.copy_after(Restrict(core)).sum(self._pairs(c))
@@ -805,9 +813,10 @@ class PairRanking(Algorithm):
         )
         V = design @ fitted.W
         V[core] = fitted.V
-        scale = np.maximum(counts.value, 0.0)
-        scale[core] = c
         least = max(counts.deviation, 0.5)
+        # with a profile, an item whose count the noise made negative may still be what a user likes
+        scale = np.maximum(counts.value, least if self.profile else 0.0)
+        scale[core] = c
         details = {
             "core": core.tolist(),
             "least_count": least,
@@ -849,6 +858,12 @@ class PairRanking(Algorithm):
                 shares=np.pad(shares, (0, learned.factors.shape[1] - len(shares)))
             )
         return ItemSimilarity(1, None if learned.details["featured"] else learned.some("core"))
+
+
+def add_sentence(learned: Learned, sentence: str) -> Learned:
+    """Return the same with one more sentence in the summary, if it is not empty."""
+    said = f"{learned.details['learned']} {sentence}".rstrip()
+    return replace(learned, details={**learned.details, "learned": said})
 
 
 def usual_threshold(rating_range: Range) -> float | Literal["everything"]:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import math
 
-from discreet.models.dpmf.communities import HEAD, HEAD_SHARE, Communities, Prospect
+from discreet.models.dpmf.communities import (
+    HEAD,
+    HEAD_SHARE,
+    LEAST_SIGNAL,
+    SMALLEST_CORE,
+    Communities,
+    Prospect,
+)
 from discreet.models.dpmf.estimates import Signal
 
 POPULARITY_ONLY = "item popularity only: all users get the same list"
@@ -65,6 +72,29 @@ def without_communities(found: Communities, prospect: Prospect) -> str:
         f"Learned {POPULARITY_ONLY} ({_head(prospect)}, and lists of communities hold"
         f" {found.gain:+.2%} more of users' left-out items than popular items do, with a noise of"
         f" {found.noise:.2%}). More users or a larger ε would be needed."
+    )
+
+
+def untried_communities(prospect: Prospect | None) -> str:
+    """Say why communities were not tried, and what would change that; None stands for a prior."""
+    none = "Communities were not tried:"
+    more = "more users or a larger ε may change that."
+    if prospect is None:
+        return f"{none} the prior has sums of item pairs only; training without it may try them."
+    # with few clear counts the rest are noise, and so is the share of the most popular items
+    if prospect.clear < SMALLEST_CORE:
+        return (
+            f"{none} {prospect.clear:,} items are clearly above the noise of their counts, and"
+            f" {SMALLEST_CORE} are needed; {more}"
+        )
+    if prospect.signal < LEAST_SIGNAL:
+        return (
+            f"{none} the signal of popular pairs is {prospect.signal:.2f}× the noise, and"
+            f" {LEAST_SIGNAL}× is needed; {more}"
+        )
+    return (
+        f"{none} {_head(prospect)}, and communities suit catalogs where that is below"
+        f" {HEAD_SHARE:.0%}; route='communities' tries them anyway."
     )
 
 
