@@ -118,3 +118,59 @@ def test_the_command_gives_what_python_gives(model, tmp_path, run):
     args = ["recommend", tmp_path / "model", "--history", ",".join(liked), "-n", 8]
     found = json.loads(run(*args, "--diversity", 0.5, "--json").out)
     assert [row["item_id"] for row in found["recommendations"]] == expected
+
+
+@pytest.fixture(scope="module", params=["Popularity", "DPMF"])
+def popular(request, ratings):
+    """A model that learned nothing but popularity."""
+    if request.param == "Popularity":
+        return discreet.Popularity().fit(ratings)
+    few = ratings.select_users(np.arange(40), by="index")
+    given = {"rating_range": (0.5, 5), "noise": "seeded", "random_state": 1}
+    return discreet.DPMF(epsilon=1, **given).fit(few)
+
+
+@pytest.mark.parametrize("beta", [0.3, 1.0])
+def test_it_has_no_effect_on_popularity_and_says_so(popular, ratings, beta, caplog):
+    """With β = 1 the formula makes all items equal, and their order would be that of ids."""
+    history = popular.item_ids_[[3, 17]].tolist()
+    plain = popular.recommend(history, 10)
+    assert "no effect" not in caplog.text
+    found = popular.recommend(history, 10, diversity=beta)
+    assert caplog.text.count("diversity has no effect: the model learned popularity alone") == 1
+    assert found.ids.tolist() == plain.ids.tolist()
+    some = ratings.select_users(np.arange(5), by="index")
+    lists, _ = popular.recommend_many(some, 10, diversity=beta)
+    assert caplog.text.count("no effect") == 2
+    assert np.array_equal(lists, popular.recommend_many(some, 10)[0])
+
+
+def test_reasons_say_that_a_list_is_popularity(popular, model, profiled):
+    history = popular.item_ids_[[3, 17]].tolist()
+    item = popular.recommend(history, 1).ids[0]
+    found = popular.explain(history, item)
+    assert not found.scores.any()
+    assert (
+        str(found)
+        .splitlines()[-1]
+        .startswith(
+            "This list is popularity: the same for all users, but for the items that they have."
+        )
+    )
+    assert "<p>This list is popularity" in found._repr_html_()
+    for personal in (model, profiled):
+        assert personal.explain(history, item).note is None
+
+
+def test_the_command_says_that_a_list_is_popularity(popular, model, tmp_path, run):
+    popular.save(tmp_path / "popular")
+    model.save(tmp_path / "model")
+    args = ["--history", popular.item_ids_[3], "--diversity", 1, "--why"]
+    for more in ([], ["--json"]):
+        found = run("recommend", tmp_path / "popular", *args, *more)
+        assert found.code == 0
+        assert "--diversity has no effect" in found.err
+        assert "--why: This list is popularity: the same for all users" in found.err
+        err = run("recommend", tmp_path / "model", *args, *more).err
+        assert "no effect" not in err
+        assert "popularity" not in err

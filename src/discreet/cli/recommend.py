@@ -181,6 +181,8 @@ def _one(
     raw_csv: bool,
     out: Output,
 ) -> None:
+    from discreet.models.diversity import NO_EFFECT, POPULARITY_LIST
+
     items = ItemLookup.of_model(model)
     scorer = model.scorer
     left_out = [scorer.position(items.id_of(text)) for text in exclude]
@@ -191,6 +193,10 @@ def _one(
         **choices,
     )
     rows = rank_items(items, model.item_ids_[best], scores)
+    if scorer.is_popularity and choices["diversity"]:
+        out.note(f"--{NO_EFFECT}")
+    if why and scorer.is_popularity:
+        out.note(f"--why: {POPULARITY_LIST}")
     if why:
         for row, item in zip(rows, best, strict=True):
             row["because_of"] = _reasons(scorer, items, history, int(item), to is None and out.json)

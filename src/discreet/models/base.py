@@ -27,7 +27,7 @@ from discreet.data.columns import Column
 from discreet.data.ids import IdIndex, as_ids, replace_surrogates
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
-from discreet.models.diversity import rank_diverse, score_all
+from discreet.models.diversity import NO_EFFECT, POPULARITY_LIST, rank_diverse, score_all
 from discreet.models.estimator import Estimator
 from discreet.models.fold_in import (
     KINDS,
@@ -220,7 +220,7 @@ class Recommender(Estimator, ABC):
         diversity : float
             From 0 to 1: more means rarer items. The order is that of score / popularity^diversity;
             scores stay the model's own, so that they may rise down the list. For ranking models
-            that learned popularity, such as DPMF.
+            that learned popularity, such as DPMF; no effect where they learned nothing else.
 
         Returns
         -------
@@ -243,7 +243,13 @@ class Recommender(Estimator, ABC):
             only=None if items is None else self._select_known(items, unknown),
             diversity=diversity,
         )
+        self._warn_without_effect(diversity)
         return self._list_items(best, scores)
+
+    def _warn_without_effect(self, diversity: float) -> None:
+        """Warn where diversity was asked of a model of popularity."""
+        if diversity and self.scorer().is_popularity:
+            logger.warning(NO_EFFECT)
 
     def recommend_many(
         self,
@@ -348,7 +354,9 @@ class Recommender(Estimator, ABC):
         rows = self._rows(people, unknown)
         hidden = rows[:2] if exclude_seen else (np.zeros_like(rows[0]), rows[1][:0])
         hidden = as_exclusions(exclude, hidden, people, lambda ids: self._positions(ids, unknown))
-        return self._top(rows, n, hidden, items, unknown, diversity, progress)
+        found = self._top(rows, n, hidden, items, unknown, diversity, progress)
+        self._warn_without_effect(diversity)
+        return found
 
     @overload
     def similar_items(
@@ -380,7 +388,8 @@ class Recommender(Estimator, ABC):
         """Return the items of a history and what each adds to the score of `item`, largest first.
 
         The contribution of an item is the score of `item` less its score without that item in the
-        history. Contributions need not add up to the score.
+        history. Contributions need not add up to the score. Where lists are popularity, all are 0,
+        and `note` of the result says so.
 
         Parameters
         ----------
@@ -395,7 +404,10 @@ class Recommender(Estimator, ABC):
         at, values, _ = parse_history(history, scorer, unknown)
         of = self._positions([item], "error", _KNOWN)
         found, contributions = scorer.explain(at, values, int(of[0]))
-        return self._list_items(found, contributions.astype(np.float32))
+        listed = self._list_items(found, contributions.astype(np.float32))
+        if scorer.is_popularity:
+            listed.note = f"{POPULARITY_LIST} No item of a history changes its scores."
+        return listed
 
     def similar_users(self, *given: Any, **more: Any) -> NoReturn:
         """Raise: a user's vector is computed for that user alone, and is not stored."""

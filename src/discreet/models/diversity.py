@@ -5,6 +5,8 @@
 with p_j the score of item j for an empty history: the popularity that the model learned. β = 0 is
 the model's own order; a larger β recommends rarer items. Scores that are logarithms (profiles) have
 −β log max(…) added instead, and a negative score is multiplied, so that a rarer item never falls.
+Where popularity is all that was learned, (1) keeps its order for β < 1 and makes ties of it for
+β = 1, so diversity has no effect.
 
 Privacy: (1) is a function of the released model and of the user's own history. It costs nothing.
 """
@@ -22,6 +24,14 @@ from discreet.models.fold_in import FoldIn, HistoryRows, ProfileScores, rank_sco
 Array = NDArray[Any]
 #: Below this share of the largest popularity, popularity is mostly noise: it counts as this share.
 FLOOR = 0.05
+#: What is said where the list of each user is by popularity.
+POPULARITY_LIST = (
+    "This list is popularity: the same for all users, but for the items that they have."
+)
+NO_EFFECT = (
+    "diversity has no effect: the model learned popularity alone, and has no personal part by which"
+    " rarer items could rise."
+)
 
 
 def check_diversity(diversity: Any) -> float:

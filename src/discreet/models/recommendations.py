@@ -22,15 +22,19 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
     ids : (n,) array of item ids
     scores : (n,) float32
     titles : (n,) array of text, or None where the model knows none
+    note : str or None
+        What there is to know of all scores, printed below the table.
     """
 
     titles: NDArray[Any] | None
+    note: str | None
 
     def __new__(
         cls, ids: NDArray[Any], scores: NDArray[np.float32], titles: NDArray[Any] | None = None
     ) -> Recommendations:
         made = super().__new__(cls, (ids, scores))
         made.titles = titles
+        made.note = None
         return made
 
     @property
@@ -71,7 +75,8 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
             "  ".join(text.ljust(room) for text, room in zip(line, wide, strict=True))
             for line in [head, *lines]
         ]
-        return "\n".join(line.rstrip() for line in shown) + self._more("\n… and {:,} more")
+        below = self._more("\n… and {:,} more") + (f"\n{self.note}" if self.note else "")
+        return "\n".join(line.rstrip() for line in shown) + below
 
     def _repr_html_(self) -> str:
         named = self.titles is not None
@@ -85,6 +90,7 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
         return (
             f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>"
             + self._more("<p>… and {:,} more</p>")
+            + (f"<p>{escape(self.note)}</p>" if self.note else "")
         )
 
     def _rows_to_show(self) -> Iterator[tuple[int, Any, str | None, float]]:

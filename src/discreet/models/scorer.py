@@ -20,6 +20,7 @@ from discreet.data.ids import canonical, replace_surrogates
 from discreet.errors import ConfigError, DataError
 from discreet.models.diversity import check_diversity, log_popularity, rank_diverse, score_all
 from discreet.models.fold_in import (
+    ConstantFoldIn,
     FoldIn,
     HistoryRows,
     ItemSimilarity,
@@ -168,8 +169,8 @@ class Scorer:
         hidden = (np.array([0, len(seen)]), seen)
         own = HistoryRows(np.array([0, len(at)]), np.asarray(at, np.int32), values)
         dense = self.fold_in_rule.item_scores(own, vector, self.factors, self.kernels)
-        if diversity:
-            boost = self.boost(diversity)
+        boost = self.boost(diversity) if diversity else None
+        if boost is not None:
             if dense is None:
                 dense = score_all(self.fold_in_rule, vector, self.factors, self._biases)
             logarithms = isinstance(self.fold_in_rule, ProfileScores)
@@ -327,8 +328,15 @@ class Scorer:
             rows = rows._replace(indices=np.arange(len(at), dtype=np.int32))
         return fold_in_rule.score_vectors(rows, V, b, self.kernels)
 
-    def boost(self, diversity: float) -> Array:
-        """Return what diversity adds to the logarithm of each item's score."""
+    @property
+    def is_popularity(self) -> bool:
+        """Whether the list is the same for all users, but for the items that they have."""
+        return isinstance(self.fold_in_rule, ConstantFoldIn)
+
+    def boost(self, diversity: float) -> Array | None:
+        """Return what diversity adds to the logarithm of each item's score; None where it has no
+        effect.
+        """
         diversity = check_diversity(diversity)
         if self.rating_range is not None or self._log_popularity is None:
             raise ConfigError(
@@ -336,7 +344,7 @@ class Scorer:
                 " with goal='ranking', or leave diversity out."
             )
         found: Array = -diversity * self._log_popularity
-        return found
+        return None if self.is_popularity else found
 
     @cached_property
     def _log_popularity(self) -> Array | None:
