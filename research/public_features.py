@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.errors import DataError
@@ -27,16 +28,24 @@ N = 20
 
 def run(settings: Settings, sources: Sources) -> Record:
     """``data``, ``model``, ``epsilon``, ``scale``, ``seed`` (of the split), ``noise`` (trainings of
-    which a cell is the mean; noise is secure).
+    which a cell is the mean; noise is secure), ``new`` (part of the items that training has no
+    ratings of).
     """
     liked = _liked(settings["data"], settings["scale"], settings["seed"], sources)
-    shown = np.random.default_rng(settings["seed"]).random(liked.n_ratings) < 0.8
+    rng = np.random.default_rng(settings["seed"])
+    shown = rng.random(liked.n_ratings) < 0.8
+    new = rng.random(liked.n_items) < settings.get("new", 0.0)
+    shown &= ~new[liked.indices]
     train = liked.keep(shown).with_items(liked.item_ids, public=True)
     hidden = liked.keep(~shown).with_items(liked.item_ids, public=True)
     model = _model(settings, sources)
-    return average_trainings(
-        lambda: measured(model.fit(train, progress=False), train, hidden), settings["noise"]
-    )
+
+    def once() -> Record:
+        model.fit(train, progress=False)
+        of_new = measured_new(model, train, hidden, new) if new.any() else {}
+        return measured(model, train, hidden) | of_new
+
+    return average_trainings(once, settings["noise"])
 
 
 def average_trainings(train: Callable[[], Record], times: int) -> Record:
@@ -55,10 +64,7 @@ def measured(model: DPMF, train: Ratings, hidden: Ratings) -> Record:
     order = np.argsort(-count, kind="stable")
     fifth = np.empty(train.n_items, np.int64)
     fifth[order] = np.minimum(5 * np.cumsum(count[order]) // max(count.sum() + 1, 1), 4)
-    rows = train.user_index(hidden.user_ids)
-    user = np.repeat(rows, np.diff(hidden.indptr))
-    wanted = hidden.indices[user >= 0]
-    user = user[user >= 0]
+    user, wanted = pairs_of(train, hidden)
     listed = np.arange(len(lists))[:, None] * train.n_items + lists
     hit = np.isin(user * train.n_items + wanted, listed[lists >= 0])
     many = np.bincount(user, minlength=len(lists))
@@ -73,6 +79,26 @@ def measured(model: DPMF, train: Ratings, hidden: Ratings) -> Record:
     }
     shares = found / np.maximum(there, 1)
     return record | {f"quintile {i + 1}": float(share) for i, share in enumerate(shares)}
+
+
+def measured_new(model: DPMF, train: Ratings, hidden: Ratings, new: NDArray[np.bool_]) -> Record:
+    """How much of what users choose among new items is in their lists, and the places they take."""
+    lists, _ = model.recommend_indices(train, N)
+    user, wanted = pairs_of(train, hidden)
+    rows = new[wanted]
+    listed = np.arange(len(lists))[:, None] * train.n_items + lists
+    hit = np.isin(user[rows] * train.n_items + wanted[rows], listed[lists >= 0])
+    return {
+        "recall@20 of new items": float(hit.mean()),
+        "places of new items": float(new[lists[lists >= 0]].mean()),
+    }
+
+
+def pairs_of(train: Ratings, hidden: Ratings) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Rows of the users in training, and the items that they are to find."""
+    rows = train.user_index(hidden.user_ids)
+    user = np.repeat(rows, np.diff(hidden.indptr))
+    return user[user >= 0], hidden.indices[user >= 0]
 
 
 def _model(settings: Settings, sources: Sources) -> DPMF:

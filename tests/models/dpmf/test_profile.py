@@ -71,6 +71,26 @@ def test_lists_follow_the_authors_of_the_history():
     assert "feature weights 1" not in [entry.name for entry in plain.privacy_.ledger.entries]
 
 
+def test_new_items_are_listed_whatever_the_noise_made_of_their_counts():
+    """Nothing was released about them, so half of their counts are below 0."""
+    ratings, others = readers(3000), readers(200, seed=1)
+    new = np.arange(0, N_AUTHORS, 2)
+    train, shown = (
+        all_of_them.keep(~np.isin(all_of_them.indices, new)).with_items(
+            np.arange(N_ITEMS), public=True
+        )
+        for all_of_them in (ratings, others)
+    )
+    model = discreet.DPMF(item_features=catalog(), **(SEEDED | {"epsilon": 5.0})).fit(train)
+    assert len(model.details_["core"]) == N_ITEMS - len(new)
+    assert "profile" in model.details_
+    lists, _ = model.recommend_many(shown, 10)
+    places = np.bincount(lists.ravel(), minlength=N_ITEMS)[new]
+    negative = model.counts_[new] < 0
+    assert 0.3 < negative.mean() < 0.7
+    assert places[negative].mean() > 0.7 * places[~negative].mean() > 0
+
+
 def test_features_that_say_nothing_are_not_used():
     ratings = readers(loyal=0.0)
     model = discreet.DPMF(item_features=catalog(seed=1), **SEEDED).fit(ratings)
