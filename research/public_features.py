@@ -24,12 +24,13 @@ from research.ranking import _ratings
 from research.sources import Sources
 
 N = 20
+SHUFFLED = "DPMF, shuffled"
 
 
 def run(settings: Settings, sources: Sources) -> Record:
     """``data``, ``model``, ``epsilon``, ``scale``, ``seed`` (of the split), ``noise`` (trainings of
-    which a cell is the mean; noise is secure), ``new`` (part of the items that training has no
-    ratings of).
+    which a cell is the mean; noise is secure, but where features are shuffled), ``new`` (part of
+    the items that training has no ratings of).
     """
     liked = _liked(settings["data"], settings["scale"], settings["seed"], sources)
     rng = np.random.default_rng(settings["seed"])
@@ -38,6 +39,8 @@ def run(settings: Settings, sources: Sources) -> Record:
     shown &= ~new[liked.indices]
     train = liked.keep(shown).with_items(liked.item_ids, public=True)
     hidden = liked.keep(~shown).with_items(liked.item_ids, public=True)
+    if settings["model"] == SHUFFLED:
+        return compare_shuffled(settings, sources, train, hidden)
     model = _model(settings, sources)
 
     def once() -> Record:
@@ -46,6 +49,34 @@ def run(settings: Settings, sources: Sources) -> Record:
         return measured(model, train, hidden) | of_new
 
     return average_trainings(once, settings["noise"])
+
+
+def compare_shuffled(
+    settings: Settings, sources: Sources, train: Ratings, hidden: Ratings
+) -> Record:
+    """Trainings with shuffled features, each next to one without any on the same seeded noise:
+    what these features cost, in percent, with its standard error.
+    """
+    pairs = []
+    for one in range(settings["noise"]):
+        seeded = {"noise": "seeded", "random_state": 100 * settings["seed"] + one}
+        pairs.append(
+            [
+                measured(model.fit(train, progress=False), train, hidden)
+                for model in (
+                    _model(settings | {"model": name}, sources, **seeded)
+                    for name in (SHUFFLED, "DPMF")
+                )
+            ]
+        )
+    recall = np.array([[one["recall@20"] for one in pair] for pair in pairs])
+    lost = 100 * (recall[:, 1] - recall[:, 0]) / recall[:, 1].mean()
+    left = iter([one for one, _ in pairs])
+    record = average_trainings(lambda: next(left), len(pairs))
+    record |= {"without": float(recall[:, 1].mean()), "loss": float(lost.mean())}
+    if len(pairs) > 1:
+        record["error of loss"] = float(lost.std(ddof=1) / len(pairs) ** 0.5)
+    return record
 
 
 def average_trainings(train: Callable[[], Record], times: int) -> Record:
@@ -101,11 +132,11 @@ def pairs_of(train: Ratings, hidden: Ratings) -> tuple[NDArray[np.int64], NDArra
     return user[user >= 0], hidden.indices[user >= 0]
 
 
-def _model(settings: Settings, sources: Sources) -> DPMF:
+def _model(settings: Settings, sources: Sources, **others: Any) -> DPMF:
     name = settings["model"]
-    given: dict[str, Any] = {"epsilon": settings["epsilon"], "delta": 1e-6}
+    given: dict[str, Any] = {"epsilon": settings["epsilon"], "delta": 1e-6, **others}
     if name != "DPMF":
-        given["item_features"] = _features(settings["data"], sources, name == "DPMF, shuffled")
+        given["item_features"] = _features(settings["data"], sources, name == SHUFFLED)
     if name == "DPMF, features as a prior":
         given["features"] = []
     return DPMF.configure(goal="ranking", like_threshold="everything", **given)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from discreet.data.ratings import Ratings
-from research.public_features import average_trainings, measured
+from research import public_features
+from research.public_features import SHUFFLED, average_trainings, measured
 from research.sparse import generate_interactions
 
 
@@ -53,3 +54,30 @@ def test_generated_users_stay_with_one_community_where_there_is_taste():
         return len(np.unique(item[np.isin(user, user[item == popular])]))
 
     assert others_of_users(1.0) < 0.3 * others_of_users(0.0)
+
+
+def test_shuffled_features_are_compared_on_the_same_noise(monkeypatch):
+    """Each loss is between two trainings of one seed."""
+    seeds = []
+
+    class Trained:
+        def __init__(self, name, random_state):
+            seeds.append((name, random_state))
+            self.recall = {"DPMF": 0.5, SHUFFLED: 0.5 - 0.01 * (random_state % 100)}[name]
+
+        def fit(self, train, progress):
+            return self
+
+    def model(settings, sources, *, noise, random_state):
+        assert noise == "seeded"
+        return Trained(settings["model"], random_state)
+
+    monkeypatch.setattr(public_features, "_model", model)
+    monkeypatch.setattr(public_features, "measured", lambda one, *_: {"recall@20": one.recall})
+    found = public_features.compare_shuffled(
+        {"model": SHUFFLED, "seed": 6, "noise": 3}, None, None, None
+    )
+    assert seeds == [(name, 600 + i) for i in range(3) for name in (SHUFFLED, "DPMF")]
+    assert found["loss"] == pytest.approx(2.0)
+    assert found["error of loss"] == pytest.approx(2 / 3**0.5)
+    assert found["recall@20"] == pytest.approx(0.49)
