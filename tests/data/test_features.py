@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from discreet.data.features import Features, item_categories, item_features, read_features
@@ -80,12 +81,16 @@ def test_frames_mappings_and_arrays_say_the_same():
         ({1: "a", 2: "b"}, "holds no features"),
         (
             np.array([[1.0], [np.nan], [2.0]]),
-            r"of 1 items are NaN or infinite, the first in row 1 \(from 0\)",
+            r"The column 0 \(from 0\) of item_features has NaN in row 1 \(from 0\)\. Correct it",
         ),
-        (np.array([[1.0], [2.0], [-np.inf]]), "NaN or infinite"),
-        ({1: [1.0], 2: [np.nan]}, "NaN or infinite"),
-        ({1: [1.0], 2: [np.inf]}, "NaN or infinite"),
-        (pd.DataFrame({"item_id": [1, 2], "y": [2.0, np.inf]}), "NaN or infinite"),
+        (np.array([[1.0], [2.0], [-np.inf]]), "has an infinite number in row 2"),
+        ({1: [1.0], "b": [np.nan]}, "column 0 .* has NaN for item 'b' in row 1"),
+        ({1: [1.0, 0.0], 2: [3.0, np.inf]}, r"column 1 \(from 0\) .* number for item 2 in row 1"),
+        (
+            pd.DataFrame({"item_id": [1, 7, 8], "x": [0, 1, 2], "price": [2.0, np.inf, -np.inf]}),
+            r"The column 'price' of item_features has an infinite number for item 7 in row 1"
+            r" \(from 0\), the first of 2 such items\.",
+        ),
         (
             pd.DataFrame([[1, 2, 3]], columns=["item_id", "a", "a"]),
             "several columns of the same name",
@@ -142,6 +147,104 @@ def test_lists_of_words_are_words():
     (genres,) = item_categories(frame, IDS, ["genres"])
     assert genres.names == ("comedy", "war")
     assert read_features(frame).names == ("genres: Comedy", "genres: War")
+
+
+@pytest.mark.parametrize(
+    "name", ["publisher_id", "publisherId", "PublisherID", "publisher id", "zip_code", "tag.ids"]
+)
+@pytest.mark.parametrize("form", ["integers", "floats", "file", "Parquet"])
+def test_whole_numbers_in_a_column_of_ids_are_categories(tmp_path, name, form):
+    """The same for a column of integers, and of floats with gaps, as pandas reads such a file."""
+    codes = [7, 12, 7, None, 12, 9007199254740993 if form in ("integers", "file") else 7]
+    items = np.arange(1, 7)
+    frame = pd.DataFrame({"item_id": items, name: pd.array(codes, "Int64"), "year": 1990 + items})
+    source = frame.astype({name: float}) if form == "floats" else frame
+    if form == "file":
+        source = tmp_path / "items.csv"
+        frame.to_csv(source, index=False)
+    if form == "Parquet":
+        source = tmp_path / "items.parquet"
+        frame.to_parquet(source)
+    (codes,) = item_categories(source, items, [name])
+    assert codes.names == ("12", "7")
+    assert np.diff(codes.starts)[:5].tolist() == [1, 1, 1, 0, 1]
+    assert read_features(source).names == (f"{name}: 12", f"{name}: 7", "year")
+
+
+def test_other_numbers_stay_numbers():
+    for name in ("paid", "valid", "bid", "covid", "unicode", "year", "pages"):
+        frame = pd.DataFrame({"item_id": IDS, name: [1990, 1990, 2001]})
+        assert read_features(frame).names == (name,)
+    for column in ([0.5, 1.0, 2.0], [0, 1, 1]):  # amounts, and flags
+        assert read_features(pd.DataFrame({"item_id": IDS, "x_id": column})).names == ("x_id",)
+    frame = pd.DataFrame({"item_id": IDS, "x_id": [1.0, 2.0, np.inf]})
+    with pytest.raises(
+        DataError, match="'x_id' of item_features has an infinite number for item 3"
+    ):
+        read_features(frame)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_column_of_categories_says_that_its_numbers_are_codes(kind):
+    items = np.arange(5)
+    codes = [7, 12, 7, 12, 3]
+    source = pd.DataFrame({"item_id": items, "publisher": pd.Categorical(codes)})
+    if kind == "polars":
+        text = pl.Series(map(str, codes), dtype=pl.Categorical)
+        source = pl.DataFrame({"item_id": items, "publisher": text})
+    (publishers,) = item_categories(source, items, ["publisher"])
+    assert publishers.names == ("12", "7")
+    assert np.diff(publishers.starts).tolist() == [1, 1, 1, 1, 0]
+    plain = pd.DataFrame({"item_id": ["007", "7a"], "length": [1, 2]})
+    np.testing.assert_array_equal(
+        item_features(plain.astype({"item_id": "category"}), np.array(["7a", "007"], object)),
+        item_features(plain, np.array(["7a", "007"], object)),
+    )
+
+
+def test_nullable_columns_of_pandas_have_gaps():
+    frame = pd.DataFrame({"item_id": IDS, "year": [1990, None, 2001], "kind": ["a", None, "a"]})
+    frame = frame.astype({"year": "Int64", "kind": "string"})
+    found = item_features(frame, IDS)
+    np.testing.assert_array_equal(found, [[1990, 1], [np.nan, np.nan], [2001, 1]])
+    assert item_categories(frame, IDS) == []
+
+
+def test_ids_of_other_catalogs_say_nothing_of_an_item():
+    """As in links.csv of MovieLens."""
+    frame = pd.DataFrame({"movieId": IDS, "imdbId": [114709, 113497, 113228]})
+    assert item_categories(frame, IDS) == []
+    with pytest.raises(DataError, match=r"holds no features: .* 'imdbId' has codes"):
+        item_features(frame, IDS)
+
+
+def test_lists_of_codes_are_categories():
+    frame = pd.DataFrame({"item_id": IDS, "genre_ids": [[28, 12], [28, 12], []]})
+    (genres,) = item_categories(frame, IDS, ["genre_ids"])
+    assert genres.names == ("12", "28")
+    assert np.diff(genres.starts).tolist() == [2, 2, 0]
+
+
+def test_whole_numbers_that_may_be_codes_are_named(caplog):
+    items = np.arange(400)
+    frame = pd.DataFrame(
+        {
+            "item_id": items,
+            "publisher": items % 100,
+            "year": 1900 + items % 100,
+            "votes": items * 3,
+            "score": items % 100 / 10,
+            "season": items % 9,
+        }
+    )
+    item_categories(frame, items)
+    (record,) = caplog.records
+    assert "read as amounts in 'publisher'. If they are codes" in record.getMessage()
+    assert "name end in _id" in record.getMessage()
+    caplog.clear()
+    item_categories(frame.rename(columns={"publisher": "publisher_id"}), items)
+    item_categories(frame, items, ["year", "season"])
+    assert not caplog.records
 
 
 def test_a_table_without_rows_is_refused():

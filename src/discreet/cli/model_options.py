@@ -103,7 +103,8 @@ class ModelOptions:
         str | None,
         _option(
             "For dpmf: file of public item features, such as genres. Each line has an item id, then"
-            " numbers or labels such as Comedy|War.",
+            " numbers or labels such as Comedy|War. Numbers in a column whose name ends in _id or"
+            " _code are labels.",
             metavar="FILE",
         ),
     ] = None

@@ -9,9 +9,11 @@ its id, and columns of
                                  column without "|" must have at most 50 different words
     titles such as ``Up (2009)`` the year in parentheses is a feature, if half of the titles have it
 
-Other text is ignored. A mapping gives numbers, or words, by item id; an array has one row per item
-of the ratings, in their order. Both hold finite numbers: leave an item without known features out
-of the mapping.
+Whole numbers are words where the name of their column ends in "id" or "code" (`publisher_id`,
+`genreIds`, `zip code`), or where a frame has them as categories. Other text is ignored.
+
+A mapping gives numbers, or words, by item id; an array has one row per item of the ratings, in
+their order. Both hold finite numbers: leave an item without known features out of the mapping.
 
 For a user's own profile (`item_categories`) the same columns are categories, also those that are
 ignored above: authors, brands, publishers; series and other editions by titles; numbers by
@@ -46,6 +48,12 @@ SHARED = 0.05  # of the items share a value of a feature that was not asked for,
 MOST_WORDS = 50  # distinct words in a column without "|": more are names, not categories
 _NOT_KNOWN = {"", "-", "?", "na", "n/a", "nan", "null", "none", "unknown"}
 _YEAR = re.compile(r"\((\d{4})\)")
+# "id" as a word of its own: not paid, bid or valid
+_CODE_NAME = re.compile(r"(?:^|[\W_])(?i:ids?|codes?)\s*$|[a-z](?:I[Dd]s?|Codes?)\s*$")
+
+
+class Codes(list[Any]):
+    """A column whose values are categories, even where they look like numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +143,7 @@ def item_features(
                 f"item_features is an array of {source.dtype} with shape {source.shape}, but must"
                 f" have one row of numbers for each of the {len(item_ids):,} items"
             )
-        return _finite(X)
+        return _check_finite(X)
     try:
         given = source if isinstance(source, Features) else read_features(source)
     except NoNumbers:
@@ -163,9 +171,12 @@ def read_features(source: Any) -> Features:
         return _from_mapping(source)
     ids, columns, where = _read_columns(source)
     found: dict[str, Any] = {}
+    ignored = []
     for name, column in columns.items():
-        found |= _column(name, column)
-    return _check_features(_ids(ids), found, where)
+        features = _column(name, column)
+        found |= features
+        ignored += [name] if isinstance(column, Codes) and not features else []
+    return _check_features(_ids(ids), found, where, ignored)
 
 
 def _read_columns(source: Any) -> tuple[Sequence[Any], dict[str, Sequence[Any]], str]:
@@ -185,7 +196,11 @@ def _read_columns(source: Any) -> tuple[Sequence[Any], dict[str, Sequence[Any]],
             raise DataError(
                 "item_features has several columns of the same name: rename them"
             ) from None
-        columns = [frame[name].to_list() for name in names]
+        kinds = (nw.Categorical, nw.Enum)
+        columns = [
+            (Codes if frame[name].dtype in kinds else list)(map(_none, frame[name].to_list()))
+            for name in names
+        ]
     else:
         raise DataError(
             "item_features must be a file, a frame, an array or a mapping from item id to numbers"
@@ -198,7 +213,39 @@ def _read_columns(source: Any) -> tuple[Sequence[Any], dict[str, Sequence[Any]],
     if not len(columns[at]):
         raise DataError(f"{where} has no rows. Give at least one item with features.")
     others = [i for i in range(len(names)) if i != at]
-    return columns[at], {str(names[i]): _join_words(columns[i]) for i in others}, where
+    read = {str(names[i]): _as_codes(str(names[i]), columns[i]) for i in others}
+    return columns[at], {name: _join_words(values) for name, values in read.items()}, where
+
+
+def _none(value: Any) -> Any:
+    """Return None for the NA of pandas, which is neither equal nor unequal to itself."""
+    return None if type(value).__name__ == "NAType" else value
+
+
+def _as_codes(name: str, values: Sequence[Any]) -> Sequence[Any]:
+    """Return a column of whole numbers, or of lists of them, as codes if its name says so."""
+    if isinstance(values, Codes):
+        return Codes(map(_code, values))
+    if not _CODE_NAME.search(name):
+        return values
+    rows = [one if isinstance(one, (list, tuple, np.ndarray)) else (one,) for one in values]
+    known = {x for x in _numbers(list(chain.from_iterable(rows))) or () if x == x}
+    if known <= {0.0, 1.0} or not all(x.is_integer() for x in known):
+        return values
+    return Codes("|".join(map(_code, row)) for row in rows)
+
+
+def _code(value: Any) -> str:
+    """Return a code as text, the same for 7, 7.0, "7" and "007"."""
+    number = _number(value)
+    if number is None or np.isinf(number):
+        return str(value)
+    if number != number:
+        return ""
+    try:
+        return str(int(str(value)))  # exact, also beyond 2⁵³
+    except ValueError:
+        return str(int(number)) if number.is_integer() else str(value)
 
 
 def _join_words(values: Sequence[Any]) -> Sequence[Any]:
@@ -292,6 +339,7 @@ def _as_categories(
     """
     found: dict[str, list[tuple[Any, ...]]] = {}
     flags: dict[str, list[float]] = {}
+    unclear: list[str] = []
     for name, values in columns.items():
         if any(isinstance(value, (list, tuple, np.ndarray)) for value in values):
             continue  # embeddings
@@ -302,6 +350,7 @@ def _as_categories(
             if len(known) and np.isin(known, (0.0, 1.0)).all():
                 flags[name] = x.tolist()
             elif len(known):
+                unclear += [name] if _may_be_codes(name, known) else []
                 bins = _bins(name, x, known)
                 found[name] = [bins[i] if i >= 0 else () for i in at]
             continue
@@ -311,6 +360,12 @@ def _as_categories(
         else:
             known_words = {text: _sorted_words(text) for text in set(texts)}
             found[name] = [known_words[text] for text in texts]
+    if unclear:
+        logger.warning(
+            "item_features: whole numbers are read as amounts in %s. If they are codes, such as"
+            " those of publishers, let the column's name end in _id.",
+            ", ".join(map(repr, unclear)),
+        )
     if flags:
         rows = list(zip(*flags.values(), strict=True))
         found["flags"] = [
@@ -329,9 +384,20 @@ def _sorted_words(text: str) -> tuple[str, ...]:
     return tuple(sorted({word.strip().casefold() for word in text.split("|")} - _NOT_KNOWN))
 
 
+def _may_be_codes(name: str, known: NDArray[np.float64]) -> bool:
+    """Return whether these are whole numbers that many items share, and no years."""
+    if _are_years(name, known) or not (np.isfinite(known) & (known == np.floor(known))).all():
+        return False
+    return MOST_WORDS < len(np.unique(known)) <= len(known) / 2
+
+
+def _are_years(name: str, known: NDArray[np.float64]) -> bool:
+    return bool(normalize(name).endswith("year") or 1800 < np.median(known) < 2100)
+
+
 def _bins(name: str, x: NDArray[np.float64], known: NDArray[np.float64]) -> list[tuple[Any, ...]]:
     """Decades of years, and tenths of the items by other numbers."""
-    if normalize(name).endswith("year") or 1800 < np.median(known) < 2100:
+    if _are_years(name, known):
         group = np.floor(x / 10)
         inside = (x > 1000) & (x < 3000)
     else:
@@ -365,7 +431,9 @@ def _number_values(name: str, rows: Sequence[tuple[Any, ...]]) -> Categories:
     return Categories(name, tuple(map(str, number)), starts, values)
 
 
-def _check_features(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> Features:
+def _check_features(
+    ids: NDArray[Any], found: Mapping[str, Any], where: str, ignored: Sequence[str] = ()
+) -> Features:
     repeated = first_repeated(ids)
     if repeated is not None:
         raise DataError(f"{where} lists the item {repeated!r} twice: list every item once")
@@ -373,20 +441,31 @@ def _check_features(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> 
         raise NoNumbers(
             f"{where} holds no features: it needs columns of numbers, or of words such as"
             " Comedy|War"
+            + (f", and {ignored[0]!r} has codes of too many or of single items" if ignored else "")
         )
     X = np.column_stack([np.asarray(column, np.float64) for column in found.values()])
-    return Features(ids, tuple(found), _finite(X, gaps=True))
+    return Features(ids, tuple(found), _check_finite(X, ids, tuple(found), gaps=True))
 
 
-def _finite(X: NDArray[np.float64], gaps: bool = False) -> NDArray[np.float64]:
+def _check_finite(
+    X: NDArray[np.float64],
+    ids: NDArray[Any] | None = None,
+    names: Sequence[str] | None = None,
+    gaps: bool = False,
+) -> NDArray[np.float64]:
     """Check that all numbers are finite or, with `gaps`, unknown; others cannot be learned from."""
     wrong = np.isinf(X) if gaps else ~np.isfinite(X)
     if wrong.any():
-        rows = np.flatnonzero(wrong.any(axis=1))
+        row, at = np.argwhere(wrong)[0].tolist()
+        column = f"{at} (from 0)" if names is None else repr(names[at])
+        what = "an infinite number" if np.isinf(X[row, at]) else "NaN"
+        item = "" if ids is None else f" for item {ids.tolist()[row]!r}"
+        many = int(wrong.any(axis=1).sum())
+        more = f", the first of {many:,} such items" if many > 1 else ""
         raise DataError(
-            f"item_features of {len(rows):,} items are NaN or infinite, the first in row"
-            f" {rows[0]:,} (from 0): correct them; leave out an item without known features, or"
-            " leave its field empty in a file or frame"
+            f"The column {column} of item_features has {what}{item} in row {row:,} (from 0){more}."
+            " Correct it; leave out an item without known features, or leave its field empty in a"
+            " file or frame."
         )
     return X
 
@@ -444,7 +523,9 @@ def _words(name: str, words: Sequence[set[str]]) -> dict[str, Any]:
 
 
 def _numbers(values: Sequence[Any]) -> list[float] | None:
-    """Return a column as numbers, or None at the first cell that is something else."""
+    """Return a column as numbers, or None for codes and at the first cell that is no number."""
+    if isinstance(values, Codes):
+        return None
     found = []
     for value in values:
         number = _number(value)
@@ -484,7 +565,7 @@ def _from_mapping(given: Mapping[Any, Any]) -> Features:
             "item_features must have equally many numbers for every item: leave out items without"
             " known features"
         )
-    _finite(np.array(rows, np.float64))
+    _check_finite(np.array(rows, np.float64), ids)
     return _check_features(
         ids,
         {str(i): list(column) for i, column in enumerate(zip(*rows, strict=True))},

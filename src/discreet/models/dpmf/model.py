@@ -36,7 +36,8 @@ class DPMF(PrivateRecommender):
         ratings.
     item_features : file, frame, mapping, array or PublicItems, optional
         Public features of the items, such as genres or years: a prior for their factors, at no
-        privacy cost. `PublicItems` adds texts and similarities.
+        privacy cost. Whole numbers in a column whose name ends in ``_id`` or ``_code`` are
+        categories. `PublicItems` adds texts and similarities.
     features : list of str, optional
         For ranking: columns of `item_features` that make up a user's own profile ("more by the
         authors that I have"), a factor on every score. Default: all that items share values of;
