@@ -114,7 +114,8 @@ def run(settings: Settings, sources: Sources) -> list[Record]:
 
     Settings: ``model``, ``users``, ``rank``, ``noise_variance``, ``epsilon``, ``start``,
     ``accounting``, ``trials``; ``tune_users``, how many users the validation matrices have;
-    ``search``, the fields of `Rounds`; ``ranges``, "paper" for `PAPER_RANGES`; ``skew``.
+    ``search``, the fields of `Rounds`; ``known_from``, a rank whose settings are tried as well;
+    ``ranges``, "paper" for `PAPER_RANGES`; ``skew``.
     """
     seeds = range(settings["trials"])
     plant = partial(
@@ -130,13 +131,19 @@ def run(settings: Settings, sources: Sources) -> list[Record]:
         name: settings[name]
         for name in ("model", "epsilon", "start", "noise_variance", "rank", "accounting")
     }
-    tuned = tune(
-        **key,
-        users=settings.get("tune_users", settings["users"]),
-        rounds=_rounds(settings["search"]),
-        printed_ranges=settings.get("ranges") == "paper",
-        skew=settings.get("skew", 0.0),
-    )
+    asked = key | {
+        "users": settings.get("tune_users", settings["users"]),
+        "rounds": _rounds(settings["search"]),
+        "printed_ranges": settings.get("ranges") == "paper",
+        "skew": settings.get("skew", 0.0),
+    }
+    other = settings.get("known_from", settings["rank"])
+    if other != settings["rank"]:
+        asked["known"] = tuple(
+            (read_out, tuple(found.best.items()))
+            for read_out, found in tune(**(asked | {"rank": other})).items()
+        )
+    tuned = tune(**asked)
     return [
         record
         for read_out, found in tuned.items()
@@ -418,10 +425,11 @@ def tune(
     items: int = N_ITEMS,
     per_user: float = 0.0,
     fixed: tuple[tuple[str, Values], ...] = (),
+    known: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = (),
 ) -> dict[str, Found]:
     """The best parameters for each read-out on validation matrices that no trial has.
 
-    `fixed` replaces ranges by name.
+    `fixed` replaces ranges by name; `known` are settings for a read-out that are tried as well.
     """
     read_outs = (OUTPUT, REFIT) if model == "DPLMC" else ("",)
     ranges = (PAPER_RANGES if printed_ranges else RANGES)[model] | dict(fixed)
@@ -449,7 +457,15 @@ def tune(
             measured[name] = measure(chosen, at)
         return measured[name][read_out]
 
-    return {name: search_in(ranges, partial(score, name), rounds) for name in read_outs}
+    return {
+        name: search_in(
+            ranges,
+            partial(score, name),
+            rounds,
+            [dict(settings) for read_out, settings in known if read_out == name],
+        )
+        for name in read_outs
+    }
 
 
 def _rounds(given: Mapping[str, Any]) -> Rounds:

@@ -130,9 +130,15 @@ def search_in(
     ranges: Mapping[str, Values | Logarithmic],
     score: Callable[[Candidate, int], float],
     rounds: Rounds,
+    known: Sequence[Candidate] = (),
 ) -> Found:
-    """Draw from the ranges, search, and search once more around what was found."""
+    """Draw from the ranges, search, and search once more around what was found, or around one of
+    the `known` settings if that is better on all sets.
+    """
     found = search(draw(ranges, rounds.candidates), score, rounds)
+    if known:
+        again = search([found.best, *known], score, Rounds(len(known) + 1, (), rounds.sets[-1:]))
+        found = Found(again.best, again.score, found.trainings + again.trainings)
     if not rounds.refined:
         return found
     closer = search([found.best, *around(ranges, found.best, rounds.refined)], score, rounds.closer)

@@ -11,6 +11,7 @@ from scipy import sparse
 from benchmarks import bench_dplmc
 from discreet.models.dplmc import DPLMC
 from discreet.models.dpmf import DPMF
+from research import dplmc_runs
 from research import entry as entries
 from research.dplmc_runs import (
     OUTPUT,
@@ -27,6 +28,7 @@ from research.dplmc_runs import (
     run,
 )
 from research.pair_start import PAIRS, lead
+from research.search import Found
 from research.sources import Sources
 
 
@@ -197,6 +199,7 @@ def test_both_algorithms_are_searched_equally_in_every_setting(name):
     }
     assert len(trainings["DPALS"]) == len(trainings["DPLMC"]) == 1
     assert min(trainings["DPALS"]) >= max(trainings["DPLMC"])
+    assert len({cell.get("known_from") for cell in searched}) == 1
     names = ("start", "users", "epsilon", "accounting", "rank")
     by_model = {}
     for cell in searched:
@@ -207,6 +210,25 @@ def test_both_algorithms_are_searched_equally_in_every_setting(name):
     assert by_model["DPALS"] <= by_model["DPLMC"]
     floors = {cell["users"] for cell in cells if cell["model"] == "predict 0"}
     assert floors == {cell["users"] for cell in searched} or name == "dplmc-printed"
+
+
+def test_what_was_found_at_one_rank_is_tried_at_the_others(monkeypatch):
+    asked = []
+
+    def tune(**given):
+        asked.append((given["rank"], given.get("known")))
+        return {OUTPUT: Found({"steps": given["rank"]}, 1.0, 1)}
+
+    monkeypatch.setattr(dplmc_runs, "tune", tune)
+    monkeypatch.setattr(dplmc_runs, "_trials", lambda *_: [])
+    [cell, *_] = (
+        one
+        for one in entries.load("dplmc-figure3").settings(Sources())
+        if one["model"] == "DPLMC" and one["rank"] == 7
+    )
+    dplmc_runs.run(cell, Sources())
+    dplmc_runs.run(cell | {"rank": 5}, Sources())
+    assert asked == [(5, None), (7, ((OUTPUT, (("steps", 5),)),)), (5, None)]
 
 
 def test_the_speed_reference_is_the_residual_gradient():

@@ -65,6 +65,10 @@ def test_a_second_search_goes_closer_and_is_never_worse():
     refined = search_in(RANGES, score, rounds := Rounds(16, (4,), (1, 2), refined=16))
     assert refined.score < plain.score
     assert refined.trainings == rounds.trainings == plain.trainings + 17 * 1 + 3 * 1
+    known = {"step": math.exp(1.234), "sweeps": 4, "cut": 2.0}
+    found = search_in(RANGES, score, rounds, [known])
+    assert found.best == known
+    assert found.trainings == rounds.trainings + 2 * 2
     near = around(RANGES, {"step": 1.0, "sweeps": 1, "cut": 2.0}, 32)
     assert {one["sweeps"] for one in near} == {1, 2}
     assert all(10**-0.5 <= one["step"] <= 10**0.5 for one in near)
