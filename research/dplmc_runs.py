@@ -4,9 +4,8 @@ DPMF.
 One cell is one method in one setting: m users, 100 items, rank r, |Ω| = r m log m known entries,
 noiseless or with noise of variance 1. The error is the mean square of X̂ − X* over the entries that
 were not known. Parameters are searched for on other planted matrices (`search`), once for every
-setting of method, ε, start, noise, rank and accounting; then come the trials, each on a matrix of
-its own. DPLMC is tuned with 5,000 users, because its parameters are in units that do not depend on
-their number, and DPALS with as many as the trials have.
+setting of method, ε, start, noise, rank and accounting, with as many users as the trials have; then
+come the trials, each on a matrix of its own.
 
 DPLMC has two read-outs, each with parameters of its own from the same candidates: "Uᵀ", what
 Algorithm 1 returns, the users' vectors after its last step; and "refit", what this library's model
