@@ -9,7 +9,7 @@ import discreet
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.kernels import reference
-from discreet.models.dpmf import communities
+from discreet.models.dpmf import communities, profile
 from discreet.models.dpmf.communities import PARTS
 from discreet.models.dpmf.summary import untried_communities
 from discreet.privacy.release.unsafe import NoNoise
@@ -229,12 +229,23 @@ def test_a_model_with_communities_is_a_prior_by_its_counts(ratings):
     assert len(later.released_.rows) == 2
 
 
-def test_with_features_communities_have_no_pairs(ratings):
+def test_with_a_profile_communities_have_no_pairs(ratings, monkeypatch):
+    monkeypatch.setattr(profile, "FALSE_ALARMS", 1.0)  # whatever its weights are
     features = {j: "abcdef"[j % K] for j in range(N_ITEMS)}
     found = model(item_features=features).fit(ratings, progress=False)
     assert "communities" in found.details_
+    assert "profile" in found.details_
     assert "pairs" not in found.details_
     assert found.item_factors_.shape[1] == len(found.details_["communities"])
+
+
+def test_features_that_say_nothing_leave_pairs_next_to_communities(ratings):
+    group = np.random.default_rng(3).integers(0, 40, N_ITEMS)
+    features = {j: f"group {group[j]}" for j in range(N_ITEMS)}
+    found = model(item_features=features).fit(ratings, progress=False)
+    assert "profile" not in found.details_
+    assert "pairs" in found.details_
+    assert found.item_factors_.shape[1] > len(found.details_["communities"])
 
 
 def test_a_user_without_a_history_gets_popular_items(learned, ratings):

@@ -427,12 +427,13 @@ class PairRanking(Algorithm):
     ) -> Learned:
         X = getattr(features, "X", features)
         known = None if public is None else self._public_sums(public)
-        learned, size = self._learn_items(users, session, X, seed, progress, prior, known)
-        if self.profile:
-            categories = list(getattr(features, "categories", ()))
-            lines = self._weights()
-            learned = add_profile(learned, users, session, lines, categories, size, self._levels)
-        return learned
+        learned, base, size = self._learn_items(users, session, X, seed, progress, prior, known)
+        if not self.profile:
+            return learned
+        categories = list(getattr(features, "categories", ()))
+        lines = self._weights()
+        with_profile = add_profile(base, users, session, lines, categories, size, self._levels)
+        return with_profile if "profile" in with_profile.details else learned
 
     def _learn_items(
         self,
@@ -443,8 +444,10 @@ class PairRanking(Algorithm):
         progress: Progress,
         prior: ReleasedRows | None,
         public: PublicSums | None = None,
-    ) -> tuple[Learned, float]:
-        """Learn (1)–(8), and ñ; what was released before improves every estimate."""
+    ) -> tuple[Learned, Learned, float]:
+        """Learn (1)–(8); what was released before improves every estimate. Return that, what a
+        profile multiplies, and ñ.
+        """
         lines = self._rest(users.n_items)
         steps = len(lines) + 3
         counting = self._counts(users)
@@ -465,9 +468,12 @@ class PairRanking(Algorithm):
             if isinstance(found, Prospect):
                 untried = untried_communities(found)
             else:
+                learned, base = found
                 if public is not None:
-                    found = self._try_public(public, counts, found, size, features, seed)
-                return replace(found, released=rows.append_row(row(counts))), size
+                    best = self._try_public(public, counts, learned, size, features, seed)
+                    learned, base = (best, base) if best is learned else (best, best)
+                rows = rows.append_row(row(counts))
+                return replace(learned, released=rows), replace(base, released=rows), size
         known = with_public(self._with_rows(rows, row, counts, size), public)
         core = self._core(known)
         liked = users.copy_after(Restrict(core))
@@ -505,7 +511,8 @@ class PairRanking(Algorithm):
             learned = self._popular(known, signal, why)
             if public is not None:
                 learned = self._rank_public(public, released, learned, size, features, seed)
-            return replace(add_sentence(learned, untried), released=rows), size
+            learned = replace(add_sentence(learned, untried), released=rows)
+            return learned, learned, size
         pairs = liked.sum(self._pairs(c))
         G = release_pairs(session, bought, pairs, len(core), tried)
         progress(steps - 1, steps, "pairs")
@@ -518,7 +525,8 @@ class PairRanking(Algorithm):
             known, core, size, signal, features, seed, rows, (G, t), leveled=leveled
         )
         progress(steps, steps, "factors")
-        return replace(add_sentence(learned, untried), released=rows), size
+        learned = replace(add_sentence(learned, untried), released=rows)
+        return learned, learned, size
 
     def rank(
         self,
@@ -661,9 +669,9 @@ class PairRanking(Algorithm):
         seed: int,
         progress: Progress,
         public: PublicSums | None = None,
-    ) -> Learned | Prospect:
-        """Learn communities, or counts where the check refutes them; for another route, return
-        what counts say about communities.
+    ) -> tuple[Learned, Learned] | Prospect:
+        """Learn communities, or counts where the check refutes them, and what a profile multiplies;
+        for another route, return what counts say about communities.
         """
         lines = self._rest(users.n_items)[0].divide()
         counting = users.sum(LikeCounts(self._levels))
@@ -704,7 +712,8 @@ class PairRanking(Algorithm):
             counts = counts.with_another(Estimate.release(session, lines[-1], counting))
         progress(len(lines) + 2, len(lines) + 2, "communities")
         if not found.kept:
-            return self._popular(counts, signal, without_communities(found, prospect))
+            learned = self._popular(counts, signal, without_communities(found, prospect))
+            return learned, learned
         details = {
             "core": [],
             "least_count": max(counts.deviation, 0.5),
@@ -717,15 +726,16 @@ class PairRanking(Algorithm):
             "head": prospect.head,
             "gain": found.gain,
         }
-        factors = found.P
-        if not self.profile:  # whose weights are fitted to communities as they are
-            factors = discount_popularity(factors, prospect.c, counts.deviation, size)
-            if fitted.dimensions:
-                vectors = uncenter(fitted, c) if self.centered else fitted
-                factors, details["pairs"] = add_pairs(factors, found.shares, core, vectors, c, size)
+        none = np.zeros(len(counts.value), np.float32)
+        said = with_communities(found, prospect, False)
+        # weights of a profile are fitted to communities as they are
+        base = Learned(found.P, none, counts.value, details | {"learned": said})
+        factors = discount_popularity(found.P, prospect.c, counts.deviation, size)
+        if fitted.dimensions:
+            vectors = uncenter(fitted, c) if self.centered else fitted
+            factors, details["pairs"] = add_pairs(factors, found.shares, core, vectors, c, size)
         details["learned"] = with_communities(found, prospect, "pairs" in details)
-        n = len(counts.value)
-        return Learned(factors, np.zeros(n, np.float32), counts.value, details)
+        return replace(base, factors=factors, details=details), base
 
     def _worth_buying(self, lines: list[Release], signal: Signal) -> list[Release]:
         """Return the lines that release pairs; the others count again."""
