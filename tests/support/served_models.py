@@ -95,6 +95,9 @@ def fitted(name: str):
     if name.endswith("with profiles"):  # of factors that leave nothing for features to say
         alone = fitted("DPMF, profiles alone").details_["profile"]
         model.details_ = {**model.details_, "profile": alone | {"weights": [1.1, 0.7, 0.4]}}
+        if model.details_.pop("pairs", None):  # which are not next to a profile
+            K = len(model.details_["communities"])
+            model.item_factors_ = np.ascontiguousarray(model.item_factors_[:, :K])
     return model
 
 
