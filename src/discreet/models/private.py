@@ -330,8 +330,9 @@ class PrivateRecommender(Recommender):
         rating_range = given or seen or COMMON_RANGE
         if self.goal == "rating":
             check_range("rating_range", rating_range)
-        algorithm = algorithm.resolve(self.budget, ratings.n_items, rating_range)
         features = self._features(ratings)
+        algorithm = self._suit_features(algorithm, features)
+        algorithm = algorithm.resolve(self.budget, ratings.n_items, rating_range)
         rows = None if prior is None else self._prior_rows(prior, ratings, algorithm)
         public = None
         if public_ratings is not None:
@@ -457,6 +458,10 @@ class PrivateRecommender(Recommender):
     def _prior_rows(self, prior: Any, ratings: Any, algorithm: Algorithm) -> Any:
         """Return the released sums of an earlier model, over the items of these ratings."""
         raise ConfigError("prior is for DPMF with goal='ranking'. Leave it out.")
+
+    def _suit_features(self, algorithm: Algorithm, features: Any) -> Algorithm:
+        """Return the algorithm for these public features of the items."""
+        return algorithm
 
     def _public_part(self, given: Any, ratings: Any, algorithm: Algorithm) -> PublicPart:
         """Return users whose ratings are public, for models that use any."""

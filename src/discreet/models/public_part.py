@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ from discreet.errors import DataError
 from discreet.models.user_rows import to_learn_from
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.public_users import PublicUsers
+
+logger = logging.getLogger("discreet")
 
 
 class PublicPart(NamedTuple):
@@ -32,10 +35,14 @@ class PublicPart(NamedTuple):
         item_ids: NDArray[Any],
         bounds: Bounds,
         rating_range: tuple[float, float] | None = None,
+        liked: float | None = None,
+        needs_ratings: bool = False,
     ) -> PublicPart:
         """Read `given`; ratings of other items than these are dropped.
 
         Where most are outside of `rating_range`, they are refused: they are of another scale.
+        Interactions without ratings count as `liked`, if it is given, and are refused where the
+        model needs ratings.
         """
         if hasattr(given, "tocsr"):
             raise DataError(
@@ -53,6 +60,13 @@ class PublicPart(NamedTuple):
                 f" {ratings.item_ids.tolist()[0]!r}. Use the same item ids."
             )
         known = ratings.with_items(np.asarray(item_ids), unknown="drop")
+        if not known.rated and needs_ratings:
+            raise DataError(
+                "public_ratings has no ratings, and this model predicts ratings. Pass ratings, or"
+                " train with goal='ranking'."
+            )
+        if not known.rated and liked is not None:
+            known = known._replace(values=np.full_like(known.values, liked))
         low, high = rating_range or (-np.inf, np.inf)
         outside = (known.values < low) | (known.values > high)
         if outside.sum() > len(outside) / 2:
@@ -60,6 +74,12 @@ class PublicPart(NamedTuple):
             raise DataError(
                 f"public_ratings are from {seen[0]:g} to {seen[1]:g}, but the range of ratings is"
                 f" {low:g} to {high:g}. Bring them to the same scale."
+            )
+        if rating_range is not None and (known.values == low).all():
+            logger.warning(
+                "all public_ratings are %g, the lowest of the range, so nothing is liked. Pass"
+                " interactions without ratings, or ratings of the same scale.",
+                low,
             )
         return cls(ratings.user_ids, PublicUsers.from_ratings(known, bounds))
 

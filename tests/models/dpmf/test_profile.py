@@ -95,6 +95,7 @@ def test_features_that_say_nothing_are_not_used():
     ratings = readers(loyal=0.0)
     model = discreet.DPMF(item_features=catalog(seed=1), **SEEDED).fit(ratings)
     assert "profile" not in model.details_
+    assert "Profiles are not used: no weight of a feature stands out" in model.summary_
     lists, _ = model.recommend_many(readers(20, seed=1), 5, exclude_seen=False)
     assert (lists == lists[0]).all()
 
@@ -156,6 +157,8 @@ def test_features_without_categories_leave_the_model_as_it_is():
     frame = catalog()[["item_id"]].assign(embedding=list(X))
     model = discreet.DPMF(item_features=frame, **SEEDED).fit(readers(300))
     assert "profile" not in model.details_
+    names = [entry.name for entry in model.privacy_.ledger.entries]
+    assert not [name for name in names if "weights" in name]  # the budget goes to the others
 
 
 def test_a_step_without_noise_is_newtons():

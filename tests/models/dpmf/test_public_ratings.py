@@ -3,6 +3,7 @@ public set that says nothing costs nothing.
 """
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import discreet
@@ -58,6 +59,33 @@ def test_private_rows_of_public_users_change_nothing(goal):
     assert np.array_equal(one.item_factors_, two.item_factors_)
     assert np.array_equal(one.counts_, two.counts_)
     assert not np.array_equal(fit(both, goal=goal).counts_, fit(private, goal=goal).counts_)
+
+
+def test_interactions_of_public_users_count_as_liked_next_to_ratings(caplog):
+    public = make_ratings(1, 40, first=1000)
+    user = np.repeat(public.user_ids, np.diff(public.indptr))
+    rows = {"user": user, "item": public.item_ids[public.indices]}
+    private = make_ratings(2, 300)
+    best = discreet.Ratings.from_arrays(*rows.values(), np.full(len(user), 5.0))
+    without = discreet.Ratings.from_frame(pd.DataFrame(rows), rating=None)
+    assert not without.rated
+    found = fit(private, without, epsilon=5).counts_
+    assert np.array_equal(fit(private, best, epsilon=5).counts_, found)
+    assert not np.array_equal(found, fit(private, epsilon=5).counts_)
+    fit(private, discreet.Ratings.from_arrays(*rows.values()))
+    assert "the lowest of the range, so nothing is liked" in caplog.text
+    with pytest.raises(DataError, match="has no ratings, and this model predicts ratings"):
+        fit(private, without, goal="rating")
+
+
+def test_the_summary_says_what_public_users_change():
+    public = make_ratings(1, 100, first=1000)
+    private = make_ratings(2, 600)
+    assert "pairs of public users are a prior" in fit(private, public, epsilon=5).summary_
+    wrong = fit(private, shuffle_items(public), epsilon=5).summary_
+    assert "Public users change nothing" in wrong
+    assert "public" not in fit(private, epsilon=5).summary_.lower()
+    assert "biases of public users" in fit(private, public, epsilon=5, goal="rating").summary_
 
 
 @pytest.mark.parametrize("removed", range(5))

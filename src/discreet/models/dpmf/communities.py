@@ -92,14 +92,16 @@ STEPS = 5  # while learning
 STEPS_TO_READ = 10  # of a history
 LIFTS = np.concatenate([[0.0, 0.1, 0.3], np.geomspace(0.6, 300.0, 14)])
 SAMPLING = 0.2  # variance over mean of a count: entries of a user are about 1/√25
-# deviations of the check's noise that the gain must exceed, where the core's pairs do not reach
-# beyond the edge of their own noise; fewer by REACH times the part by which they do, down to LEAST.
-# Users who are held out of the rounds are in these pairs, and what some of them share by chance
-# makes hits: without this 4 of 40 trainings of generated users without taste passed with a gain of
-# up to 3 deviations, and lost a fifth of recall each. Their pairs reach .97 to 1.04 of the edge, in
-# one of 150 trainings 1.06; those of book-crossing at ε = 5 between 1.01 and 1.14
+# deviations of the check's noise that the gain must exceed, where the core's pairs reach at most
+# NO_TASTE times the edge of their own noise; fewer by SLOPE times the part by which they reach
+# beyond that, down to LEAST_CHECKED. Users who are held out of the rounds are in these pairs, and
+# what some of them share by chance makes hits: without this 4 of 40 trainings of generated users
+# without taste passed with a gain of up to 3 deviations, and lost a fifth of recall each. Their
+# pairs reach .97 to 1.04 of the edge, in one of 150 trainings 1.06; those of book-crossing at
+# ε = 5 between 1.01 and 1.14
 CHECKED = 3.2
-REACH = 40.0
+NO_TASTE = 1.02
+SLOPE = 60.0
 LEAST_CHECKED = 0.5
 # and at least so many where they exceed this part of popularity's hits: 2 of 20 trainings of 3,000
 # generated users without taste passed with 1, and lost a fifth of recall each
@@ -246,7 +248,8 @@ def learn_communities(
         session.deviation(check, statistic), math.sqrt(2 * popular * checked / left_out)
     )
     gain = float(session.release(check, statistic)[0])
-    required = float(np.clip(CHECKED - REACH * (fitted.heard - 1), LEAST_CHECKED, CHECKED))
+    required = CHECKED - SLOPE * (fitted.heard - NO_TASTE)
+    required = float(np.clip(required, LEAST_CHECKED, CHECKED))
     if noise > UNCERTAIN * popular * checked:
         required = max(required, UNCERTAIN_CHECKED)
     kept = gain > required * noise

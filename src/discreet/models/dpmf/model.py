@@ -156,6 +156,12 @@ class DPMF(PrivateRecommender):
             categories = item_categories(given.features, ids, self.features)
         return ItemFeatures(given.numbers(ids, bool(categories)), categories)
 
+    def _suit_features(self, algorithm: Algorithm, features: Any) -> Algorithm:
+        """Plan no weights of profiles where no feature is a category."""
+        if isinstance(algorithm, PairRanking) and not getattr(features, "categories", ()):
+            return replace(algorithm, profile=False)
+        return algorithm
+
     def _prior_rows(self, prior: Any, ratings: Any, algorithm: Algorithm) -> Any:
         check_that(
             isinstance(prior, DPMF) and prior.goal == self.goal == "ranking",
@@ -187,7 +193,11 @@ class DPMF(PrivateRecommender):
     def _public_part(self, given: Any, ratings: Any, algorithm: Algorithm) -> PublicPart:
         graded = getattr(algorithm, "like_threshold", None) != EVERYTHING
         known = self.rating_range if graded else None
-        return PublicPart.from_any(given, ratings.item_ids, algorithm.bounds(), known)
+        found = getattr(algorithm, "rating_range", None)
+        liked = found[1] if graded and found is not None else None
+        needs_ratings = self.goal == "rating"
+        bounds = algorithm.bounds()
+        return PublicPart.from_any(given, ratings.item_ids, bounds, known, liked, needs_ratings)
 
     def restore_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.released_ = ReleasedRows.from_arrays(arrays, len(self.item_ids_))

@@ -65,6 +65,11 @@ class LeveledPairs(NamedTuple):
     f: NDArray[np.float64]
     t: float
 
+    @property
+    def is_combined(self) -> bool:
+        """Whether public pairs are among them."""
+        return bool((self.f != 1).any())
+
 
 @dataclass(frozen=True)
 class PublicSums:
@@ -98,7 +103,7 @@ class PublicSums:
         self, value: NDArray[np.float64], deviation: float
     ) -> tuple[NDArray[np.float64], float]:
         """Return posterior means by (1), and the root of their mean variance."""
-        if self.estimate_agreement(value, deviation) < EXPLAINED:
+        if not self.agrees(value, deviation):
             return value, deviation
         found = value.copy()
         variance = np.full(len(value), deviation**2)
@@ -108,6 +113,10 @@ class PublicSums:
             found[bin_] = weight * value[bin_] + (1 - weight) * mean
             variance[bin_] = weight * deviation**2
         return found, math.sqrt(float(variance.mean()))
+
+    def agrees(self, value: NDArray[np.float64], deviation: float) -> bool:
+        """Return whether public counts explain enough of the released ones to be used."""
+        return self.estimate_agreement(value, deviation) >= EXPLAINED
 
     def estimate_agreement(self, value: NDArray[np.float64], deviation: float) -> float:
         """Return the part of the variance of counts that public counts explain, at most 1."""

@@ -123,7 +123,6 @@ from discreet.models.dpmf.public_check import (
 )
 from discreet.models.dpmf.public_sums import (
     CHOICES_IN_CORE,
-    EXPLAINED,
     LEAST_CHOICES,
     LeveledPairs,
     PublicPairs,
@@ -148,6 +147,9 @@ from discreet.models.dpmf.released_rows import (
     uncenter_pairs,
 )
 from discreet.models.dpmf.summary import (
+    WITHOUT_FEATURES,
+    WITHOUT_PROFILE,
+    explain_public_users,
     explain_untried_communities,
     with_communities,
     with_taste,
@@ -433,7 +435,9 @@ class PairRanking(Algorithm):
         categories = list(getattr(features, "categories", ()))
         lines = self._weights()
         with_profile = add_profile(base, users, session, lines, categories, size, self._levels)
-        return with_profile if "profile" in with_profile.details else learned
+        if "profile" in with_profile.details:
+            return with_profile
+        return add_sentence(learned, WITHOUT_PROFILE)
 
     def _learn_items(
         self,
@@ -469,9 +473,15 @@ class PairRanking(Algorithm):
                 untried = explain_untried_communities(found)
             else:
                 learned, base = found
+                if features is not None:
+                    learned = add_sentence(learned, WITHOUT_FEATURES)
+                    base = add_sentence(base, WITHOUT_FEATURES)
                 if public is not None:
                     best = self._try_public(public, counts, learned, size, features, seed)
-                    learned, base = (best, base) if best is learned else (best, best)
+                    pairs = best is not learned or learned.details.get("public_pairs", False)
+                    base = base if best is learned else best
+                    used = explain_public_users(public.agrees(*counts), pairs)
+                    learned, base = (add_sentence(one, used) for one in (best, base))
                 rows = rows.append_row(row(counts))
                 return replace(learned, released=rows), replace(base, released=rows), size
         known = with_public(self._with_rows(rows, row, counts, size), public)
@@ -486,7 +496,7 @@ class PairRanking(Algorithm):
             liked = users.copy_after(Restrict(core))
             t = less
             gate *= ACCUMULATE
-        if public is not None and public.estimate_agreement(*counts) > EXPLAINED:
+        if public is not None and public.agrees(*counts):
             core = self._enlarge_core(core, known, public, t, size)
             liked = users.copy_after(Restrict(core))
         signal = Signal.from_counts(known, core, size, t, gate)
@@ -510,7 +520,9 @@ class PairRanking(Algorithm):
             why = without_taste(signal) if tried else without_pairs(signal, gate)
             learned = self._popular(known, signal, why)
             if public is not None:
-                learned = self._rank_public(public, released, learned, size, features, seed)
+                alone = self._rank_public(public, released, learned, size, features, seed)
+                agree = public.agrees(*released)
+                learned = add_sentence(alone, explain_public_users(agree, alone is not learned))
             learned = replace(add_sentence(learned, untried), released=rows)
             return learned, learned, size
         pairs = liked.sum(self._pairs(c))
@@ -524,6 +536,9 @@ class PairRanking(Algorithm):
         learned = self.rank(
             known, core, size, signal, features, seed, rows, (G, t), leveled=leveled
         )
+        if public is not None and leveled is not None:
+            used = explain_public_users(public.agrees(*released), leveled.is_combined)
+            learned = add_sentence(learned, used)
         progress(steps, steps, "factors")
         learned = replace(add_sentence(learned, untried), released=rows)
         return learned, learned, size
@@ -630,7 +645,7 @@ class PairRanking(Algorithm):
         """Rank by pairs of public users alone, where released counts agree with theirs; else by
         popularity, as learned.
         """
-        if public.estimate_agreement(*released) < EXPLAINED:
+        if not public.agrees(*released):
             return popular
         details = popular.details
         assert popular.counts is not None
@@ -725,6 +740,7 @@ class PairRanking(Algorithm):
             "top": signal.top,
             "head": prospect.head,
             "gain": found.gain,
+            "public_pairs": bool((f != 1).any()),
         }
         none = np.zeros(len(counts.value), np.float32)
         said = with_communities(found, prospect, False)

@@ -288,6 +288,8 @@ class Training:
         learned = describe(dimensions)
         if factors is not None and not factors.moving and not factors.steps:
             learned = f"{learned} Taste is that of public users alone."
+        if self.public is not None:
+            learned = f"{learned} {PUBLIC_BIASES[state.biases.agrees]}"
         details = {
             "center": self.population.center,
             "noise_variance": prior.variance,
@@ -328,6 +330,12 @@ class Training:
         """Return the noise of releases with that precision, over what a user can add to a sum."""
         factor = 2.0 if self.session.plan.budget.neighboring == "replace-one" else 1.0
         return float(factor * max(precision, 1e-12) ** -0.5)
+
+
+PUBLIC_BIASES = {
+    True: "The biases of public users are a prior.",
+    False: "Public users change nothing: released biases do not agree with theirs.",
+}
 
 
 def describe(dimensions: int) -> str:

@@ -26,7 +26,6 @@ from discreet.models.fold_in import (
 )
 from discreet.privacy.release.plan import Release
 from discreet.privacy.release.session import Session
-from discreet.privacy.statistics.pairs import LikeCounts
 from discreet.privacy.users.sealed_users import Users
 
 # of pairs next to communities. On split 11 of two data sets of books, .12 to .5 find 5–8 % more at
@@ -106,14 +105,9 @@ def add_profile(
     size: float,
     levels: int,
 ) -> Learned:
-    """Return the same with the profile among its details, where its weights stand out of the noise.
-
-    Without categories the lines release counts, which nothing uses: the plan was made before.
+    """Return the same with the profile among its details, where its weights stand out of the
+    noise.
     """
-    if not categories:
-        for line in lines:
-            session.release(line, users.sum(LikeCounts(levels)))
-        return learned
     least = 1e-12
     if learned.factors.size and "communities" not in learned.details:
         usual = np.maximum(learned.factors @ gain_of(learned)[3], 0.0)

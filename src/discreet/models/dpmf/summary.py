@@ -24,7 +24,7 @@ def without_pairs(signal: Signal, gate: float) -> str:
     if signal.faint:
         return (
             "Learned almost nothing, not even item popularity: the counts of popular items are"
-            f" mostly noise ({why}). More users or a larger ε would be needed."
+            " mostly noise. More users or a larger ε would be needed."
         )
     if signal.signal >= needed:
         return f"Learned {POPULARITY_ONLY} (with three items or fewer there are no pairs to learn)."
@@ -100,6 +100,18 @@ def explain_untried_communities(prospect: Prospect | None) -> str:
 
 def _head(prospect: Prospect) -> str:
     return f"the {HEAD:,} most popular items have {prospect.head:.0%} of all choices"
+
+
+def explain_public_users(counts: bool, pairs: bool) -> str:
+    """Say what of public users is a prior."""
+    if not counts and not pairs:
+        return "Public users change nothing: released sums do not agree with theirs."
+    used = " and ".join(["counts"] * counts + ["pairs"] * pairs)
+    return f"The {used} of public users are a prior."
+
+
+WITHOUT_PROFILE = "Profiles are not used: no weight of a feature stands out of its noise."
+WITHOUT_FEATURES = "Communities use no numbers, text or similarities of items."
 
 
 def with_profile(learned: str, names: str) -> str:
