@@ -37,6 +37,19 @@ def test_erratum_01_the_printed_theorem_prices_one_release_too_few():
     assert round(got[-1], 1) == 13.2
 
 
+def test_erratum_01_the_printed_sigma_costs_at_most_an_eighth_more():
+    """σ = √(2kT (ε + ln 1/δ)) / ε, with both releases of all T steps, exactly accounted."""
+    k, steps, delta = 50, 2, 1e-5
+
+    def cost(label):
+        sigma = math.sqrt(2 * k * steps * (label + math.log(1 / delta))) / label
+        both = accounting.Event("gaussian", sigma / math.sqrt(k), 2 * steps)
+        return accounting.epsilon([both], delta)
+
+    assert [round(cost(label), 2) for label in (1, 5, 10, 20)] == [1.06, 5.58, 10.97, 20.89]
+    assert max(cost(label) / label for label in (0.5, 1, 2, 3, 5, 7, 10, 20, 40)) < 1.125
+
+
 def test_erratum_01_rho_is_the_sum_over_both_releases():
     c = papers.DPALS_TABLE_4[5]
     both = c.max_items * c.iterations / 2 * (1 / c.sigma_gram**2 + 1 / c.sigma_rhs**2)
