@@ -62,10 +62,10 @@ def test_private_rows_of_public_users_change_nothing(goal):
 
 
 def test_interactions_of_public_users_count_as_liked_next_to_ratings(caplog):
-    public = make_ratings(1, 40, first=1000)
+    public = make_ratings(1, 200, first=1000)
     user = np.repeat(public.user_ids, np.diff(public.indptr))
     rows = {"user": user, "item": public.item_ids[public.indices]}
-    private = make_ratings(2, 300)
+    private = make_ratings(2, 600)
     best = discreet.Ratings.from_arrays(*rows.values(), np.full(len(user), 5.0))
     without = discreet.Ratings.from_frame(pd.DataFrame(rows), rating=None)
     assert not without.rated

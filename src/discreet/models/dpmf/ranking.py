@@ -496,7 +496,8 @@ class PairRanking(Algorithm):
             liked = users.copy_after(Restrict(core))
             t = less
             gate *= ACCUMULATE
-        if public is not None and public.agrees(*counts):
+        agrees = public is not None and public.agrees(*counts)
+        if public is not None and agrees:
             core = self._enlarge_core(core, known, public, t, size)
             liked = users.copy_after(Restrict(core))
         signal = Signal.from_counts(known, core, size, t, gate)
@@ -504,7 +505,7 @@ class PairRanking(Algorithm):
         bought = self._worth_buying(lines, signal)
         tried: dict[Release, NDArray[np.float32]] = {}
         near = Signal.from_counts(known, core, size, t, TRY_FROM * gate)
-        if not bought and not rows.rows and public is None and self._worth_trying(lines, near):
+        if not bought and not rows.rows and not agrees and self._worth_trying(lines, near):
             lines = lines[0].divide() or lines
             tried[lines[1]] = release_pairs(session, lines[1:], pairs, len(core))
             if self._shows_taste(session, tried, pairs, known.above_noise(core), size, seed):
