@@ -258,3 +258,16 @@ def test_a_named_column_that_says_nothing_is_refused(column):
     frame = pd.DataFrame({"item_id": [1, 2, 3], "kind": column})
     with pytest.raises(DataError, match="'kind' of item_features says nothing"):
         item_categories(frame, IDS, ["kind"])
+
+
+def test_a_single_column_of_0_and_1_is_no_profile():
+    frame = pd.DataFrame({"item_id": [1, 2, 3], "war": [1, 1, 0], "funny": [0, 1, 1]})
+    with pytest.raises(DataError, match="'war' of item_features has only 0 and 1"):
+        item_categories(frame, IDS, ["war"])
+    assert len(item_categories(frame, IDS, ["war", "funny"])) == 1
+
+
+def test_a_column_of_text_is_called_text():
+    frame = pd.DataFrame({"item_id": [1, 2, 3], "title": ["up", "down", "left"]})
+    with pytest.raises(DataError, match=r"it is text, .* for its words, name it in text"):
+        item_categories(frame, IDS, ["title"])

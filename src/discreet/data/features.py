@@ -316,14 +316,29 @@ def _refuse_without_values(
 ) -> None:
     """Refuse a column that can say nothing before any budget is spent on its weight."""
     for name in wanted:
-        known = {number for number in _numbers(columns[name]) or () if number == number}
-        if known and known <= {0.0, 1.0}:
-            continue  # with other columns of 0 and 1 it is one feature
-        if not any(one in found for one in _category_names(name)):
+        numbers = _numbers(columns[name])
+        known = {number for number in numbers or () if number == number}
+        if known and known <= {0.0, 1.0}:  # with other columns of 0 and 1 it is one feature
+            if "flags" in found:
+                continue
             raise DataError(
-                f"The column {name!r} of item_features says nothing about the items of the ratings:"
-                " it needs two values or more that several items share. Leave it out of features."
+                f"The column {name!r} of item_features has only 0 and 1: a profile needs two such"
+                " columns or more that several items share. Name the others too, or use words"
+                " instead of 0 and 1."
             )
+        if any(one in found for one in _category_names(name)):
+            continue
+        texts = {_text(value) for value in columns[name]} - {""}
+        if numbers is None and len(texts) > 2:
+            raise DataError(
+                f"The column {name!r} of item_features says nothing in a profile: it is text, and"
+                " hardly any items share a value of it. Leave it out of features; for its words,"
+                " name it in text."
+            )
+        raise DataError(
+            f"The column {name!r} of item_features says nothing about the items of the ratings:"
+            " it needs two values or more that several items share. Leave it out of features."
+        )
 
 
 def _category_names(name: str) -> tuple[str, str, str]:
