@@ -97,3 +97,20 @@ def test_weights_that_are_no_numbers_are_one_sentence(run, tmp_path):
     assert result.code == 2
     assert "weights that are no numbers" in result.err
     assert len(result.err.strip().splitlines()) == 1, result.err
+
+
+def test_messages_name_the_options_of_the_command_line(run, tmp_path):
+    ratings = write_ratings(tmp_path / "ratings.csv", n_users=120)
+    out = ("--out", tmp_path / "model")
+    for wrong, message in (
+        (("--text", "plot"), "--text names columns of item features: pass --item-features FILE"),
+        (("--item-similarities", "emb.npy"), "--item-similarities is emb.npy, an array"),
+        (
+            ("--public-ratings", ratings, "--public-confirmed-by", " "),
+            "--public-confirmed-by is blank",
+        ),
+    ):
+        result = run("train", ratings, *out, *PRIVATE, *wrong)
+        assert result.code == 2, wrong
+        assert message in result.err
+        assert len(result.err.strip().splitlines()) == 1, result.err

@@ -258,3 +258,25 @@ def test_a_named_column_that_says_nothing_is_refused(column):
     frame = pd.DataFrame({"item_id": [1, 2, 3], "kind": column})
     with pytest.raises(DataError, match="'kind' of item_features says nothing"):
         item_categories(frame, IDS, ["kind"])
+
+
+def test_a_named_column_of_0_and_1_has_two_values():
+    """It was left out in silence, since it has 1 as its only value among several columns."""
+    ids = np.arange(6)
+    war = [1, 1, 0, 0, None, 1]
+    frame = pd.DataFrame({"item_id": ids, "war": war, "funny": [0, 1, 1, 0, 1, 0]})
+    (found,) = item_categories(frame, ids, ["war"])
+    assert (found.name, found.names) == ("war", ("0", "1"))
+    assert np.diff(found.starts).tolist() == [1, 1, 1, 1, 0, 1]
+    assert found.values.tolist() == [1, 1, 0, 0, 1]
+    (both,) = item_categories(frame, ids, ["war", "funny"])
+    assert both.names == ("funny", "war")
+    rare = pd.DataFrame({"item_id": ids, "war": [1, 0, 0, 0, 0, 0]})
+    with pytest.raises(DataError, match="'war' of item_features says nothing about the items"):
+        item_categories(rare, ids, ["war"])
+
+
+def test_a_column_of_text_is_called_text():
+    frame = pd.DataFrame({"item_id": [1, 2, 3], "title": ["up", "down", "left"]})
+    with pytest.raises(DataError, match=r"it is text, .* for its words, name it in text"):
+        item_categories(frame, IDS, ["title"])

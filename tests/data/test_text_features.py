@@ -115,7 +115,8 @@ def test_embeddings_by_id_do_not_depend_on_their_order():
         (sparse.csr_array((4, 4)), "shape"),
         (pa.table({"a": [0], "b": [1]}), "2 columns"),
         (pa.table({"a": [70], "b": [71], "w": [1.0]}), "no pair"),
-        (7, "file or frame"),
+        (7, "^similarities must be a file or frame"),
+        ("emb.npy", "similarities is emb.npy, an array without item ids"),
     ],
 )
 def test_wrong_similarities_are_one_sentence(given, message):
@@ -160,8 +161,37 @@ def test_models_take_texts_and_similarities(goal, tmp_path):
 
 
 def test_text_needs_features():
-    with pytest.raises(ConfigError, match="text is a list of columns"):
+    with pytest.raises(ConfigError, match="columns of features, which is not given"):
         discreet.PublicItems(text=["title"])
+
+
+def test_text_names_a_list_of_columns_of_a_table():
+    table = pa.table({"item_id": [1, 2], "title": ["a b", "b c"]})
+    with pytest.raises(ConfigError, match=r"Pass text=\['title'\]"):
+        discreet.PublicItems(table, text="title")
+    for given in (np.ones((2, 3)), {1: [0.5], 2: [1.5]}):
+        with pytest.raises(ConfigError, match="has no names of columns"):
+            discreet.PublicItems(given, text=["title"])
+
+
+def test_a_text_column_as_an_array_is_that_of_a_function():
+    """Its rows are those of the table, whatever the order of the items."""
+    ids = np.array([3, 1, 9, 2])
+    table = pa.table({"item_id": [1, 2, 3, 4], "title": ["a b", "b c", "c d", "e"]})
+    X = np.random.default_rng(0).standard_normal((4, 3))
+    place = {"a b": 0, "b c": 1, "c d": 2, "e": 3}
+    by_function = {"title": lambda texts: X[[place[text] for text in texts]]}
+    one = discreet.PublicItems(table, text={"title": X}).numbers(ids, True)
+    other = discreet.PublicItems(table, text=by_function).numbers(ids, True)
+    assert np.array_equal(one, other, equal_nan=True)
+    assert np.isnan(one[2]).all()
+
+
+@pytest.mark.parametrize("given", [np.ones((3, 2)), np.full((4, 2), np.nan), np.ones(4)])
+def test_an_array_for_text_has_a_row_for_each_row_of_the_table(given):
+    table = pa.table({"item_id": [1, 2, 3, 4], "title": ["a b", "b c", "c d", "e"]})
+    with pytest.raises(DataError, match="for each of the 4 rows of features"):
+        discreet.PublicItems(table, text={"title": given}).numbers(np.array([1, 2]), True)
 
 
 @pytest.mark.parametrize("text", [{"title": 5}, {"title": lambda texts: texts}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -68,3 +68,17 @@ def reports(shelf: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     for name, given in data.items():
         write_report(discreet.load(shelf / name), folder / f"{name}.html", data=given)
     return {name: folder / f"{name}.html" for name in data}
+
+
+@pytest.fixture(scope="session")
+def trained_with_public_users() -> Callable[[str], discreet.DPMF]:
+    """Train a model with 20 public users, of whom this name confirmed that they are public."""
+
+    @functools.cache
+    def train(name: str) -> discreet.DPMF:
+        ratings = make_cinema(0, 0.05)
+        model = discreet.DPMF(3, epsilon=8, rating_range=(0.5, 5))
+        public = ratings.select_users(ratings.user_ids[:20], by="id")
+        return model.fit(ratings, public_ratings=public, public_confirmed_by=name)
+
+    return train

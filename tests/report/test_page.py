@@ -526,6 +526,34 @@ def test_features_that_are_gone_are_said_to_be(tmp_path):
         measure(discreet.load(tmp_path / "model"), ratings)
 
 
+@pytest.mark.parametrize("name", ["A. Lee", ""])
+def test_a_model_with_public_users_is_not_trained_again_without_them(
+    trained_with_public_users, name
+):
+    from discreet.report.evaluation_section import measure
+
+    with pytest.raises(DataError, match="ratings of public users that are not saved"):
+        measure(trained_with_public_users(name), make_cinema(0, 0.05))
+
+
+def test_the_sums_of_an_earlier_model_are_not_left_out_in_silence():
+    from discreet.report.evaluation_section import measure
+
+    ratings = make_cinema(0, 0.05)
+    options = {"epsilon": 8, "rating_range": (0.5, 5), "goal": "ranking"}
+    earlier = discreet.DPMF(3, **options).fit(ratings)
+    with pytest.raises(DataError, match="sums of an earlier model that are not saved"):
+        measure(discreet.DPMF(3, **options).fit(ratings, prior=earlier), ratings)
+
+
+def test_the_page_says_whom_the_guarantee_covers(trained_with_public_users, shelf):
+    found = render(trained_with_public_users("A. Lee"), None, [])
+    said = re.sub(r"\s+", " ", found)
+    assert "any one private user from that user's data" in said
+    assert "from exact ratings of public users and from no other access" in said
+    assert "public users" not in render(discreet.load(shelf / "private"), None, [])
+
+
 @pytest.mark.parametrize(("rate", "shown"), [(0.3, False), (1.0, True)])
 def test_mu_is_shown_where_it_is_the_parameter_of_gaussian_privacy(rate, shown, tmp_path):
     """For random batches it is none."""

@@ -182,6 +182,22 @@ def test_cautions_and_filters_stand_out(tmp_path):
     assert 'class="promise bad"' in page
 
 
+@pytest.mark.parametrize("name", ["A. Lee (data protection)", ""])
+def test_public_users_are_promised_nothing(trained_with_public_users, name):
+    model = trained_with_public_users(name)
+    found = render(model, Signing())
+    said = text_of(found)
+    assert "To all private users whose ratings were used:" in said
+    assert "Not covered: 20 public users, whose exact ratings the model uses." in said
+    assert "Neighboring data sets: one private user added or removed." in said
+    (row,) = (row for row in found.split("<tr")[1:] if "users in public_ratings" in row)
+    column = text_of("<body>" + row[row.index("</th>") :])
+    assert (name or "not confirmed: no name given") in column
+    assert ("not confirmed" in column) == (name == "")
+    assert "the board" in text_of(render(model, Signing(confirmed_by="the board")))
+    assert "To all guests:" in text_of(render(model, Signing(population="all guests")))
+
+
 def test_models_without_a_promise():
     with pytest.raises(ConfigError, match="no guarantee to sign"):
         render(discreet.ALS(2), Signing())

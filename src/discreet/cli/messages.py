@@ -9,7 +9,7 @@ _WORDS = """
     user item rating timestamp header separator duplicates unknown_items items relevant
     rating_range goal factors iterations regularization item_features random_state epsilon delta
     neighboring noise accountant allow_large_delta trust_user_column replace normalize_ids
-    missing distribution encoding dates public_ratings item_similarities
+    missing distribution encoding dates public_ratings public_confirmed_by
 """
 _OPTIONS = re.findall(r"\w+", _WORDS)
 #: Parameters whose option has another name.
@@ -46,6 +46,7 @@ _PYTHON_ONLY = [
     (r"Pass the path of a key file as key", "Pass --key FILE"),
     (r"choose smaller n_valid and n_test", "choose a smaller --test-users"),
     (r"'one run'", "'one-run'"),
+    (r"^similarities (?=has |is |must )", "--item-similarities "),
     (
         r"Pass epsilon and rating_range to open one",
         "To open one, run discreet timeline open with --epsilon and --rating-range",

@@ -266,6 +266,8 @@ class ModelOptions:
             if name in given:
                 given[name] = [one.strip() for one in given[name].split(",") if one.strip()]
         more = {name: given.pop(name) for name in ("text", "item_similarities") if name in given}
+        if "text" in more and "item_features" not in given:
+            raise ConfigError("--text names columns of item features: pass --item-features FILE")
         if more:
             from discreet.data.public_items import PublicItems
 

@@ -71,7 +71,7 @@ class SignOffOptions:
         with out.progress("Checking"):
             conformance = _check_conformance(model) if self.conformance else None
         signing = Signing(
-            population=self.population or Signing.population,
+            population=self.population or "",
             purpose=self.purpose or "",
             confirmed_by=self.confirmed_by or "",
             account=account,

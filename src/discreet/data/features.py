@@ -295,7 +295,7 @@ def item_categories(
     chosen = columns if features is None else {name: columns[name] for name in features}
     at = IdIndex(_ids(ids)).positions(item_ids, "item id").tolist()
     found: list[Categories] = []
-    for name, values_of_items in _as_categories(chosen, at).items():
+    for name, values_of_items in _as_categories(chosen, at, features is not None).items():
         one = _number_values(name, values_of_items)
         shared = np.count_nonzero(np.diff(one.starts)) / max(len(at), 1)
         if len(one.names) > 1 and (features is not None or shared >= SHARED):
@@ -316,14 +316,23 @@ def _refuse_without_values(
 ) -> None:
     """Refuse a column that can say nothing before any budget is spent on its weight."""
     for name in wanted:
-        known = {number for number in _numbers(columns[name]) or () if number == number}
-        if known and known <= {0.0, 1.0}:
+        numbers = _numbers(columns[name])
+        known = {number for number in numbers or () if number == number}
+        if known and known <= {0.0, 1.0} and "flags" in found:
             continue  # with other columns of 0 and 1 it is one feature
-        if not any(one in found for one in _category_names(name)):
+        if any(one in found for one in _category_names(name)):
+            continue
+        texts = {_text(value) for value in columns[name]} - {""}
+        if numbers is None and len(texts) > 2:
             raise DataError(
-                f"The column {name!r} of item_features says nothing about the items of the ratings:"
-                " it needs two values or more that several items share. Leave it out of features."
+                f"The column {name!r} of item_features says nothing in a profile: it is text, and"
+                " hardly any items share a value of it. Leave it out of features; for its words,"
+                " name it in text."
             )
+        raise DataError(
+            f"The column {name!r} of item_features says nothing about the items of the ratings:"
+            " it needs two values or more that several items share. Leave it out of features."
+        )
 
 
 def _category_names(name: str) -> tuple[str, str, str]:
@@ -332,10 +341,10 @@ def _category_names(name: str) -> tuple[str, str, str]:
 
 
 def _as_categories(
-    columns: Mapping[str, Sequence[Any]], at: Sequence[int]
+    columns: Mapping[str, Sequence[Any]], at: Sequence[int], named: bool = False
 ) -> dict[str, list[tuple[Any, ...]]]:
     """Return the values of the items in rows `at`, −1 for none, by feature; columns of 0 and 1 are
-    one feature.
+    one feature. A single one has the values 0 and 1 if it was `named`: 1 alone is no choice.
     """
     found: dict[str, list[tuple[Any, ...]]] = {}
     flags: dict[str, list[float]] = {}
@@ -366,7 +375,11 @@ def _as_categories(
             " those of publishers, let the column's name end in _id.",
             ", ".join(map(repr, unclear)),
         )
-    if flags:
+    if named and len(flags) == 1:
+        ((name, cells),) = flags.items()
+        known_cells = [() if x != x else (int(x),) for x in cells]
+        found[name] = [known_cells[i] if i >= 0 else () for i in at]
+    elif flags:
         rows = list(zip(*flags.values(), strict=True))
         found["flags"] = [
             tuple(n for n, x in zip(flags, rows[i], strict=True) if x == 1) if i >= 0 else ()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from discreet.data.features import item_features
 from discreet.data.similarities import similarity_features
-from discreet.data.text_features import Embed, text_features
+from discreet.data.text_features import Embedding, text_features
 from discreet.errors import ConfigError
 
 
@@ -26,7 +26,8 @@ class PublicItems:
     text : list of str, or mapping, optional
         Columns of `features` that are text, such as titles or descriptions: hashed words, reduced
         to 16 numbers, are part of the prior. A mapping gives a function for each column, from a
-        list of texts to an array, such as a language model's.
+        list of texts to an array, such as a language model's, or the array itself, with one row per
+        row of `features`.
     similarities : file, frame, matrix, array or mapping, optional
         Similarities of items as a prior for their factors: rows of (item, item, weight), a square
         matrix, or embeddings with one row per item, in the order of the catalog (``items``) or,
@@ -35,14 +36,24 @@ class PublicItems:
     """
 
     features: Any = None
-    text: Sequence[str] | Mapping[str, Embed] = ()
+    text: Sequence[str] | Mapping[str, Embedding] = ()
     similarities: Any = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.text, str) or (self.text and self.features is None):
-            raise ConfigError("text is a list of columns of item_features. Pass both.")
-        if isinstance(self.text, Mapping) and not all(map(callable, self.text.values())):
-            raise ConfigError("text must have a function for each column, from texts to an array.")
+        if isinstance(self.text, str):
+            raise ConfigError(f"text must be a list of columns. Pass text=[{self.text!r}].")
+        if self.text and self.features is None:
+            raise ConfigError("text names columns of features, which is not given. Pass both.")
+        if self.text and isinstance(self.features, (np.ndarray, Mapping)):
+            raise ConfigError(
+                f"text names columns of features, and a {type(self.features).__name__} has no names"
+                " of columns. Pass a file or a frame."
+            )
+        if isinstance(self.text, Mapping) and not all(map(_is_embedding, self.text.values())):
+            raise ConfigError(
+                "text must have a function from texts to an array for each column, or an array with"
+                " one row per row of features."
+            )
 
     @classmethod
     def from_any(cls, given: Any) -> PublicItems:
@@ -68,3 +79,7 @@ class PublicItems:
     def _has(self, name: str) -> bool:
         value = getattr(self, name)
         return value is not None and not (name == "text" and not value)
+
+
+def _is_embedding(given: Any) -> bool:
+    return callable(given) or isinstance(given, np.ndarray)

@@ -56,7 +56,7 @@ def is_embedding(given: Any, n: int) -> bool:
     numbers = np.issubdtype(given.dtype, np.number)
     if given.ndim != 2 or len(given) != n or not numbers or not np.isfinite(given).all():
         raise DataError(
-            f"item_similarities has shape {given.shape}, but must have one row of finite"
+            f"similarities has shape {given.shape}, but must have one row of finite"
             f" numbers for each of the {n:,} items."
         )
     return True
@@ -66,14 +66,14 @@ def _embeddings_by_id(given: Mapping[Any, Any], item_ids: NDArray[Any]) -> NDArr
     """Return features (n_items, k) from vectors by item id; NaN for items without one."""
     place = IdIndex(item_ids).positions(_ids(list(given)), "item id")
     if not (place >= 0).any():
-        raise DataError("item_similarities has none of the items of the ratings. Use the same ids.")
+        raise DataError("similarities has none of the items of the ratings. Use the same ids.")
     try:
         vectors = np.array([np.asarray(one, np.float64) for one in given.values()])
     except (TypeError, ValueError):
         vectors = np.zeros(0)
     if vectors.ndim != 2 or not vectors.size or not np.isfinite(vectors).all():
         raise DataError(
-            "item_similarities is a mapping, but not from item ids to vectors of finite numbers,"
+            "similarities is a mapping, but not from item ids to vectors of finite numbers,"
             " all of the same length."
         )
     known = place >= 0
@@ -94,12 +94,12 @@ def read_similarities(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
         K = sparse.csr_array(given, dtype=np.float64)
         if K.shape != (n, n):
             raise DataError(
-                f"item_similarities has shape {K.shape}, but must be ({n:,}, {n:,}) or embeddings."
+                f"similarities has shape {K.shape}, but must be ({n:,}, {n:,}) or embeddings."
             )
     else:
         K = _from_rows(given, item_ids)
     if not np.isfinite(K.data).all() or (K.data < 0).any():
-        raise DataError("item_similarities has weights that are negative or not finite.")
+        raise DataError("similarities has weights that are negative or not finite.")
     return sparse.csr_array(K.maximum(K.T))
 
 
@@ -108,6 +108,13 @@ def _from_rows(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
     from scipy import sparse  # takes a moment to import
 
     if isinstance(given, str | os.PathLike):
+        file = os.fspath(given)
+        if file.endswith((".npy", ".npz")):
+            raise DataError(
+                f"similarities is {file}, an array without item ids, but must be a file of (item,"
+                " item, weight). Load the array in Python, and pass a mapping from item ids to its"
+                " rows."
+            )
         _, columns = _from_file(given)
     elif hasattr(type(given), "columns") or hasattr(given, "column_names"):
         import narwhals.stable.v1 as nw
@@ -116,12 +123,12 @@ def _from_rows(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
         columns = [column.to_list() for column in frame.iter_columns()]
     else:
         raise DataError(
-            "item_similarities must be a file or frame of (item, item, weight), a matrix or"
+            "similarities must be a file or frame of (item, item, weight), a matrix or"
             f" embeddings, not a {type(given).__name__}."
         )
     if len(columns) != 3:
         raise DataError(
-            f"item_similarities has {len(columns)} columns, but must have item, item and weight."
+            f"similarities has {len(columns)} columns, but must have item, item and weight."
             " Pass matrices and embeddings as arrays."
         )
     index = IdIndex(item_ids)
@@ -130,11 +137,11 @@ def _from_rows(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
         weight = np.asarray(columns[2], np.float64)
     except (TypeError, ValueError):
         raise DataError(
-            "item_similarities has weights that are no numbers. The columns are item, item, weight."
+            "similarities has weights that are no numbers. The columns are item, item, weight."
         ) from None
     known = (rows >= 0) & (others >= 0)
     if not known.any():
-        raise DataError("item_similarities has no pair of items of the ratings. Use the same ids.")
+        raise DataError("similarities has no pair of items of the ratings. Use the same ids.")
     shape = (len(item_ids), len(item_ids))
     return sparse.csr_array((weight[known], (rows[known], others[known])), shape=shape)
 

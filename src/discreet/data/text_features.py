@@ -30,10 +30,11 @@ BUCKETS = 1 << 14  # few words of a catalog share one, and a matrix of them fits
 COMPONENTS = 16  # a prior with more than 64 features is reduced again, genres among them
 _WORD = re.compile(r"[^\W_]+")
 Embed = Callable[[Sequence[str]], Any]
+Embedding = Embed | NDArray[Any]
 
 
 def text_features(
-    source: Any, item_ids: NDArray[Any], text: Sequence[str] | Mapping[str, Embed]
+    source: Any, item_ids: NDArray[Any], text: Sequence[str] | Mapping[str, Embedding]
 ) -> NDArray[np.float64]:
     """Return numbers (n_items, k) of text columns; NaN for items without text.
 
@@ -42,6 +43,7 @@ def text_features(
     source : file or frame, as for `item_features`
     item_ids : (n_items,)
     text : names of columns, or {name: function from a list of texts to an array}
+        Or {name: array with one row per row of `source`}.
     """
     ids, columns, where = _read_columns(source)
     at = IdIndex(_ids(ids)).positions(item_ids, "item id")
@@ -52,10 +54,30 @@ def text_features(
                 f"{where} has no column {name!r}. Its columns are"
                 f" {', '.join(map(repr, list(columns)[:12]))}."
             )
+        given = text[name] if isinstance(text, Mapping) else None
+        if isinstance(given, np.ndarray):
+            found.append(_align_embedding(given, name, len(ids), at))
+            continue
         cells = ["" if cell is None or cell != cell else str(cell) for cell in columns[name]]
         aligned = [cells[i] if i >= 0 else "" for i in at.tolist()]
-        found.append(embed_texts(aligned, text[name] if isinstance(text, Mapping) else None))
+        found.append(embed_texts(aligned, given))
     return np.hstack(found)
+
+
+def _align_embedding(
+    given: NDArray[Any], name: str, n: int, at: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Return numbers (n_items, k ≤ `COMPONENTS`) from vectors of n rows; NaN for items in none."""
+    numbers = np.issubdtype(given.dtype, np.number)
+    if given.ndim != 2 or len(given) != n or not numbers or not np.isfinite(given).all():
+        raise DataError(
+            f"text has an array of {given.dtype} with shape {given.shape} for {name!r}, but must"
+            f" have one row of finite numbers for each of the {n:,} rows of features."
+        )
+    Z = reduce_columns(np.asarray(given, np.float64)[at[at >= 0]], COMPONENTS)
+    found = np.full((len(at), Z.shape[1]), np.nan)
+    found[at >= 0] = Z
+    return found
 
 
 def embed_texts(texts: Sequence[str], embed: Embed | None = None) -> NDArray[np.float64]:

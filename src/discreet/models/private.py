@@ -30,7 +30,7 @@ from discreet.models.base import Recommender, logger
 from discreet.models.estimator import no_parameter
 from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
 from discreet.models.parameters import check_int, check_range, check_that
-from discreet.models.public_part import PublicPart
+from discreet.models.public_part import PublicPart, check_confirmed_by
 from discreet.models.storage.ledger_history import LEDGER, earlier_name
 from discreet.models.user_rows import to_learn_from
 from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
@@ -310,6 +310,7 @@ class PrivateRecommender(Recommender):
             Train although the user column seems not to hold users, as in `Ratings.from_frame`.
         """
         self._check_parameters()
+        confirmed_by = check_confirmed_by(public_confirmed_by, public_ratings)
         if account is None and hasattr(self, "privacy_"):
             logger.warning(
                 "this model was trained before: if users are in both trainings, the cost of both"
@@ -352,8 +353,8 @@ class PrivateRecommender(Recommender):
             if prior is not None:
                 session.record_assumption("prior", PRIOR)
             if public is not None:
-                name = PUBLIC_USERS if public_confirmed_by else UNCONFIRMED
-                session.record_assumption(name, public.describe(public_confirmed_by))
+                name = PUBLIC_USERS if confirmed_by else UNCONFIRMED
+                session.record_assumption(name, public.describe(confirmed_by))
             try:
                 users = seal(ratings, algorithm.bounds(), seed=seed)
                 if public is not None:

@@ -10,12 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.errors import DataError
+from discreet.errors import ConfigError, DataError
 from discreet.models.user_rows import to_learn_from
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.public_users import PublicUsers
 
 logger = logging.getLogger("discreet")
+
+
+def check_confirmed_by(name: Any, public_ratings: Any) -> str:
+    """Return who confirmed that ratings are public; refuse a name that is blank or of nothing."""
+    if not isinstance(name, str):
+        raise ConfigError(
+            f"public_confirmed_by must be text, such as a name, not a {type(name).__name__}."
+        )
+    if name and not name.strip():
+        raise ConfigError("public_confirmed_by is blank. Pass a name, or leave it out.")
+    if name and public_ratings is None:
+        raise ConfigError("public_confirmed_by needs public ratings. Pass public_ratings.")
+    return name.strip()
 
 
 class PublicPart(NamedTuple):

@@ -32,6 +32,7 @@ from discreet.evaluation.comparison import (
     reference_models,
 )
 from discreet.evaluation.evaluator import DEFAULTS, choose_relevant
+from discreet.privacy.release.statement import PUBLIC_USERS, UNCONFIRMED
 
 Progress = Callable[[int, int, str], None]
 
@@ -82,10 +83,10 @@ def measure(
         raise DataError("no rating is of an item known to the model: check the item ids")
     trained: list[Any] = []
     if test is None:
-        if _without_features(model):
+        if unsaved := _describe_unsaved(model):
             raise DataError(
-                "the model was trained with item features that are not saved with it, so it cannot"
-                " be trained again: give ratings that it has not seen with --test"
+                f"the model was trained with {unsaved} that are not saved with it, so it cannot be"
+                " trained again: give ratings that it has not seen with --test"
             )
         split = random_ratings(data, seed=seed)
         relevant = choose_relevant(model, data)
@@ -128,10 +129,14 @@ def trace_of(model: Any) -> list[float]:
     return [float(x) for x in getattr(model, "details_", {}).get("trace", [])]
 
 
-def _without_features(model: Any) -> bool:
-    """Return whether the model was trained with item features that were not saved."""
+def _describe_unsaved(model: Any) -> str:
+    """Name what a training of the same parameters would lack; empty if there is nothing."""
     statement = getattr(model, "privacy_", None)
-    used = statement is not None and any(
-        assumed.name == "features" for assumed in statement.assumptions
-    )
-    return used and getattr(model, "item_features", None) is None
+    used = set() if statement is None else {assumed.name for assumed in statement.assumptions}
+    if used & {PUBLIC_USERS, UNCONFIRMED}:  # given to `fit`, so no parameter holds them
+        return "ratings of public users"
+    if "prior" in used:
+        return "sums of an earlier model"
+    if used & {"features", "similarities"} and getattr(model, "item_features", None) is None:
+        return "item features"
+    return ""

@@ -21,9 +21,9 @@ from discreet.data.safe_io import read_document
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.pricing import Event
-from discreet.privacy.release.ledger import Entry
+from discreet.privacy.release.ledger import Assumption, Entry
 from discreet.privacy.release.plan import title_of
-from discreet.privacy.release.statement import PrivacyStatement
+from discreet.privacy.release.statement import PUBLIC_USERS, UNCONFIRMED, PrivacyStatement
 from discreet.report.html import markup, power, render_template
 from discreet.report.page import describe_strength
 from discreet.version import __version__
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 #: Beyond this ε, the second accountant takes minutes.
 _SECOND_UP_TO = 60.0
 AUDIT_FORMAT = "discreet-audit/1"
+#: The name at the end of the assumption about public users.
+_CONFIRMED = re.compile(r"\(confirmed by (.*)\)$", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Signing:
     Parameters
     ----------
     population : str
-        The users whom the guarantee covers.
+        The users whom the guarantee covers. By default all (private) users.
     purpose : str
         Purpose of the model.
     confirmed_by : str
@@ -57,7 +59,7 @@ class Signing:
         Result of the checks in ``discreet.testing``.
     """
 
-    population: str = "all users whose ratings were used"
+    population: str = ""
     purpose: str = ""
     confirmed_by: str = ""
     account: Account | None = None
@@ -121,6 +123,8 @@ def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
         name=name,
         statement=statement,
         signing=signing,
+        population=signing.population or f"all {statement.user}s whose ratings were used",
+        unprotected=_describe_public_users(statement),
         account=account,
         charged=account is not None and account.has_ledger(statement.ledger),
         times=times if statement.epsilon < 30 else f"e^{statement.epsilon:.3g}",
@@ -151,13 +155,29 @@ def _list_public(statement: PrivacyStatement, signing: Signing) -> list[list[Any
     """List the assumptions, and who confirms them."""
     inferred = _mark("not confirmed: read from the data", "bad")
     rows: list[list[Any]] = [
-        [a.text, inferred if a.inferred else signing.confirmed_by or "not confirmed: no name given"]
+        [a.text, inferred if a.inferred else _name_confirmer(a, signing)]
         for a in statement.assumptions
         if a.name not in ("delta", "filter")
     ]
     filters = "; ".join(a.text for a in statement.assumptions if a.name == "filter")
     exact = _mark(f"{filters}: based on exact counts, not covered by ε", "bad")
     return [*rows, ["Filters of ratings", exact if filters else "no filter by counts"]]
+
+
+def _name_confirmer(assumption: Assumption, signing: Signing) -> str:
+    """Return who confirmed this: for public users, the name that was given in training."""
+    named = assumption.name == PUBLIC_USERS and _CONFIRMED.search(assumption.text)
+    return (named and named[1]) or signing.confirmed_by or "not confirmed: no name given"
+
+
+def _describe_public_users(statement: PrivacyStatement) -> str:
+    """Say how many public users the guarantee does not cover; empty if there are none."""
+    texts = [a.text for a in statement.assumptions if a.name in (PUBLIC_USERS, UNCONFIRMED)]
+    counts = [found[1] for text in texts if (found := re.search(r"of ([\d,]+) user", text))]
+    if not texts:
+        return ""
+    named = " and ".join(f"{count} public user{'s' * (count != '1')}" for count in counts)
+    return f"{named or 'public users'}, whose exact ratings the model uses"
 
 
 def _mark(text: str, kind: str) -> Markup:

@@ -146,6 +146,29 @@ def test_the_statement_says_who_is_public_and_who_said_so():
     assert "private user" not in str(fit(make_ratings(2, 300)).privacy_)
 
 
+@pytest.mark.parametrize(
+    ("name", "public", "message"),
+    [
+        ("A. Lee", False, "needs public ratings"),
+        (" ", True, "is blank"),
+        (7, True, "must be text"),
+        (None, True, "must be text"),
+    ],
+)
+def test_names_that_confirm_nothing_are_refused(name, public, message):
+    given = make_ratings(1, 40, first=1000) if public else None
+    with pytest.raises(ConfigError, match=f"public_confirmed_by {message}"):
+        fit(make_ratings(2, 300), given, public_confirmed_by=name)
+
+
+def test_a_saved_model_with_public_users_says_what_it_holds_of_private_ones(tmp_path):
+    fit(make_ratings(2, 300), make_ratings(1, 40, first=1000)).save(tmp_path / "public")
+    fit(make_ratings(2, 300)).save(tmp_path / "private")
+    cards = [(tmp_path / name / "README.md").read_text() for name in ("public", "private")]
+    assert "no exact number of private users" in cards[0]
+    assert "no exact number of users" in cards[1]
+
+
 def test_mistakes_are_refused_before_anything_is_charged():
     private = make_ratings(2, 300)
     other = discreet.Ratings.from_arrays([1, 2], ["a", "b"], [5.0, 4.0])

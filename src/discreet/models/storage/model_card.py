@@ -41,7 +41,7 @@ _PRIVATE = """\
 - parameters: `{parameters}`
 - `ledger.json` lists every release with its sensitivity and noise; `discreet budget ledger.json`
   verifies it and computes ε again
-- it holds no user's vector, no exact number of users and no rating; a user's vector is computed
+- it holds no user's vector, no exact number of {user}s and no rating; a user's vector is computed
   from that user's own history when it is needed, and is for that user alone
 
 ```python
@@ -75,6 +75,7 @@ def private(model: Recommender, statement: PrivacyStatement) -> str:
         headline=_headline(type(model).__name__, statement),
         cautions=_cautions(statement) if statement.finite else "",
         statement=statement,
+        user=statement.user,
         items=len(model.item_ids_),
         factors=model.item_factors_.shape[1],
         goal=model.goal,
