@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,9 @@ from discreet.kernels.threads import one_blas_thread
 
 SAMPLING = 0.3  # of the noise that sampling users at random would leave; chosen, see docs/dpmf.md
 DIRECTIONS = 16  # that are searched for taste
+# Matrices of so many items are decomposed as a whole, on one thread: on a busy machine, two threads
+# take up to a hundred times as long, because LAPACK waits for both at every column.
+SMALL = 600
 BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
 
 
@@ -53,6 +57,20 @@ def factorize(
     seed : of the start of the eigenvectors
     features : (M, K), optional
     """
+    with one_blas_thread() if len(c) <= SMALL else nullcontext():
+        return _factorize(G, t, c, size, rank, rounds, seed, features)
+
+
+def _factorize(
+    G: NDArray[np.float32],
+    t: float,
+    c: NDArray[np.float64],
+    size: float,
+    rank: int,
+    rounds: int,
+    seed: int,
+    features: NDArray[np.float64] | None,
+) -> FittedFactors:
     M = len(c)
     rank = min(rank, M - 2)
     G, a = whiten(G, t, c, size)
@@ -113,7 +131,8 @@ def largest_taste(
     generated data without taste, with 88 to 227 items, it was 0.91 on average and 0.99 at most.
     """
     G, a = whiten(G, t, c, size)
-    length, Q, _ = leading_eigenpairs(G, min(DIRECTIONS, len(c) - 2), seed)
+    with one_blas_thread() if len(c) <= SMALL else nullcontext():
+        length, Q, _ = leading_eigenpairs(G, min(DIRECTIONS, len(c) - 2), seed)
     found = eigenvalues_without(length, Q, a[:, 0])
     return float(found.max(initial=0.0)) / (2 * math.sqrt(len(c)))
 
@@ -129,7 +148,7 @@ def leading_eigenpairs(
     """
     M = len(G)
     edge = 2 * math.sqrt(M)
-    if M <= 600:
+    if M <= SMALL:
         values, vectors = np.linalg.eigh(G.astype(np.float64))
         return values[::-1][:rank], vectors[:, ::-1][:, :rank], max(-float(values[0]), 1e-9)
     Q = np.random.default_rng(seed).standard_normal((M, min(rank + 8, M))).astype(np.float32)
