@@ -155,7 +155,7 @@ def train_core(items: int = CORE, quick: bool = False) -> dict[str, float]:
         """DPMF whose core has as many items as permitted."""
 
         def make_algorithm(self) -> Any:
-            made = super().make_algorithm()
+            made: Any = super().make_algorithm()
             return replace(made, largest_core=items, core_from=1e-6, route="pairs")
 
     ratings = bench_machine.twin(quick)
