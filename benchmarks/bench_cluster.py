@@ -77,31 +77,35 @@ def show(result: dict[str, Any]) -> list[str]:
 
 
 def _show_model(rows: list[dict[str, Any]]) -> list[str]:
-    """Compare the largest size with a line through the two before it."""
-    if len(rows) < 3:
+    """Fit a line through the two smallest sizes, and compare the largest with it."""
+    if len(rows) < 2:
         return []
-    small, middle, large = rows[-3:]
+    small, middle = rows[:2]
+    large = rows[-1] if len(rows) > 2 else None
     lines = [
         "",
         (
-            f"A line through {small['ratings']:,} and {middle['ratings']:,} ratings gives fixed"
-            f" costs and costs per rating, and a prediction for {large['ratings']:,}:"
+            f"A line through {small['ratings']:,} and {middle['ratings']:,} ratings says what is"
+            " fixed, such as starting Python on the workers, and what grows"
+            + ("." if large is None else f"; and predicts {large['ratings']:,}:")
         ),
         "",
-        "| CPU s | fixed | per million ratings | predicted | measured | measured / predicted |",
+        "| CPU s | fixed | per million ratings | times blocks | predicted | measured |",
         "|---|---|---|---|---|---|",
     ]
     shown = ("blocks: training", "Spark: sealing", "Spark: training", "with a killed executor")
+    slopes: list[float] = []
     for lap, name in zip(LAPS, shown, strict=True):
-        n = [row["ratings"] for row in (small, middle, large)]
-        cpu = [row[lap]["cpu"] for row in (small, middle, large)]
-        slope = (cpu[1] - cpu[0]) / (n[1] - n[0])
-        fixed = cpu[0] - slope * n[0]
-        predicted = fixed + slope * n[2]
-        lines.append(
-            f"| {name} | {fixed:.1f} | {1e6 * slope:.2f} | {predicted:.0f} | {cpu[2]:.0f} |"
-            f" {cpu[2] / predicted:.2f} |"
-        )
+        step = middle["ratings"] - small["ratings"]
+        slopes.append((middle[lap]["cpu"] - small[lap]["cpu"]) / step)
+        fixed = small[lap]["cpu"] - slopes[-1] * small["ratings"]
+        cells = [f"{fixed:.1f}", f"{1e6 * slopes[-1]:.2f}", f"{slopes[-1] / slopes[0]:.1f}"]
+        if large is None:
+            cells += ["–", "–"]
+        else:
+            predicted = fixed + slopes[-1] * large["ratings"]
+            cells += [f"{predicted:.0f}", f"{large[lap]['cpu']:.0f}"]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return lines
 
 
