@@ -28,13 +28,19 @@ from discreet.models.dpmf import DPMF
 
 BASE = {"users": 20_000, "ratings of each": 40, "items": 4_000, "rank": 16}
 TIMES = (1, 2, 4, 8)
-WORK = ("one sweep of ALS", "DPMF for lists", "DPMF for ratings")
+FIXED_CORE = 1_000
+WORK = (
+    "one sweep of ALS",
+    "DPMF for lists",
+    f"DPMF for lists, core of at most {FIXED_CORE:,} items",
+    "DPMF for ratings",
+)
 #: Of the simulated MovieLens 20M: a core of so many items, rank, ε; and goals.
 CORE = 10_000
 CORE_RANK = 64
 CORE_GOALS = {"cpu": 20.0, "gigabytes": 2.0}
 #: Colors of the methods in all figures (`research.figures`); the two goals differ by dashes.
-LOOKS = (("#3d3d3d", "o-"), ("#00798c", "s-"), ("#6ab7c2", "^--"))
+LOOKS = (("#3d3d3d", "o-"), ("#00798c", "s-"), ("#00798c", "s:"), ("#6ab7c2", "^--"))
 
 
 def benchmark(quick: bool) -> dict[str, Any]:
@@ -147,19 +153,25 @@ def _core_apart() -> dict[str, float]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+def _with_core(settings: dict[str, float]) -> type[DPMF]:
+    """Return DPMF for lists by pairs, with other limits of the core."""
+
+    class OtherCore(DPMF):
+        """DPMF with these settings of its algorithm."""
+
+        def make_algorithm(self) -> Any:
+            made: Any = super().make_algorithm()
+            return replace(made, route="pairs", **settings)
+
+    return OtherCore
+
+
 def train_core(items: int = CORE, quick: bool = False) -> dict[str, float]:
     """Train on pairs of so many items, whatever their counts are."""
     logging.getLogger("discreet").setLevel(logging.ERROR)
 
-    class LargestCore(DPMF):
-        """DPMF whose core has as many items as permitted."""
-
-        def make_algorithm(self) -> Any:
-            made: Any = super().make_algorithm()
-            return replace(made, largest_core=items, core_from=1e-6, route="pairs")
-
     ratings = bench_machine.twin(quick)
-    model = LargestCore(CORE_RANK, epsilon=20.0)
+    model = _with_core({"largest_core": items, "core_from": 1e-6})(CORE_RANK, epsilon=20.0)
     cpu, clock = time.process_time(), time.perf_counter()
     model.fit(ratings, progress=False)
     assert len(model.details_["core"]) == items
@@ -174,10 +186,12 @@ def _measure(shape: dict[str, int]) -> dict[str, float]:
     ratings = generated(shape["users"], shape["items"], shape["ratings of each"])
     rank = shape["rank"]
     private: dict[str, Any] = {"epsilon": 20.0, "rating_range": (1.0, 5.0)}
+    fixed = _with_core({"largest_core": FIXED_CORE})
     return {
         WORK[0]: _sweep(ratings, rank),
         WORK[1]: _best(lambda: DPMF(rank, **private).fit(ratings, progress=False)),
-        WORK[2]: _best(lambda: DPMF(rank, goal="rating", **private).fit(ratings, progress=False)),
+        WORK[2]: _best(lambda: fixed(rank, **private).fit(ratings, progress=False)),
+        WORK[3]: _best(lambda: DPMF(rank, goal="rating", **private).fit(ratings, progress=False)),
     }
 
 
