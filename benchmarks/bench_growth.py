@@ -172,7 +172,8 @@ def train_core(items: int = CORE, quick: bool = False) -> dict[str, float]:
 
     ratings = bench_machine.twin(quick)
     model = _with_core({"largest_core": items, "core_from": 1e-6})(CORE_RANK, epsilon=20.0)
-    cpu, clock = time.process_time(), time.perf_counter()
+    cpu = time.process_time()
+    clock = time.perf_counter()
     model.fit(ratings, progress=False)
     assert len(model.details_["core"]) == items
     return {

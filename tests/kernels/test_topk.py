@@ -80,7 +80,7 @@ def test_panels_that_are_left_out_change_no_bit(n, m, k, seed, kind):
         np.concatenate(rows).astype(np.int32),
     )
     found = []
-    for find in (topk._find, lambda U, V, *rest: topk._find_sorted(U, V.sorted, *rest)):
+    for find in (topk._find, lambda U, V, *rest: topk._find_sorted(U, V.panels_by_size, *rest)):
         items, scores = np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32)
         find(U, Panels(V), bias, seen, items, scores)
         topk._sort_rows(items, scores)
@@ -98,7 +98,7 @@ def test_a_long_tail_is_left_out_and_equal_items_are_not():
     whole = top_k(U, V, bias, 10)
     even = Panels(V)
     assert not topk._is_tail_long(U, even, bias, 10)
-    assert "sorted" not in even.__dict__
+    assert "panels_by_size" not in even.__dict__
     V *= rng.permutation(np.arange(1, len(V) + 1) ** -0.7).astype(np.float32)[:, None]
     tail = Panels(V)
     assert topk._is_tail_long(U, tail, bias, 10)

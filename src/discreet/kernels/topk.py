@@ -100,7 +100,7 @@ class Panels:
         return self._packed[width]
 
     @cached_property
-    def sorted(self) -> SortedPanels:
+    def panels_by_size(self) -> SortedPanels:
         """The factors, sorted by their largest absolute value and packed for register tiles."""
         m, r = self.shape
         order = np.argsort(-np.abs(self.V).max(axis=1), kind="stable").astype(np.int32)
@@ -162,7 +162,7 @@ def top_k(
     items = np.full((n, k), -1, np.int32)
     scores = np.full((n, k), -np.inf, np.float32)
     if _is_tail_long(U, V, bias, k):
-        _find_sorted(U, V.sorted, bias, (indptr, indices), items, scores)
+        _find_sorted(U, V.panels_by_size, bias, (indptr, indices), items, scores)
     else:
         _find(U, V, bias, (indptr, indices), items, scores)
     _sort_rows(items, scores)
@@ -231,12 +231,12 @@ def _is_tail_long(U: np.ndarray, V: Panels, bias: np.ndarray, k: int) -> bool:
         with np.errstate(all="ignore"):
             scores = some @ V.V.T + bias
             worst = np.partition(scores, m - k, axis=1)[:, m - k]
-            starts = _pad(bias, V.sorted)
-            bounds = _bound(some, V.sorted.limits, starts.max(axis=1))
-            bounds += _rounding(some, V.sorted, starts)
+            starts = _pad(bias, V.panels_by_size)
+            bounds = _limit_scores(some, V.panels_by_size.limits, starts.max(axis=1))
+            bounds += _limit_rounding(some, V.panels_by_size, starts)
             V._long_tail[k] = bool((bounds >= worst[:, None]).mean() <= MOST_VISITED)
         if not any(V._long_tail.values()):
-            del V.sorted  # a second copy of the factors
+            del V.panels_by_size  # a second copy of the factors
     return V._long_tail[k]
 
 
@@ -246,7 +246,7 @@ def _pad(bias: np.ndarray, V: SortedPanels) -> np.ndarray:
     return padded.reshape(len(V.panels), -1)
 
 
-def _bound(U: np.ndarray, limits: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def _limit_scores(U: np.ndarray, limits: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Bound the scores of users (n, r) by limits and largest biases: (n, panels) float32.
 
     A bound that is no number, where factors are not finite, is below nothing.
@@ -257,7 +257,7 @@ def _bound(U: np.ndarray, limits: np.ndarray, starts: np.ndarray) -> np.ndarray:
     return np.asarray(bounds)
 
 
-def _rounding(U: np.ndarray, V: SortedPanels, starts: np.ndarray) -> np.ndarray:
+def _limit_rounding(U: np.ndarray, V: SortedPanels, starts: np.ndarray) -> np.ndarray:
     """Bound by how much rounding changes a score of each user and its bound: (n, 1) float32."""
     r = U.shape[1]
     with np.errstate(all="ignore"):
@@ -280,7 +280,7 @@ def _find_sorted(
     starts = _pad(bias, V)
     largest = starts.max(axis=1)
     of_groups = np.maximum.reduceat(largest, np.arange(0, len(largest), GROUP))
-    rounding = _rounding(U, V, starts)
+    rounding = _limit_rounding(U, V, starts)
     head = np.arange(min(HEAD, len(largest)))
     anything = np.full((USERS, len(head)), np.inf, np.float32)
 
@@ -295,11 +295,11 @@ def _find_sorted(
             _pack(U[own], P)
             _hide(rows, indices, V.places, hidden, True)
             _visit(P, V.panels, starts, head, anything, *to)
-            few = _bound(U[own], V.group_limits, of_groups) + rounding[own]
+            few = _limit_scores(U[own], V.group_limits, of_groups) + rounding[own]
             group = ~(few < scores[own, :1]).all(axis=0)  # also where a bound is no number
             left = np.flatnonzero(np.repeat(group, GROUP)[: len(largest)])
             left = left[left >= len(head)]
-            bounds = _bound(U[own], V.limits[:, left], largest[left]) + rounding[own]
+            bounds = _limit_scores(U[own], V.limits[:, left], largest[left]) + rounding[own]
             _visit(P, V.panels, starts, left, bounds, *to)
             _hide(rows, indices, V.places, hidden, False)
 
