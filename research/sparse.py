@@ -9,7 +9,7 @@ Generated items are in random order between 0 and 1 and have power-law popularit
 of a user's interactions is from a fortieth of the items: from one of forty `communities`, or, for
 `geography`, from around the user's own place. The others are from the whole catalog. The number of
 interactions is log-normal with a median of twelve, or Pareto from eight on for `power law`. In the
-family `flat` popularity is the root of that of the others: no rule was chosen on it.
+family `flat` popularity is the root of that of the others.
 """
 
 from __future__ import annotations

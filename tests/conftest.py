@@ -119,6 +119,16 @@ class Result:
 Run = Callable[..., Result]
 
 
+@pytest.fixture(autouse=True)
+def same_logger() -> Iterator[None]:
+    """Leave the library's logger as it was: a command that a test runs gives it other handlers."""
+    logger = logging.getLogger("discreet")
+    before = logger.handlers, logger.propagate, logger.level, logger.disabled
+    logger.propagate = True
+    yield
+    logger.handlers, logger.propagate, logger.level, logger.disabled = before
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """``run("train", "ratings.csv")`` does what a shell would do, without the second that a

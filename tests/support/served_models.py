@@ -36,7 +36,7 @@ MODELS = {
     "DPMF, communities alone": lambda: discreet.DPMF.configure(
         goal="ranking",
         route="communities",
-        **(PRIVATE | {"epsilon": 20.0, "random_state": 4}),
+        **(PRIVATE | {"epsilon": 20.0, "random_state": 6}),
     ),
     "DPMF, communities with profiles": lambda: discreet.DPMF.configure(
         goal="ranking",

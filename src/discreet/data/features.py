@@ -198,7 +198,7 @@ def _read_columns(source: Any) -> tuple[Sequence[Any], dict[str, Sequence[Any]],
             ) from None
         kinds = (nw.Categorical, nw.Enum)
         columns = [
-            (Codes if frame[name].dtype in kinds else list)(map(_none, frame[name].to_list()))
+            (Codes if frame[name].dtype in kinds else list)(map(_replace_na, frame[name].to_list()))
             for name in names
         ]
     else:
@@ -217,7 +217,7 @@ def _read_columns(source: Any) -> tuple[Sequence[Any], dict[str, Sequence[Any]],
     return columns[at], {name: _join_words(values) for name, values in read.items()}, where
 
 
-def _none(value: Any) -> Any:
+def _replace_na(value: Any) -> Any:
     """Return None for the NA of pandas, which is neither equal nor unequal to itself."""
     return None if type(value).__name__ == "NAType" else value
 
@@ -358,7 +358,7 @@ def _as_categories(
         if normalize(name) in TITLE_NAMES:
             found |= _title_categories(name, texts)
         else:
-            known_words = {text: _sorted_words(text) for text in set(texts)}
+            known_words = {text: _split_words(text) for text in set(texts)}
             found[name] = [known_words[text] for text in texts]
     if unclear:
         logger.warning(
@@ -379,7 +379,7 @@ def _text(value: Any) -> str:
     return "" if value is None or value != value else str(value)
 
 
-def _sorted_words(text: str) -> tuple[str, ...]:
+def _split_words(text: str) -> tuple[str, ...]:
     """Return the words that "|" separates, without case."""
     return tuple(sorted({word.strip().casefold() for word in text.split("|")} - _NOT_KNOWN))
 

@@ -11,7 +11,7 @@ from discreet.errors import ConfigError
 from discreet.kernels import reference
 from discreet.models.dpmf import communities, profile
 from discreet.models.dpmf.communities import PARTS
-from discreet.models.dpmf.summary import untried_communities
+from discreet.models.dpmf.summary import explain_untried_communities
 from discreet.privacy.release.unsafe import NoNoise
 from discreet.testing import check_private_model
 
@@ -155,9 +155,10 @@ def test_few_items_above_the_noise_make_no_communities(clear, promising):
     assert found.head < communities.HEAD_SHARE
     assert found.is_promising == promising
     if not promising:
-        assert "100 items are clearly above the noise" in untried_communities(found)
+        assert "100 items are clearly above the noise" in explain_untried_communities(found)
     weak = found._replace(clear=150, signal=0.05)
-    assert "signal of popular pairs is 0.05× the noise, and 0.15×" in untried_communities(weak)
+    said = explain_untried_communities(weak)
+    assert "signal of popular pairs is 0.05× the noise, and 0.15×" in said
 
 
 def test_a_saved_model_recommends_the_same(learned, ratings, tmp_path):

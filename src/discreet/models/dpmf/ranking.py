@@ -148,7 +148,7 @@ from discreet.models.dpmf.released_rows import (
     uncenter_pairs,
 )
 from discreet.models.dpmf.summary import (
-    untried_communities,
+    explain_untried_communities,
     with_communities,
     with_taste,
     without_communities,
@@ -460,13 +460,13 @@ class PairRanking(Algorithm):
         untried = ""
         # a prior has pairs and counts of items, which communities do not use
         if self._seeks_communities(users.n_items) and prior is not None:
-            untried = untried_communities(None)
+            untried = explain_untried_communities(None)
         elif self._seeks_communities(users.n_items):
             found = self._learn_communities(
                 users, session, with_public(counts, public), size, seed, progress, public
             )
             if isinstance(found, Prospect):
-                untried = untried_communities(found)
+                untried = explain_untried_communities(found)
             else:
                 learned, base = found
                 if public is not None:

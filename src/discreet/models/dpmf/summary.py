@@ -75,7 +75,7 @@ def without_communities(found: Communities, prospect: Prospect) -> str:
     )
 
 
-def untried_communities(prospect: Prospect | None) -> str:
+def explain_untried_communities(prospect: Prospect | None) -> str:
     """Say why communities were not tried, and what would change that; None stands for a prior."""
     none = "Communities were not tried:"
     more = "more users or a larger ε may change that."
