@@ -109,8 +109,9 @@ def _describe_pieces(sizes: list[dict[str, Any]]) -> str:
     codes = sorted({str(row["code"]) for row in rows})
     loads = sorted(float(row["load"]) for row in rows)
     return (
-        f"Phases ran one after the other in a kept folder (`{KEPT}`), in at most {pieces} pieces"
-        f" each, of {' and '.join(codes)}; load before a phase {loads[0]:.1f} to {loads[-1]:.1f};"
+        f"Phases ran one after the other in a kept folder (`{KEPT}`), each in"
+        f" {'one piece' if pieces == 1 else f'at most {pieces} pieces'}, of"
+        f" {' and '.join(codes)}; load before a phase {loads[0]:.1f} to {loads[-1]:.1f};"
         f" threads: {', '.join(map(str, threads))}. The conditions above are those when the page"
         " was written. CPU seconds are summed over pieces, and memory is that of the largest."
         " A dash: not run."
