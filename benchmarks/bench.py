@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from benchmarks import (
     bench_als,
     bench_billion,
+    bench_cluster,
     bench_dplmc,
     bench_engines,
     bench_growth,
@@ -64,6 +65,7 @@ SECTIONS = {
     "serve": Section(bench_serve.benchmark, bench_serve.show),
     "engines": Section(bench_engines.benchmark, bench_engines.show),
     "billion": Section(bench_billion.benchmark, bench_billion.show),
+    "cluster": Section(bench_cluster.benchmark, bench_cluster.show),
 }
 
 

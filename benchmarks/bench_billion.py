@@ -23,6 +23,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from benchmarks import bench_machine
+
 PER_USER = 100
 ITEMS = {10**6: 5_000, 10**7: 20_000, 10**8: 50_000, 10**9: 100_000}
 LARGEST = 10**8  # ratings without --scale: about ten CPU minutes
@@ -104,11 +106,15 @@ def _describe_pieces(sizes: list[dict[str, Any]]) -> str:
     rows = [row[phase] for row in sizes for phase in PHASES if phase in row]
     threads = sorted({int(row["threads"]) for row in rows})
     pieces = max(int(row["pieces"]) for row in rows)
+    codes = sorted({str(row["code"]) for row in rows})
+    loads = sorted(float(row["load"]) for row in rows)
     return (
-        f"Phases ran one after the other in a kept folder (`{KEPT}`), in at most {pieces} pieces"
-        f" each, on a busy machine; threads: {', '.join(map(str, threads))}. They may be of several"
-        " commits, and the conditions above are those when the page was written. CPU seconds are"
-        " summed over pieces, and memory is that of the largest. A dash: not run."
+        f"Phases ran one after the other in a kept folder (`{KEPT}`), each in"
+        f" {'one piece' if pieces == 1 else f'at most {pieces} pieces'}, of"
+        f" {' and '.join(codes)}; load before a phase {loads[0]:.1f} to {loads[-1]:.1f};"
+        f" threads: {', '.join(map(str, threads))}. The conditions above are those when the page"
+        " was written. CPU seconds are summed over pieces, and memory is that of the largest."
+        " A dash: not run."
     )
 
 
@@ -285,22 +291,35 @@ def _lists(ratings: int, folder: Path) -> None:
 
 
 def _lists_of(model: Any, file: Path, catalog: list[int]) -> Iterator[pa.Table]:
-    """Lists of the users of one file, one row group at a time."""
+    """Lists of the users of one file, one row group at a time.
+
+    Users are in order, and the last one of a row group may go on in the next.
+    """
     from pyarrow import parquet
 
     from discreet.data.ratings import Ratings
     from discreet.models.recommend_table import recommend_table
 
     stored = parquet.ParquetFile(file)
+    held = stored.schema_arrow.empty_table()
     for number in range(stored.num_row_groups):
-        known = Ratings.from_frame(stored.read_row_group(number), items=catalog)
+        rows = pa.concat_tables([held, stored.read_row_group(number)]).combine_chunks()
+        users = rows["user"].to_numpy()
+        whole = len(users)
+        if number + 1 < stored.num_row_groups:
+            whole = int(np.searchsorted(users, users[-1]))
+        held = rows.slice(whole)
+        if not whole:
+            continue
+        known = Ratings.from_frame(rows.slice(0, whole), items=catalog)
         table = recommend_table(model, known, n=N, progress=False)
         assert table is not None
         yield table
 
 
 def main(phase: str, ratings: int, folder: Path) -> None:
-    """Run one phase here, and write what it took."""
+    """Run one phase here, and write what it took, of which code and under which load."""
+    found: dict[str, Any] = {"load": os.getloadavg()[0], "code": bench_machine.code()}
     logging.getLogger("discreet").setLevel(logging.ERROR)
     work = {
         "generate": lambda: _generate(ratings, folder),
@@ -309,7 +328,7 @@ def main(phase: str, ratings: int, folder: Path) -> None:
         "rating": lambda: _train("rating", folder),
         "lists": lambda: _lists(ratings, folder),
     }
-    found = work[phase]() or {}
+    found |= work[phase]() or {}
     written = folder / {"generate": "ratings"}.get(phase, phase)
     pieces = folder / f"{phase}-pieces.json"
     took = json.loads(pieces.read_text()) if pieces.exists() else [_usage()]

@@ -32,7 +32,7 @@ def conditions(quick: bool) -> dict[str, Any]:
         "vector": describe(),
         "python": platform.python_version(),
         "numba": numba.__version__,
-        "code": _code(),
+        "code": code(),
         "load": round(os.getloadavg()[0], 1),  # before anything of ours runs
         "gflops": matrix_rate(),
         "quick": quick,
@@ -96,7 +96,7 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def _code() -> str:
+def code() -> str:
     """The commit that is measured, and whether the code differs from it; the version where
     there is no repository.
     """
@@ -109,7 +109,7 @@ def _code() -> str:
 
     try:
         commit = git("rev-parse", "--short", "HEAD")
-        edited = git("status", "--porcelain", "--", "../..")
+        edited = git("status", "--porcelain", "--", "..")
     except (OSError, subprocess.CalledProcessError):
         return f"discreet {__version__}"
     return f"commit {commit} with changes" if edited else f"commit {commit}"

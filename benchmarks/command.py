@@ -26,6 +26,7 @@ SECTIONS = (
     "serve",
     "engines",
     "billion",
+    "cluster",
 )
 LARGEST = 10**9  # ratings; more would not fit on the disk of one machine
 
@@ -49,7 +50,7 @@ def bench(
     scale: Annotated[
         float,
         typer.Option(
-            help="Ratings of the largest data in the section billion: 1e7, 1e8 or 1e9.",
+            help="Most ratings in the sections billion and cluster: 1e7, 1e8 or 1e9.",
             metavar="RATINGS",
         ),
     ] = 1e8,

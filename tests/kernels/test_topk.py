@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from discreet.errors import ConfigError
-from discreet.kernels import reference
-from discreet.kernels.topk import ITEMS, top_k
+from discreet.kernels import reference, simd, topk
+from discreet.kernels.topk import ITEMS, Panels, top_k
 
 
 @settings(max_examples=60, deadline=None)
@@ -48,6 +48,66 @@ def test_blocks_of_items_join_seamlessly():
     seen = np.array([0, 2, 2, 3]), np.array([0, ITEMS, 2 * ITEMS + 6], np.int32)
     items, _ = top_k(U, V, np.zeros(len(V)), 50, seen)
     assert np.array_equal(items, reference.top_k(U, V, np.zeros(len(V), np.float32), 50, seen)[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(1, 150),
+    m=st.integers(1, 1500),
+    k=st.integers(1, 30),
+    seed=st.integers(0, 999),
+    kind=st.sampled_from(["ties", "tail", "equal", "wild"]),
+)
+def test_panels_that_are_left_out_change_no_bit(n, m, k, seed, kind):
+    rng = np.random.default_rng(seed)
+    U = rng.normal(size=(n, 5)).astype(np.float32)
+    V = rng.normal(size=(m, 5)).astype(np.float32)
+    bias = (0.1 * rng.normal(size=m)).astype(np.float32)
+    if kind == "tail":
+        V *= rng.permutation(np.arange(1, m + 1) ** -0.7).astype(np.float32)[:, None]
+    elif kind == "wild":
+        V[rng.random(m) < 0.02] = np.inf
+        V[rng.random(m) < 0.02] = np.nan
+        U[rng.random(n) < 0.02] = np.inf
+    elif kind == "ties":
+        U, V, bias = np.rint(U), np.rint(V), np.rint(bias)
+    else:
+        V[:] = V[0]
+    bias[rng.random(m) < 0.1] = -np.inf
+    rows = [np.sort(rng.choice(m, min(m, rng.integers(0, 40)), replace=False)) for _ in range(n)]
+    seen = (
+        np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64),
+        np.concatenate(rows).astype(np.int32),
+    )
+    found = []
+    for find in (topk._find, lambda U, V, *rest: topk._find_sorted(U, V.panels_by_size, *rest)):
+        items, scores = np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32)
+        find(U, Panels(V), bias, seen, items, scores)
+        topk._sort_rows(items, scores)
+        found.append((items, scores.view(np.int32)))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+@pytest.mark.skipif(not simd.enabled(), reason="plain kernels score all items")
+def test_a_long_tail_is_left_out_and_equal_items_are_not():
+    rng = np.random.default_rng(0)
+    U = rng.random((topk.MANY_USERS, 6), np.float32)
+    V = rng.random((4 * ITEMS, 6), np.float32)
+    bias = np.zeros(len(V), np.float32)
+    whole = top_k(U, V, bias, 10)
+    even = Panels(V)
+    assert not topk._is_tail_long(U, even, bias, 10)
+    assert "panels_by_size" not in even.__dict__
+    V *= rng.permutation(np.arange(1, len(V) + 1) ** -0.7).astype(np.float32)[:, None]
+    tail = Panels(V)
+    assert topk._is_tail_long(U, tail, bias, 10)
+    assert not topk._is_tail_long(U[:9], tail, bias, 10)
+    found = top_k(U, tail, bias, 10)
+    alone = [top_k(U[i : i + 1], V, bias, 10) for i in range(0, len(U), 50)]
+    np.testing.assert_array_equal(found[0][::50], np.vstack([items for items, _ in alone]))
+    np.testing.assert_array_equal(found[1][::50], np.vstack([scores for _, scores in alone]))
+    assert (whole[0] != found[0]).any()
 
 
 def test_nan_is_never_recommended():

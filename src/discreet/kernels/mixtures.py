@@ -7,8 +7,8 @@ maximization finds from θ = π:
     θ_z ← (α π_z + Σ_j x_j θ_z P_jz/Σ_y θ_y P_jy)/(α + Σ_j x_j)
 
 A fixed number of steps is made, each in float64 and in the order of the history, so that no bit
-depends on which users are computed together. Four items are worked on at a time: their sums over
-communities are four registers of four partial sums, and the additions to θ stay in order. Products
+depends on which users are computed together. Eight items are worked on at a time: their sums over
+communities are eight registers of four partial sums, and the additions to θ stay in order. Products
 are rounded before they are added, in vector instructions as in plain ones.
 """
 
@@ -26,6 +26,7 @@ from discreet.kernels.simd import ADDRESS, I64, Emit, address, intrinsic
 from discreet.kernels.threads import cost_cuts, run
 
 LANES = 4  # of float64 at a time, on every machine
+ITEMS = 8  # worked on at a time: as many independent sums
 
 
 def mixture_weights(
@@ -88,47 +89,50 @@ def one_mixture(
 ) -> None:
     """Write the weights of one history into `theta`."""
     K = len(prior)
-    # items with a weight, as float64, and items of weight 0 up to a multiple of four
-    rows = np.ones((len(items) + 3, K))
-    scale = np.zeros(len(items) + 3)
+    # Vectors of four communities; what is left over has vectors of its own, in the first lane, so
+    # that it is added to the first partial sum one by one; zeros change no sum.
+    whole = K // LANES
+    left = K - LANES * whole
+    vectors = whole + left
+    vectors += vectors % 2
+    W = LANES * vectors
+    # items with a weight, and items of weight 0 up to a multiple of eight
+    rows = np.zeros((len(items) + ITEMS - 1, W))
+    scale = np.zeros(len(items) + ITEMS - 1)
     many = 0
     for e in range(len(items)):
         if x[e] > 0.0:
             j = items[e]
-            for z in range(K):
+            for z in range(LANES * whole):
                 rows[many, z] = P[j, z]
+            for z in range(left):
+                rows[many, LANES * (whole + z)] = P[j, LANES * whole + z]
             scale[many] = x[e]
             many += 1
-    old = np.empty(K)
-    new = np.empty(K)
-    sums = np.empty((4, 4))
-    times = np.empty(4)
-    old[:] = prior
+    old = np.zeros(W)
+    new = np.zeros(W)
+    first = np.zeros(W)  # α π
+    for z in range(K):
+        at = z if z < LANES * whole else LANES * (z - (LANES - 1) * whole)
+        old[at] = prior[z]
+        first[at] = strength * prior[z]
+    sums = np.empty((ITEMS, LANES))
+    times = np.empty(ITEMS)
+    stride = rows.itemsize * W
     for _ in range(steps):
-        for z in range(K):
-            new[z] = strength * prior[z]
-        for e in range(0, many, 4):
-            _sum_products(address(old), address(rows) + 8 * K * e, 8 * K, K // 4, address(sums))
-            for one in range(4):
-                for z in range(K - K % 4, K):
-                    sums[one, 0] += old[z] * rows[e + one, z]
+        new[:] = first
+        for e in range(0, many, ITEMS):
+            row = address(rows) + stride * e
+            _sum_products(address(old), row, stride, vectors, address(sums))
+            for one in range(ITEMS):
                 total = (sums[one, 0] + sums[one, 1]) + (sums[one, 2] + sums[one, 3])
                 times[one] = scale[e + one] / total if total > 0.0 else 0.0
-            _add_products(
-                address(old),
-                address(rows) + 8 * K * e,
-                8 * K,
-                K // LANES,
-                address(times),
-                address(new),
-            )
-            for z in range(K - K % LANES, K):
-                for one in range(4):
-                    new[z] += times[one] * (old[z] * rows[e + one, z])
+            _add_products(address(old), row, stride, vectors // 2, address(times), address(new))
         total = new.sum()
-        for z in range(K):
+        for z in range(W):
             old[z] = new[z] / total
-    theta[:] = old
+    for z in range(K):
+        theta[z] = old[z if z < LANES * whole else LANES * (z - (LANES - 1) * whole)]
 
 
 # ------------------------------------------------------------------ vector instructions
@@ -155,24 +159,25 @@ def _generator(emit: Any) -> Any:
 
 @intrinsic
 def _sum_products(typingctx: Any, theta: Any, row: Any, stride: Any, count: Any, sums: Any) -> Any:
-    """Write Σ θ_z P_jz of four rows to `sums`, as four partial sums of every fourth z each."""
+    """Write Σ θ_z P_jz of eight rows to `sums`, as four partial sums of every fourth z each."""
 
     def emit(e: Emit, theta: Any, row: Any, stride: Any, count: Any, sums: Any) -> None:
         b = e.b
-        zero = ir.Constant(ir.VectorType(ir.DoubleType(), 4), [0.0] * 4)
+        zero = ir.Constant(ir.VectorType(ir.DoubleType(), LANES), [0.0] * LANES)
 
         def body(carried: list[Any]) -> list[Any]:
             at, place, *totals = carried
-            weights = _load(e, at, 4)
+            weights = _load(e, at, LANES)
             found = [
-                b.fadd(total, b.fmul(weights, _load(e, here, 4)))
-                for total, here in zip(totals, e.rows(place, stride, 4), strict=True)
+                b.fadd(total, b.fmul(weights, _load(e, here, LANES)))
+                for total, here in zip(totals, e.rows(place, stride, ITEMS), strict=True)
             ]
-            return [b.add(at, I64(32)), b.add(place, I64(32)), *found]
+            step = I64(8 * LANES)
+            return [b.add(at, step), b.add(place, step), *found]
 
-        _, _, *totals = e.loop(count, [theta, row, zero, zero, zero, zero], body)
+        _, _, *totals = e.loop(count, [theta, row, *[zero] * ITEMS], body)
         for number, total in enumerate(totals):
-            _store(e, total, b.add(sums, I64(32 * number)))
+            _store(e, total, b.add(sums, I64(8 * LANES * number)))
 
     return types.void(*[ADDRESS] * 5), _generator(emit)
 
@@ -181,15 +186,19 @@ def _sum_products(typingctx: Any, theta: Any, row: Any, stride: Any, count: Any,
 def _add_products(
     typingctx: Any, theta: Any, row: Any, stride: Any, count: Any, times: Any, new: Any
 ) -> Any:
-    """Add the products of four rows with θ and a number each to `new`, one row after the other."""
+    """Add the products of eight rows with θ and a number each to `new`, one row after the other.
+
+    Two vectors at a time: every number is added up on its own, in the same order.
+    """
 
     def emit(e: Emit, theta: Any, row: Any, stride: Any, count: Any, times: Any, new: Any) -> None:
         b = e.b
-        vector = ir.VectorType(ir.DoubleType(), LANES)
-        same = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+        wide = 2 * LANES
+        vector = ir.VectorType(ir.DoubleType(), wide)
+        same = ir.Constant(ir.VectorType(ir.IntType(32), wide), [0] * wide)
         undefined = ir.Constant(vector, ir.Undefined)
         scales = []
-        for number in range(4):
+        for number in range(ITEMS):
             pointer = b.inttoptr(b.add(times, I64(8 * number)), ir.DoubleType().as_pointer())
             scalar = b.load(pointer, align=8, typ=ir.DoubleType())
             first = b.insert_element(undefined, scalar, ir.IntType(32)(0))
@@ -197,13 +206,13 @@ def _add_products(
 
         def body(carried: list[Any]) -> list[Any]:
             at, place, target = carried
-            weights = _load(e, at, LANES)
-            total = _load(e, target, LANES)
-            for scale, here in zip(scales, e.rows(place, stride, 4), strict=True):
-                part = b.fmul(weights, _load(e, here, LANES))
+            weights = _load(e, at, wide)
+            total = _load(e, target, wide)
+            for scale, here in zip(scales, e.rows(place, stride, ITEMS), strict=True):
+                part = b.fmul(weights, _load(e, here, wide))
                 total = b.fadd(total, b.fmul(scale, part))
             _store(e, total, target)
-            step = I64(8 * LANES)
+            step = I64(8 * wide)
             return [b.add(at, step), b.add(place, step), b.add(target, step)]
 
         e.loop(count, [theta, row, new], body)

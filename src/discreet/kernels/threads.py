@@ -12,7 +12,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from functools import lru_cache
 from itertools import pairwise
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # seconds that an interrupt waits for what has begun: it writes to arrays that are the caller's
 PATIENCE = 10.0
+# rows; the eigenvectors of larger ones take more than a tenth of a second on one thread
+SMALL_MATRIX = 600
 
 _limit: int | None = None
 # whether this thread is one of several that share cores
@@ -168,6 +170,14 @@ def one_blas_thread() -> Iterator[None]:
                 # The last caller restores the limit: a first one that ends early must not free
                 # BLAS for others.
                 _limiter.__exit__(None, None, None)
+
+
+def blas_threads_for(n: int) -> AbstractContextManager[None]:
+    """Keep BLAS to one thread while matrices of up to `SMALL_MATRIX` rows are decomposed.
+
+    On a busy machine, two threads take up to a hundred times as long for them.
+    """
+    return one_blas_thread() if n <= SMALL_MATRIX else nullcontext()
 
 
 def _after_fork() -> None:

@@ -5,11 +5,18 @@ list depends on the other users. (A BLAS product lacks this property: its arithm
 a block depends on the number of rows.) Scores of a block of users and items are computed in
 register tiles. While they are in the cache, each user's row is compared with the k-th best score so
 far. Almost every chunk is below it and costs one comparison per vector.
+
+For many users and a catalog with a long tail, most scores are never computed. Items are then sorted
+by their largest factor, so that those of a panel are alike, and the score of a user on any item of
+a panel is at most u⁺ · max v + u⁻ · min v, a matrix product over panels. A panel is left out where
+this is below the k-th best score so far. The lists have the same bits: every score is the same
+chain, and equal scores are in the same order.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -38,6 +45,38 @@ USERS = 64
 CHUNK = 64  # scores compared with the threshold before one branch
 TILE = SCORE_VECTORS * simd.VECTOR_BYTES // 4  # items of a register tile
 PLAIN = 512  # items that portable loops take at a time
+# Sorted panels are a second copy of the factors, which single queries should not need.
+MANY_USERS = 256
+TRIED = 16  # users whose lists decide whether sorted panels help
+MOST_VISITED = 0.3  # of the panels: finding bounds and visiting single panels cost more per item
+HEAD = 16  # panels that are visited before there is a k-th best score to compare bounds with
+GROUP = 8  # panels that are compared together first
+
+
+class SortedPanels(NamedTuple):
+    """Panels of items sorted by their largest absolute factor, with the limits of each panel.
+
+    Parameters
+    ----------
+    panels : (p, r, width)
+    items : (p * width,) int32
+        Positions in the catalog; padded with the number of items.
+    places : (m,) int32
+        Where an item of the catalog stands.
+    limits : (2 r, p) float32
+        Largest and, below, smallest factors of each panel.
+    group_limits : (2 r, groups) float32
+        The same of `GROUP` panels.
+    largest : (r,) float64
+        Largest absolute factors of all items.
+    """
+
+    panels: np.ndarray
+    items: np.ndarray
+    places: np.ndarray
+    limits: np.ndarray
+    group_limits: np.ndarray
+    largest: np.ndarray
 
 
 class Panels:
@@ -49,6 +88,7 @@ class Panels:
         self.V = floats("V", V, 2, np.float32)
         self.shape = self.V.shape
         self._packed: dict[int, np.ndarray] = {}
+        self._long_tail: dict[int, bool] = {}  # by k; decides about speed alone
 
     def __len__(self) -> int:
         return len(self.V)
@@ -58,6 +98,33 @@ class Panels:
         if width not in self._packed:
             self._packed[width] = _panels(self.V, width)
         return self._packed[width]
+
+    @cached_property
+    def panels_by_size(self) -> SortedPanels:
+        """The factors, sorted by their largest absolute value and packed for register tiles."""
+        m, r = self.shape
+        order = np.argsort(-np.abs(self.V).max(axis=1), kind="stable").astype(np.int32)
+        places = np.empty(m, np.int32)
+        places[order] = np.arange(m, dtype=np.int32)
+        starts = np.arange(0, m, TILE)
+        # Memory: one panel at a time, and not a sorted copy besides the packed one.
+        panels = _panels(self.V, TILE, order)
+        limits = np.empty((2 * r, len(starts)), np.float32)
+        for p, start in enumerate(starts):
+            own = self.V[order[start : start + TILE]]
+            limits[:r, p] = own.max(axis=0)
+            limits[r:, p] = own.min(axis=0)
+        items = np.full(len(panels) * TILE, m, np.int32)
+        items[:m] = order
+        largest = np.abs(limits).max(axis=1).reshape(2, r).max(axis=0).astype(np.float64)
+        groups = np.arange(0, len(starts), GROUP)
+        group_limits = np.vstack(
+            [
+                np.maximum.reduceat(limits[:r], groups, axis=1),
+                np.minimum.reduceat(limits[r:], groups, axis=1),
+            ]
+        )
+        return SortedPanels(panels, items, places, limits, group_limits, largest)
 
 
 def top_k(
@@ -94,6 +161,25 @@ def top_k(
     # -1 and -inf mark places that stay empty when fewer than k items may be recommended.
     items = np.full((n, k), -1, np.int32)
     scores = np.full((n, k), -np.inf, np.float32)
+    if _is_tail_long(U, V, bias, k):
+        _find_sorted(U, V.panels_by_size, bias, (indptr, indices), items, scores)
+    else:
+        _find(U, V, bias, (indptr, indices), items, scores)
+    _sort_rows(items, scores)
+    return items, scores
+
+
+def _find(
+    U: np.ndarray,
+    V: Panels,
+    bias: np.ndarray,
+    seen: tuple[np.ndarray, np.ndarray],
+    items: np.ndarray,
+    scores: np.ndarray,
+) -> None:
+    """Write the best items and their scores as heaps, from all scores."""
+    indptr, indices = seen
+    n, m = len(U), len(V)
     width, scored = (TILE, _score) if simd.enabled() else (PLAIN, _score_plain)
     panels = V.pack(width)
     # Chains start at the bias, so that it is added first for every item, in both implementations.
@@ -133,11 +219,95 @@ def top_k(
     else:
         # Cuts at multiples of USERS; several pieces per thread even out users with long rows.
         run(work, even_cuts(n, USERS, pieces=max(-(-n // (4 * USERS)), thread_count())))
-    _sort_rows(items, scores)
-    return items, scores
 
 
-def _panels(V: np.ndarray, width: int) -> np.ndarray:
+def _is_tail_long(U: np.ndarray, V: Panels, bias: np.ndarray, k: int) -> bool:
+    """Try on a few users, once, whether most panels of many items can be left out."""
+    n, m = len(U), len(V)
+    if n < MANY_USERS or m < 2 * ITEMS or not 0 < k <= m or not simd.enabled():
+        return False
+    if k not in V._long_tail:
+        some = U[:: n // TRIED][:TRIED]
+        with np.errstate(all="ignore"):
+            scores = some @ V.V.T + bias
+            worst = np.partition(scores, m - k, axis=1)[:, m - k]
+            starts = _pad(bias, V.panels_by_size)
+            bounds = _limit_scores(some, V.panels_by_size.limits, starts.max(axis=1))
+            bounds += _limit_rounding(some, V.panels_by_size, starts)
+            V._long_tail[k] = bool((bounds >= worst[:, None]).mean() <= MOST_VISITED)
+        if not any(V._long_tail.values()):
+            del V.panels_by_size  # a second copy of the factors
+    return V._long_tail[k]
+
+
+def _pad(bias: np.ndarray, V: SortedPanels) -> np.ndarray:
+    """Return the biases as (panel, width); places of no item have −inf."""
+    padded = np.append(bias, np.float32(-np.inf))[V.items]
+    return padded.reshape(len(V.panels), -1)
+
+
+def _limit_scores(U: np.ndarray, limits: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Bound the scores of users (n, r) by limits and largest biases: (n, panels) float32.
+
+    A bound that is no number, where factors are not finite, is below nothing.
+    """
+    with np.errstate(all="ignore"):
+        bounds = np.hstack([np.maximum(U, 0), np.minimum(U, 0)]) @ limits
+        bounds += starts
+    return np.asarray(bounds)
+
+
+def _limit_rounding(U: np.ndarray, V: SortedPanels, starts: np.ndarray) -> np.ndarray:
+    """Bound by how much rounding changes a score of each user and its bound: (n, 1) float32."""
+    r = U.shape[1]
+    with np.errstate(all="ignore"):
+        finite = np.abs(starts[np.isfinite(starts)]).max(initial=0.0)
+        terms = np.abs(U).astype(np.float64) @ V.largest + finite
+        return np.asarray(((2 * r + 8) * 2.0**-22 * terms).astype(np.float32)[:, None])
+
+
+def _find_sorted(
+    U: np.ndarray,
+    V: SortedPanels,
+    bias: np.ndarray,
+    seen: tuple[np.ndarray, np.ndarray],
+    items: np.ndarray,
+    scores: np.ndarray,
+) -> None:
+    """Do `_find` from the scores of those panels that may have one of the best items."""
+    indptr, indices = seen
+    r = U.shape[1]
+    starts = _pad(bias, V)
+    largest = starts.max(axis=1)
+    of_groups = np.maximum.reduceat(largest, np.arange(0, len(largest), GROUP))
+    rounding = _limit_rounding(U, V, starts)
+    head = np.arange(min(HEAD, len(largest)))
+    anything = np.full((USERS, len(head)), np.inf, np.float32)
+
+    def work(start: int, stop: int) -> None:
+        S = allocate_aligned_array((TILE_ROWS, TILE), np.dtype(np.float32))
+        P = allocate_aligned_array((-(-USERS // TILE_ROWS), r, TILE_ROWS), np.dtype(np.float32))
+        hidden = np.zeros((USERS, len(V.items) // 8 + 1), np.uint8)
+        for first in range(start, stop, USERS):
+            own = slice(first, min(first + USERS, stop))
+            rows = indptr[first : own.stop + 1]
+            to = (V.items, hidden, S, items[own], scores[own])
+            _pack(U[own], P)
+            _hide(rows, indices, V.places, hidden, True)
+            _visit(P, V.panels, starts, head, anything, *to)
+            few = _limit_scores(U[own], V.group_limits, of_groups) + rounding[own]
+            group = ~(few < scores[own, :1]).all(axis=0)  # also where a bound is no number
+            left = np.flatnonzero(np.repeat(group, GROUP)[: len(largest)])
+            left = left[left >= len(head)]
+            bounds = _limit_scores(U[own], V.limits[:, left], largest[left]) + rounding[own]
+            _visit(P, V.panels, starts, left, bounds, *to)
+            _hide(rows, indices, V.places, hidden, False)
+
+    n = len(U)
+    run(work, even_cuts(n, USERS, pieces=max(-(-n // (4 * USERS)), thread_count())))
+
+
+def _panels(V: np.ndarray, width: int, order: np.ndarray | None = None) -> np.ndarray:
     """Pack items for tiles as [panel][r][width], the last panel padded with 0."""
     m, r = V.shape
     n = -(-len(V) // width)
@@ -145,7 +315,8 @@ def _panels(V: np.ndarray, width: int) -> np.ndarray:
     # Padded items score their bias of 0, but the scan never reads beyond m.
     panels[m // width :] = 0
     for at in range(n):
-        own = V[at * width : (at + 1) * width]
+        part = slice(at * width, (at + 1) * width)
+        own = V[part] if order is None else V[order[part]]
         panels[at, :, : len(own)] = own.T
     return panels
 
@@ -240,24 +411,31 @@ def _sift(items: np.ndarray, scores: np.ndarray, item: int, score: float) -> Non
     scores[at] = score
 
 
-@intrinsic
-def _any_above(typingctx: Any, row: Any, threshold: Any) -> Any:
-    """Return whether one of `CHUNK` float32 scores is above the threshold.
+def _any(comparison: str, count: int) -> Any:
+    """Make a test whether one of so many float32 scores is above a threshold, or not below it.
 
     Vector comparisons, written out: LLVM does not vectorize the loop, which takes 28 times as long.
     """
 
-    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        e = Emit(builder, types.Array(types.float32, 1, "C"))
-        limit = e.splat_value(args[1])
-        found = None
-        for at in range(0, CHUNK, e.lanes):
-            above = builder.fcmp_ordered(">", e.load(args[0], 4 * at), limit)
-            found = above if found is None else builder.or_(found, above)
-        bits = ir.IntType(e.lanes)
-        return builder.icmp_unsigned("!=", builder.bitcast(found, bits), bits(0))
+    @intrinsic
+    def test(typingctx: Any, row: Any, threshold: Any) -> Any:
+        def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
+            e = Emit(builder, types.Array(types.float32, 1, "C"))
+            limit = e.splat_value(args[1])
+            found = None
+            for at in range(0, count, e.lanes):
+                met = builder.fcmp_ordered(comparison, e.load(args[0], 4 * at), limit)
+                found = met if found is None else builder.or_(found, met)
+            bits = ir.IntType(e.lanes)
+            return builder.icmp_unsigned("!=", builder.bitcast(found, bits), bits(0))
 
-    return types.boolean(ADDRESS, types.float32), generate
+        return types.boolean(ADDRESS, types.float32), generate
+
+    return test
+
+
+_any_above = _any(">", CHUNK)
+_any_at_least = _any(">=", TILE)
 
 
 @njit(nogil=True, cache=True)
@@ -291,6 +469,66 @@ def _scan(
                     # because of equal scores the earlier item is kept.
                     if row[j] > scores[i, 0]:
                         _sift(items[i], scores[i], first + j, row[j])
+
+
+@njit(nogil=True, cache=True)
+def _hide(
+    indptr: np.ndarray, indices: np.ndarray, places: np.ndarray, hidden: np.ndarray, on: bool
+) -> None:
+    """Set the bits of the places of seen items, or clear them."""
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            place = places[indices[e]]
+            bit = np.uint8(1 << (place & 7))
+            if on:
+                hidden[i, place >> 3] |= bit
+            else:
+                hidden[i, place >> 3] = 0
+
+
+@njit(nogil=True, cache=True)
+def _visit(
+    P: np.ndarray,
+    panels: np.ndarray,
+    starts: np.ndarray,
+    which: np.ndarray,
+    bounds: np.ndarray,
+    order: np.ndarray,
+    hidden: np.ndarray,
+    S: np.ndarray,
+    items: np.ndarray,
+    scores: np.ndarray,
+) -> None:
+    """Score which panels may have one of the best items of a tile of users, and insert these."""
+    n = len(items)
+    r = P.shape[1]
+    rows = P.shape[2]
+    width = panels.shape[2]
+    s = S.itemsize
+    for at in range(len(which)):
+        p = which[at]
+        for t in range(-(-n // rows)):
+            wanted = False
+            for i in range(t * rows, min((t + 1) * rows, n)):
+                # also where the bound is no number
+                wanted |= not bounds[i, at] < scores[i, 0]
+            if not wanted:
+                continue
+            own = address(P) + t * r * rows * s
+            Q = address(panels) + p * r * width * s
+            start = address(starts) + p * width * s
+            score_tile(S, own, rows * s, Q, width * s, r, start, address(S), width * s)
+            for i in range(t * rows, min((t + 1) * rows, n)):
+                row = S[i - t * rows]
+                if not _any_at_least(address(row), scores[i, 0]):
+                    continue
+                for j in range(width):
+                    place = p * width + j
+                    # Of equal scores the first item in the catalog is kept, so the order of visits
+                    # does not matter.
+                    better = _before(row[j], order[place], scores[i, 0], items[i, 0])
+                    if better and not hidden[i, place >> 3] >> (place & 7) & 1:
+                        _sift(items[i], scores[i], order[place], row[j])
 
 
 @njit(nogil=True, cache=True)

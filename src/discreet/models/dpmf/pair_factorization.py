@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels.threads import one_blas_thread
+from discreet.kernels.threads import SMALL_MATRIX, blas_threads_for, one_blas_thread
 
 SAMPLING = 0.3  # of the noise that sampling users at random would leave; chosen, see docs/dpmf.md
 DIRECTIONS = 16  # that are searched for taste
@@ -53,6 +53,20 @@ def factorize(
     seed : of the start of the eigenvectors
     features : (M, K), optional
     """
+    with blas_threads_for(len(c)):
+        return _factorize(G, t, c, size, rank, rounds, seed, features)
+
+
+def _factorize(
+    G: NDArray[np.float32],
+    t: float,
+    c: NDArray[np.float64],
+    size: float,
+    rank: int,
+    rounds: int,
+    seed: int,
+    features: NDArray[np.float64] | None,
+) -> FittedFactors:
     M = len(c)
     rank = min(rank, M - 2)
     G, a = whiten(G, t, c, size)
@@ -113,7 +127,8 @@ def largest_taste(
     generated data without taste, with 88 to 227 items, it was 0.91 on average and 0.99 at most.
     """
     G, a = whiten(G, t, c, size)
-    length, Q, _ = leading_eigenpairs(G, min(DIRECTIONS, len(c) - 2), seed)
+    with blas_threads_for(len(c)):
+        length, Q, _ = leading_eigenpairs(G, min(DIRECTIONS, len(c) - 2), seed)
     found = eigenvalues_without(length, Q, a[:, 0])
     return float(found.max(initial=0.0)) / (2 * math.sqrt(len(c)))
 
@@ -129,7 +144,7 @@ def leading_eigenpairs(
     """
     M = len(G)
     edge = 2 * math.sqrt(M)
-    if M <= 600:
+    if M <= SMALL_MATRIX:
         values, vectors = np.linalg.eigh(G.astype(np.float64))
         return values[::-1][:rank], vectors[:, ::-1][:, :rank], max(-float(values[0]), 1e-9)
     Q = np.random.default_rng(seed).standard_normal((M, min(rank + 8, M))).astype(np.float32)

@@ -41,6 +41,7 @@ from discreet.privacy.statistics.pairs import fold_shape, fold_triangle, unfold_
 
 LARGEST = 50  # counts that choose λ: of the others noise says nothing
 JUMP = 4.0  # deviations; noise alone has as many in one of 16,000 counts
+ROWS = 256  # of a matrix that are computed together
 LONGEST_LAG = 8  # rows between two counts that are compared: drift adds up, and noise does not
 #: Rows kept with a model. An older one has weight λ^12, and each takes 2 M² bytes for M items.
 MOST_ROWS = 12
@@ -315,9 +316,13 @@ def uncenter_pairs(Y: NDArray[Any], c: NDArray[Any]) -> NDArray[np.float32]:
     total = float(p @ of_rows) / (1 - float(p @ of_total))
     u = of_rows + total * of_total
     h = KAPPA * u - 0.5 * KAPPA**2 * total * p
-    S = Y + np.outer(p, h).astype(np.float32) + np.outer(h, p).astype(np.float32)
+    S = np.empty(Y.shape, np.float32)
+    for start in range(0, len(S), ROWS):  # for 10,000 items each outer product has 800 MB
+        rows = slice(start, start + ROWS)
+        part = Y[rows] + np.outer(p[rows], h).astype(np.float32)
+        S[rows] = part + np.outer(h[rows], p).astype(np.float32)
     np.fill_diagonal(S, 0.0)
-    return np.asarray(S, np.float32)
+    return S
 
 
 def center_pairs(S: NDArray[Any], c: NDArray[Any]) -> NDArray[np.float32]:
@@ -372,6 +377,8 @@ def make_row(
         max(size, 1.0),
         size_deviation,
         core.astype(np.int32),
-        np.zeros(fold_shape(0), np.float32) if S is None else fold_triangle(S).astype(np.float32),
+        np.zeros(fold_shape(0), np.float32)
+        if S is None
+        else fold_triangle(S).astype(np.float32, copy=False),
         t,
     )

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.kernels.threads import blas_threads_for
 from discreet.models.dpmf.pair_factorization import common_basis
 
 BEYOND = 1.1  # times the edge of the noise, from which on an eigenvalue is a dimension
@@ -84,8 +85,9 @@ def whiten(G: NDArray[np.float64], t: float, c: NDArray[np.float64], size: float
     kappa = size / max(float(c.sum() ** 2 - (c**2).sum()), 1e-9)
     h = (t + math.sqrt(kappa) * c) ** -0.5
     white = h[:, None] * G * h
-    values, vectors = np.linalg.eigh(white)
     M = len(c)
+    with blas_threads_for(M):
+        values, vectors = np.linalg.eigh(white)
     k = min(TAKEN_OUT, M // 4)
     # where the semicircle has its k-th from the end
     within = 1 - 0.5 * (3 * math.pi * (k + 0.75) / (2 * M)) ** (2 / 3)
