@@ -110,6 +110,16 @@ def test_a_long_tail_is_left_out_and_equal_items_are_not():
     assert (whole[0] != found[0]).any()
 
 
+def test_many_users_of_a_model_without_factors_get_the_same_list():
+    """A long catalog, of popularity alone: there is nothing to leave panels out by."""
+    bias = np.random.default_rng(0).random(2 * ITEMS + 5).astype(np.float32)
+    U, V = (np.zeros((n, 0), np.float32) for n in (topk.MANY_USERS, len(bias)))
+    items, scores = top_k(U, V, bias, 3)
+    best = np.argsort(-bias, kind="stable")[:3]
+    assert (items == best).all()
+    assert (scores == bias[best]).all()
+
+
 def test_nan_is_never_recommended():
     V = np.array([[np.nan], [1.0], [2.0]], np.float32)
     items, scores = top_k(np.ones((1, 1), np.float32), V, np.zeros(3), 3)

@@ -224,7 +224,8 @@ def _find(
 def _is_tail_long(U: np.ndarray, V: Panels, bias: np.ndarray, k: int) -> bool:
     """Try on a few users, once, whether most panels of many items can be left out."""
     n, m = len(U), len(V)
-    if n < MANY_USERS or m < 2 * ITEMS or not 0 < k <= m or not simd.enabled():
+    few = n < MANY_USERS or m < 2 * ITEMS
+    if few or not 0 < k <= m or not V.shape[1] or not simd.enabled():
         return False
     if k not in V._long_tail:
         some = U[:: n // TRIED][:TRIED]
