@@ -19,14 +19,16 @@ from discreet.data.text_features import hash_words
 from discreet.models.dpmf import DPMF
 from research import ranking
 from research.entry import Record, Settings
-from research.public_features import _file, _liked, measured
+from research.public_features import _file, _liked, average_trainings, measured
 from research.sources import Sources
 
 NEAREST = 20
 
 
 def run(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``model``, ``epsilon``, ``scale``, ``seed`` (of the split; noise is secure)."""
+    """``data``, ``model``, ``epsilon``, ``scale``, ``seed`` (of the split), ``noise`` (trainings of
+    which a cell is the mean; noise is secure).
+    """
     name = settings["data"]
     people = ranking.held_out(name, 0.1, settings["scale"], settings["seed"], sources)
     promise = {"epsilon": settings["epsilon"], "delta": 1e-6}
@@ -36,7 +38,11 @@ def run(settings: Settings, sources: Sources) -> Record:
     if "title words" in settings["model"]:
         table = PublicItems(table, text=["title"])
     model = ranking.ours("DPMF", people, promise, table)
-    return ranking.measured(model.fit(people.everything, progress=False), people)
+
+    def once() -> Record:
+        return ranking.measured(model.fit(people.everything, progress=False), people)
+
+    return average_trainings(once, settings["noise"])
 
 
 def similar(settings: Settings, sources: Sources) -> Record:
