@@ -108,9 +108,9 @@ def test_catalog_and_duplicates(make):
 
 
 def test_pandas_peculiarities():
-    mixed = pd.DataFrame({"user": [1, "1", (1, 2)], "item": [uuid.UUID(int=n) for n in (3, 1, 2)]})
+    mixed = pd.DataFrame({"user": [1, "01", (1, 2)], "item": [uuid.UUID(int=n) for n in (3, 1, 2)]})
     ratings = Ratings.from_frame(mixed)
-    assert ratings.user_ids.tolist() == [1, "1", (1, 2)]
+    assert ratings.user_ids.tolist() == [1, "01", (1, 2)]
     assert ratings.item_ids.tolist() == [uuid.UUID(int=n) for n in (1, 2, 3)]
     gaps = pd.DataFrame({"user": [1.0, 2.0], "item": [3, 4]})
     assert Ratings.from_frame(gaps).user_ids.tolist() == [1, 2]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 
 from discreet import Ratings
 from discreet.data.ids import IdIndex, as_ids, encode, stands_for_nothing
@@ -26,7 +27,7 @@ A_DAY = datetime.date(2024, 2, 29)
         ["10", "a", "9"],
         [(1, "x"), (0, "y"), (1, "a")],
         [uuid.UUID(int=3), uuid.UUID(int=1), uuid.UUID(int=2)],
-        [1, "1", (1,)],
+        [1, "01", (1,)],
         [b"x", b"a", b"c"],
         [1.5, 0.25, 2.5],
         [2**70, 1, 2**80],
@@ -48,6 +49,19 @@ def test_ids_come_out_as_they_went_in(ids):
     assert ratings.user_index(ids).tolist() == [
         ratings.user_ids.tolist().index(value) for value in ids
     ]
+
+
+def test_spellings_of_one_integer_are_one_user_as_in_block_files_and_two_items():
+    users = [7, "7", "7.0", "007", "8.0", "ann"]
+    ratings = Ratings.from_arrays(users, [1, 2, 3, 1, 1, 1], np.ones(6))
+    assert ratings.user_ids.tolist() == [7, "8.0", "007", "ann"]
+    assert np.diff(ratings.indptr).tolist() == [3, 1, 1, 1]
+    assert ratings.user_index(["7.0", 8]).tolist() == [0, 1]
+    assert Ratings.from_arrays([1, 2], [7, "7"]).n_items == 2
+    both = Ratings.from_arrays(["7", "7.0"], [1, 2])
+    assert (both.user_ids.dtype, both.user_ids.tolist()) == (np.int64, [7])
+    with pytest.raises(DataError, match="distinct, but one of them is given twice"):
+        Ratings.from_csr(sparse.csr_array(np.eye(2)), user_ids=[7, "7.0"])
 
 
 def test_order_is_sorted_where_there_is_one_and_first_appearance_otherwise():

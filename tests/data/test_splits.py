@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from discreet.data import splits
+from discreet.data.ids import canonical
 from discreet.data.ratings import Ratings
 from discreet.data.splits import (
     Split,
@@ -294,10 +295,15 @@ TIMES = st.sampled_from([st.just(5), st.integers(0, 3), st.integers(-(2**63), 2*
 
 @st.composite
 def rated(draw):
-    """Draw rows of (user, item, rating, time) with ties in time; no pair occurs twice."""
+    """Draw rows of (user, item, rating, time) with ties in time; no pair occurs twice, and users
+    are named as `Ratings` names them: "7" next to 7 is the same user.
+    """
     users, items, times = draw(IDS), draw(IDS), draw(TIMES)
     row = st.tuples(users, items, st.integers(1, 5), times)
-    return draw(st.lists(row, min_size=1, max_size=40, unique_by=lambda row: row[:2]))
+    rows = draw(st.lists(row, min_size=1, max_size=40, unique_by=lambda row: row[:2]))
+    if len({type(row[0]) for row in rows}) > 1:
+        rows = [(canonical(user), *rest) for user, *rest in rows]
+    return list({row[:2]: row for row in rows}.values())
 
 
 @settings(max_examples=40, deadline=None)

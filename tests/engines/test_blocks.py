@@ -250,8 +250,8 @@ def test_the_order_of_users_in_a_block_says_nothing_about_their_ids(tmp_path):
 
 def test_blocks_of_an_earlier_format_are_refused(blocks, tmp_path):
     file = tmp_path / "blocks" / "manifest.json"
-    file.write_text(file.read_text().replace('"format": 2', '"format": 1'))
-    with pytest.raises(DataError, match=r"has format 1, .* reads 2: write the blocks again"):
+    file.write_text(file.read_text().replace('"format": 3', '"format": 2'))
+    with pytest.raises(DataError, match=r"has format 2, .* reads 3: write the blocks again"):
         discreet.BlockRatings(tmp_path / "blocks")
 
 

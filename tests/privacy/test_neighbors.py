@@ -316,7 +316,7 @@ def test_choices_do_not_depend_on_the_ids_of_others(steps):
     for ids in (
         ["7", "-3", "0", str(2**40), "x"],
         [7.0, -3.0, 0.0, float(2**40), 7.5],
-        ["007", "-3.0", "+0", 2**40],
+        ["7.0", "-3.0", " 0", 2**40],
     ):
         assert (
             own(prepared([*rows, {}][: len(ids)], N_ITEMS, bounds, V, steps, ids=ids))[:4]
@@ -353,11 +353,11 @@ def test_ids_are_whole_numbers_or_text_and_never_floats():
     ]
     different += [str(10**30), str(10**30 + 1), "0.1", "0.10000000000000001", "١", "Ⅶ"]
     assert len({int(key) for key in user_keys(np.array(different, object), 0)}) == len(different)
+    different += ["07", "+7", "7."]
+    assert len({int(key) for key in user_keys(np.array(different, object), 0)}) == len(different)
     written = [
         "7",
-        "07",
         "7.0",
-        "+7",
         " 7 ",
         7,
         7.0,

@@ -207,6 +207,27 @@ def test_users_keep_their_age(tmp_path):
     assert set(entry_rows(line, range(1000, 1100))) == {1}
 
 
+def test_a_user_does_not_decide_how_old_another_is(tmp_path):
+    """'7' has been there from row 0; '007' and '7.5' are other users, who enter in row 1."""
+    line = open_timeline(tmp_path)
+    item = np.arange(5)
+    others = [f"u{i}" for i in range(200)]
+
+    def with_users(*names):
+        names = [*others, *names]
+        item_ids = np.arange(ITEMS)
+        user = np.repeat(names, len(item)).tolist()
+        items = np.tile(item, len(names))
+        return discreet.Ratings.from_arrays(user, items, np.ones(len(user)), item_ids=item_ids)
+
+    line.add(with_users("7"))
+    line.add(with_users("7", "007", "+7", "7.5"))
+    assert entry_rows(line, ["7", "007", "+7", "7.5"]) == [0, 1, 1, 1]
+    line.forget(["7"])
+    assert EntryTable.read(line.secret_path).erased.sum() == 1
+    line.verify()
+
+
 def test_erased_users_contribute_no_more_and_keep_their_entry(tmp_path):
     line = open_timeline(tmp_path)
     line.add(make_ratings(200))

@@ -15,9 +15,12 @@ from discreet.data.csr import check_duplicates_rule, compress_rows, matrix_entri
 from discreet.data.ids import (
     IdIndex,
     as_ids,
+    canonical,
     encode,
+    encode_users,
     first_repeated,
     normalize_column,
+    object_array,
     stands_for_nothing,
 )
 from discreet.errors import ConfigError, DataError
@@ -36,7 +39,8 @@ def from_columns(
         columns.users = normalize_column(columns.users)
     with ThreadPoolExecutor(2) as pool:
         found = [
-            pool.submit(encode, columns.take(f"{who}s"), f"{who} id") for who in ("user", "item")
+            pool.submit(encode_users, columns.take("users")),
+            pool.submit(encode, columns.take("items"), "item id"),
         ]
     (user_ids, users), (item_ids, items) = (each.result() for each in found)
     found.clear()
@@ -94,7 +98,10 @@ def from_matrix(
             raise DataError(
                 "a user id is missing or is a placeholder for a missing value: name the user"
             )
-        if wanted is not None and (twice := first_repeated(own)) is not None:
+        distinct = own
+        if what == "user" and own.dtype == object:  # "7" and 7 are one user
+            distinct = object_array(map(canonical, own.tolist()), len(own))
+        if wanted is not None and (twice := first_repeated(distinct)) is not None:
             which = "one of them" if what == "user" else repr(twice)  # messages name no user
             raise DataError(f"{what} ids must be distinct, but {which} is given twice")
         ids.append(own)

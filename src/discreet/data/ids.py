@@ -187,6 +187,28 @@ def encode(ids: Any, what: str = "id") -> tuple[NDArray[Any], NDArray[np.int32]]
     return _encode_coded(array.tolist(), np.arange(len(array), dtype=np.int32), what)
 
 
+def encode_users(ids: Any) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Encode user ids; spellings of one integer (7, "7", "7.0") are one user on every engine.
+
+    A user with one spelling keeps it, and one with several has the integer as id.
+    """
+    distinct, indices = encode(ids, "user id")
+    if distinct.dtype == np.int64:
+        return distinct, indices
+    values = distinct.tolist()
+    forms = [canonical(value) for value in values]
+    table: dict[Any, int] = {}
+    position = [table.setdefault(form, len(table)) for form in forms]
+    if len(table) == len(values):
+        return distinct, indices
+    many = Counter(position)
+    # spellings are next to each other in the module's order, which stays as it is
+    kept: dict[int, Any] = {}
+    for at, value, form in zip(position, values, forms, strict=True):
+        kept[at] = form if many[at] > 1 else value
+    return _store_ids(list(kept.values())), np.array(position, np.int32)[indices]
+
+
 def as_coded(column: pa.ChunkedArray) -> Coded:
     """Encode a column as distinct values and codes, by arrow's hashing."""
     import pyarrow as pa

@@ -1,9 +1,10 @@
 """Weights of users by age, looked up in a secret table by a keyed hash of their id.
 
-The hash is SipHash of the number that seeds a user's random choices (`item_sampling`), which is the
-same for ratings in memory, in block files and in Spark: for a whole number it is the id itself, for
-text a 64-bit hash. So another one of n users has the same hash with a probability of n/2⁶⁴, far
-below δ. On a cluster the workers compute it, and the table is sent to them with the step.
+The hash is SipHash of the number of the user's id (`item_sampling.user_numbers`), which is the same
+for ratings in memory, in block files and in Spark, and differs for all users that `Ratings` tells
+apart: for a whole number it is the id itself, for all others a 64-bit hash of their only form. So
+another one of n users has the same hash with a probability of n/2⁶⁴, far below δ. On a cluster the
+workers compute it, and the table is sent to them with the step.
 """
 
 from __future__ import annotations

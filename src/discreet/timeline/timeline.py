@@ -57,7 +57,7 @@ from discreet.timeline.public_state import (
 )
 from discreet.timeline.row import RowRule, row_shares
 
-FORMAT = "discreet-timeline/1"
+FORMAT = "discreet-timeline/2"  # 1 had one age for users "7" and "007"
 YEARLY = 52  # rows a year, for renew="yearly"
 #: Ratings with which a user enters. One with fewer would spend its largest weights on few pairs.
 LEAST_RATINGS = 3

@@ -123,7 +123,10 @@ def test_released_sums_survive_saving_and_a_new_catalog(tmp_path):
     assert len(loaded.released_.rows) == 1
     np.testing.assert_array_equal(loaded.released_.rows[0].pairs, first.released_.rows[0].pairs)
     ids = np.append(np.arange(5, 30), [100, 101])
-    second = fit(make_ratings(seed=3, m=27, ids=ids), 2, loaded)
+    others = make_ratings(seed=3, m=27, ids=ids)
+    with pytest.raises(ConfigError, match=r"was loaded, and its seeded noise may be the same"):
+        fit(others, 1, loaded)
+    second = discreet.DPMF(epsilon=20, rating_range=(1, 5)).fit(others, prior=loaded)
     assert second.released_.n_items == 27
     assert set(second.released_.rows[0].items) == set(range(25))
 

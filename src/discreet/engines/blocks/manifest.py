@@ -29,7 +29,7 @@ from discreet.errors import DataError, EngineError
 
 MANIFEST = "manifest.json"
 SECRET = "secret.key"
-FORMAT = 2  # format 1 had raw user ids in the blocks
+FORMAT = 3  # 1 had raw user ids in the blocks, 2 one number for users "7" and "007"
 NOTICE = (
     "PRIVATE: this file reveals how many users and ratings there are. Keep it with the data, and"
     " do not publish it."

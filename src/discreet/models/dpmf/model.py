@@ -184,10 +184,17 @@ class DPMF(PrivateRecommender):
                 getattr(prior.algorithm_, name) == getattr(algorithm, name),
                 f"The prior has another {name}, so its sums count other things. Use the same.",
             )
-        check_that(
-            self.noise != "seeded" or self.random_state != prior.random_state,
-            "The prior has the same random_state, so both would have the same noise. Pass another.",
-        )
+        if self.noise == prior.noise == "seeded":
+            check_that(
+                prior.random_state is not None,  # a saved model does not keep its seed
+                "The prior was loaded, and its seeded noise may be the same as this one's. Train"
+                " it again, or use secure noise.",
+            )
+            check_that(
+                self.random_state != prior.random_state,
+                "The prior has the same random_state, so both would have the same noise. Pass"
+                " another.",
+            )
         return rows.move_rows(prior.item_ids_, ratings.item_ids)
 
     def _public_part(self, given: Any, ratings: Any, algorithm: Algorithm) -> PublicPart:

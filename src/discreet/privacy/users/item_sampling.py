@@ -8,8 +8,8 @@ sensitivity would hold.
 from __future__ import annotations
 
 import hashlib
-import re
-from datetime import date, time, timedelta
+import math
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._numba import njit
+from discreet.data.ids import parse_id
 from discreet.errors import PrivacyError
 from discreet.kernels.threads import cost_cuts, run
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_WHOLE = re.compile(r"\s*([+-]?\d{1,300})(?:\.0*)?\s*", re.ASCII)
 _WRITTEN = (str, bytes, int, float, Decimal, Fraction, date, time, timedelta, UUID)
 
 
@@ -216,11 +216,14 @@ def _number(user_id: Any) -> int:
 
 
 def _form(user_id: Any) -> Any:
-    """Normalize an id: a whole number if it is written as one, else its text.
+    """Return one form for each user: equal for the spellings of an id, and for nothing else.
 
     7, 7.0 and "7" must be the same: one user called "abc" makes a file's whole column of ids text,
-    and one called 7.5 makes it floating, and neither may change what the others choose. Text never
-    becomes a floating-point number: "1e999999" and "2e999999" would both be infinite.
+    and one called 7.5 makes it floating, and neither may change what the others choose. "007" and
+    1.5 next to "1.5" are other users, as in `Ratings` (`discreet.data.ids`): with one form, one of
+    two users would decide how old the other is in a timeline. Text never becomes a floating-point
+    number: "1e999999" and "2e999999" would both be infinite. Whole numbers are int, texts str, and
+    all others bytes, so that their representations differ.
     """
     if isinstance(user_id, np.generic):
         user_id = user_id.item()
@@ -232,11 +235,21 @@ def _form(user_id: Any) -> Any:
             " user's random choices are derived from the written form of its id"
         )
     if isinstance(user_id, str):
-        whole = _WHOLE.fullmatch(user_id)
-        return int(whole[1]) if whole else str(user_id)
-    number: Any = user_id if isinstance(user_id, (int, float, Decimal, Fraction)) else None
-    return (
-        int(number)
-        if number is not None and abs(number) < 2**1000 and number == int(number)
-        else repr(user_id)
-    )
+        return parse_id(str(user_id))
+    if isinstance(user_id, (int, float, Decimal, Fraction)):
+        return _form_of_number(user_id)
+    if isinstance(user_id, datetime) and user_id.tzinfo is not None:
+        user_id = user_id.astimezone(UTC)  # equal times of two zones are one id
+    return repr(user_id).encode()
+
+
+def _form_of_number(number: Any) -> int | bytes:
+    """Return one form for equal numbers of any type."""
+    if isinstance(number, Decimal) and (not number.is_finite() or number.adjusted() > 999):
+        return repr(number.normalize()).encode()  # no float is as large
+    if isinstance(number, float) and math.isinf(number):
+        return repr(Decimal(number)).encode()
+    if abs(number) < 2**1000 and number == int(number):
+        return int(number)
+    exact = Fraction(number)
+    return f"{exact.numerator:x}/{exact.denominator:x}".encode()  # hexadecimal has no limit
