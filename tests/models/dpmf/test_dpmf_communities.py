@@ -138,11 +138,6 @@ def test_too_few_users_get_popularity_with_all_of_the_budget():
         r" and 150 are needed; more users or a larger ε may change that",
         found.summary_,
     )
-    ratings = planted(n=3000)
-    prior = model(epsilon=0.5, rating_range=(0, 1)).fit(ratings, progress=False)
-    later = model(epsilon=0.5, rating_range=(0, 1), random_state=6)
-    later.fit(ratings, prior=prior, progress=False)
-    assert "Communities were not tried: the prior has sums of item pairs only" in later.summary_
 
 
 @pytest.mark.parametrize(("clear", "promising"), [(100, False), (300, True)])
@@ -221,13 +216,36 @@ def test_popular_items_are_discounted_where_users_have_many():
 
 
 def test_a_model_with_communities_is_a_prior_by_its_counts(ratings):
-    """A later training has the counts of the earlier one, and takes the route of pairs."""
+    """A later training has the counts of the earlier one, and communities of its own."""
     given = {"rating_range": (0, 1), "like_threshold": 1.0}
     first = model(random_state=4, **given).fit(ratings, progress=False)
     assert "communities" in first.details_
-    later = model(epsilon=5.0, **given).fit(ratings, prior=first, progress=False)
-    assert "communities" not in later.details_
+    assert not first.released_.have_pairs
+    later = model(random_state=5, **given).fit(ratings, prior=first, progress=False)
+    assert "communities" in later.details_
     assert len(later.released_.rows) == 2
+    assert later.details_["least_count"] < first.details_["least_count"]
+
+
+def test_a_prior_with_pairs_is_used_by_pairs(ratings):
+    given = {"rating_range": (0, 1), "like_threshold": 1.0}
+    first = model(random_state=4, route="pairs", **given).fit(ratings, progress=False)
+    assert first.released_.have_pairs
+    later = model(random_state=5, **given).fit(ratings, prior=first, progress=False)
+    assert "communities" not in later.details_
+    assert "the prior has item pairs" in later.summary_
+
+
+def test_counts_in_place_of_communities_are_released_sums_as_well(monkeypatch, ratings):
+    """Where the check refuses communities, a later training has both counts of the earlier one."""
+    monkeypatch.setattr(communities, "LEAST_CHECKED", 1e9)
+    monkeypatch.setattr(communities, "CHECKED", 1e9)
+    refused = model(random_state=4).fit(ratings, progress=False)
+    assert "communities" not in refused.details_
+    [row] = refused.released_.rows
+    first = refused.privacy_.ledger.entries[0]
+    assert first.name == "counts"
+    assert row.counts_deviation < 0.9 * first.deviation
 
 
 def test_with_a_profile_communities_have_no_pairs(ratings, monkeypatch):

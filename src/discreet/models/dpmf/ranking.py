@@ -462,17 +462,17 @@ class PairRanking(Algorithm):
         row = partial(make_row, size=size, size_deviation=session.deviation("size", counted))
         rows = ReleasedRows((), users.n_items) if prior is None else prior
         untried = ""
-        # a prior has pairs and counts of items, which communities do not use
-        if self._seeks_communities(users.n_items) and prior is not None:
+        # counts of a prior are used; pairs of it are more than what communities would start from
+        if self._seeks_communities(users.n_items) and rows.have_pairs:
             untried = explain_untried_communities(None)
         elif self._seeks_communities(users.n_items):
-            found = self._learn_communities(
-                users, session, with_public(counts, public), size, seed, progress, public
-            )
+            known = with_public(self._with_rows(rows, row, counts, size), public)
+            found = self._learn_communities(users, session, known, size, seed, progress, public)
             if isinstance(found, Prospect):
                 untried = explain_untried_communities(found)
             else:
-                learned, base = found
+                learned, base, again = found
+                counts = counts if again is None else counts.with_another(again)
                 if features is not None:
                     learned = add_sentence(learned, WITHOUT_FEATURES)
                     base = add_sentence(base, WITHOUT_FEATURES)
@@ -685,9 +685,10 @@ class PairRanking(Algorithm):
         seed: int,
         progress: Progress,
         public: PublicSums | None = None,
-    ) -> tuple[Learned, Learned] | Prospect:
-        """Learn communities, or counts where the check refutes them, and what a profile multiplies;
-        for another route, return what counts say about communities.
+    ) -> tuple[Learned, Learned, Estimate | None] | Prospect:
+        """Learn communities, or popularity where the check refutes them; return that, what a
+        profile multiplies, and the counts that the last part released instead. For another route,
+        return what counts say about communities.
         """
         lines = self._rest(users.n_items)[0].divide()
         counting = users.sum(LikeCounts(self._levels))
@@ -725,11 +726,12 @@ class PairRanking(Algorithm):
             seed,
         )
         if not found.kept:
-            counts = counts.with_another(Estimate.release(session, lines[-1], counting))
+            last = Estimate.release(session, lines[-1], counting)
+            counts = counts.with_another(last)
         progress(len(lines) + 2, len(lines) + 2, "communities")
         if not found.kept:
             learned = self._popular(counts, signal, without_communities(found, prospect))
-            return learned, learned
+            return learned, learned, last
         details = {
             "core": [],
             "least_count": max(counts.deviation, 0.5),
@@ -752,7 +754,7 @@ class PairRanking(Algorithm):
             vectors = uncenter(fitted, c) if self.centered else fitted
             factors, details["pairs"] = add_pairs(factors, found.shares, core, vectors, c, size)
         details["learned"] = with_communities(found, prospect, "pairs" in details)
-        return replace(base, factors=factors, details=details), base
+        return replace(base, factors=factors, details=details), base, None
 
     def _worth_buying(self, lines: list[Release], signal: Signal) -> list[Release]:
         """Return the lines that release pairs; the others count again."""

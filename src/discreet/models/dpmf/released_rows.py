@@ -98,6 +98,11 @@ class ReleasedRows:
     rows: tuple[ReleasedRow, ...]
     n_items: int
 
+    @property
+    def have_pairs(self) -> bool:
+        """Whether some row has item pairs, and not counts alone."""
+        return any(len(row.core) > 0 for row in self.rows)
+
     def append_row(self, row: ReleasedRow) -> ReleasedRows:
         return replace(self, rows=(*self.rows, row)[-MOST_ROWS:])
 

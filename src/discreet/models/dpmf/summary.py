@@ -80,7 +80,7 @@ def explain_untried_communities(prospect: Prospect | None) -> str:
     none = "Communities were not tried:"
     more = "more users or a larger ε may change that."
     if prospect is None:
-        return f"{none} the prior has sums of item pairs only; training without it may try them."
+        return f"{none} the prior has item pairs, which are used; training without it may try them."
     # with few clear counts the rest are noise, and so is the share of the most popular items
     if prospect.clear < SMALLEST_CORE:
         return (
