@@ -106,7 +106,7 @@ def test_what_the_door_refuses_and_what_claims_nothing_cannot_be_audited():
         audit(SHOWING["Reveals"](), levels=["one run"], **QUICK)
 
 
-@pytest.mark.parametrize(("kind", "least"), [("models", 33), ("faults", len(names_of("faults")))])
+@pytest.mark.parametrize(("kind", "least"), [("models", 39), ("faults", len(names_of("faults")))])
 def test_the_page_has_rows_for_what_there_is(kind, least):
     found = list(on_the_page(kind))
     assert found == [name for name in names_of(kind) if name in found]
