@@ -128,6 +128,8 @@ def test_no_model_is_refuted_and_canaries_come_close_to_the_claim():
         share, _, _, refuted, _ = row.split(" | ")
         assert refuted == "no", name
         assert float(share) <= 1, name
-        # gradient and curvature of choices are cut by one factor, so one is shorter: √0.95 without
-        least = 0.95 if "Huber noise" in name else 0.97 if "features" in name else 0.99
+        # gradient and curvature of choices are cut by one factor, so one is shorter: √0.95 without;
+        # no canary is held out and moves the check of communities, with 5 % of the rest
+        short = "features" in name or "communities" in name
+        least = 0.95 if "Huber noise" in name else 0.97 if short else 0.99
         assert float(share) >= least, name
