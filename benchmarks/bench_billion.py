@@ -291,27 +291,11 @@ def _lists(ratings: int, folder: Path) -> None:
 
 
 def _lists_of(model: Any, file: Path, catalog: list[int]) -> Iterator[pa.Table]:
-    """Lists of the users of one file, one row group at a time.
-
-    Users are in order, and the last one of a row group may go on in the next.
-    """
-    from pyarrow import parquet
-
-    from discreet.data.ratings import Ratings
+    """Lists of the users of one file, a million ratings at a time."""
+    from discreet.data.user_batches import read_by_users
     from discreet.models.recommend_table import recommend_table
 
-    stored = parquet.ParquetFile(file)
-    held = stored.schema_arrow.empty_table()
-    for number in range(stored.num_row_groups):
-        rows = pa.concat_tables([held, stored.read_row_group(number)]).combine_chunks()
-        users = rows["user"].to_numpy()
-        whole = len(users)
-        if number + 1 < stored.num_row_groups:
-            whole = int(np.searchsorted(users, users[-1]))
-        held = rows.slice(whole)
-        if not whole:
-            continue
-        known = Ratings.from_frame(rows.slice(0, whole), items=catalog)
+    for known in read_by_users(file, items=catalog):
         table = recommend_table(model, known, n=N, progress=False)
         assert table is not None
         yield table

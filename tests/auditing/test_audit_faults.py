@@ -106,7 +106,7 @@ def test_what_the_door_refuses_and_what_claims_nothing_cannot_be_audited():
         audit(SHOWING["Reveals"](), levels=["one run"], **QUICK)
 
 
-@pytest.mark.parametrize(("kind", "least"), [("models", 33), ("faults", len(names_of("faults")))])
+@pytest.mark.parametrize(("kind", "least"), [("models", 39), ("faults", len(names_of("faults")))])
 def test_the_page_has_rows_for_what_there_is(kind, least):
     found = list(on_the_page(kind))
     assert found == [name for name in names_of(kind) if name in found]
@@ -128,6 +128,8 @@ def test_no_model_is_refuted_and_canaries_come_close_to_the_claim():
         share, _, _, refuted, _ = row.split(" | ")
         assert refuted == "no", name
         assert float(share) <= 1, name
-        # gradient and curvature of choices are cut by one factor, so one is shorter: √0.95 without
-        least = 0.95 if "Huber noise" in name else 0.97 if "features" in name else 0.99
+        # gradient and curvature of choices are cut by one factor, so one is shorter: √0.95 without;
+        # no canary is held out and moves the check of communities, with 5 % of the rest
+        short = "features" in name or "communities" in name
+        least = 0.95 if "Huber noise" in name else 0.97 if short else 0.99
         assert float(share) >= least, name

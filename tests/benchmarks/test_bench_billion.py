@@ -59,15 +59,14 @@ def test_from_files_to_lists(small, tmp_path):
     assert "on disk" in text.lower()
 
 
-def test_a_user_in_two_row_groups_gets_one_list(small, tmp_path):
+def test_a_user_in_two_batches_gets_one_list(small, tmp_path, monkeypatch):
+    monkeypatch.setattr("discreet.data.user_batches.ROWS", 777)
     for phase in ("generate", "blocks", "ranking"):
         bench_billion.main(phase, N, tmp_path)
-    for file in (tmp_path / "ratings").iterdir():
-        parquet.write_table(parquet.read_table(file), file, row_group_size=777)
     bench_billion.main("lists", N, tmp_path)
     lists = parquet.read_table(tmp_path / "lists")
     assert len(lists) == N // bench_billion.PER_USER * bench_billion.N
-    assert len(np.unique(lists["user"])) == N // bench_billion.PER_USER
+    assert len(np.unique(lists["user_id"])) == N // bench_billion.PER_USER
 
 
 def test_an_interrupted_phase_goes_on_with_the_next_file(small, tmp_path, monkeypatch):

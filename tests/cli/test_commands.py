@@ -16,6 +16,7 @@ import typer
 
 import discreet
 from discreet.cli.app import app
+from discreet.cli.recommend import show_score
 from discreet.data.cinema import films
 
 COMMANDS = [
@@ -247,8 +248,23 @@ def test_recommend_for_all_users_of_a_folder(run, shelf, tmp_path):
     assert "a new folder for the lists" in run(*given).err
     found = json.loads(run(*given, "-o", tmp_path / "lists", "--json").out)
     assert found["users"] == 8
-    assert len(pq.read_table(tmp_path / "lists" / "known.parquet")) == 24
+    lists = pq.read_table(tmp_path / "lists" / "known.parquet")
+    assert len(lists) == 24
+    one = ("recommend", shelf / "model", "--users", shelf / "known.csv", "-n", 3)
+    run(*one, "-o", tmp_path / "lists.parquet")
+    assert pq.read_table(tmp_path / "lists.parquet").equals(lists)
+    assert lists.column_names == ["user_id", "rank", "item_id", "title", "score"]
+    rows = json.loads(run(*one, "--json").out)["recommendations"]
+    assert list(rows[0]) == lists.column_names
     assert run(*given, "-o", "more", "--diversity", 0.5).code == 2
+
+
+@pytest.mark.parametrize(
+    ("score", "shown"),
+    [(3.91234, "3.912"), (0.12345, "0.123"), (0.0012345, "0.00123"), (0.0, "0.000")],
+)
+def test_small_scores_have_three_significant_digits(score, shown):
+    assert show_score(score) == shown
 
 
 def test_recommend_leaves_out_and_lets_in(run, shelf):

@@ -55,6 +55,14 @@ def factors(folder):
     return load_file(folder / "factors.safetensors")
 
 
+def test_a_folder_of_files_leads_to_blocks(train, halves):
+    said = train("m", halves)
+    assert said.code == 2
+    assert "is a folder. To train on all files in it, pass --engine blocks" in said.err
+    said = train("m", halves, **{"epsilon": None, "rating-range": None, "not-private": True})
+    assert "join them into one" in said.err
+
+
 def test_files_in_blocks_give_the_model_that_memory_gives(
     train, run, halves, private, tmp_path, monkeypatch
 ):

@@ -125,6 +125,25 @@ def test_a_model_trained_on_spark_is_a_model_like_any_other(answers):
         assert json.loads(out)
 
 
+def test_workers_without_their_python_get_one_sentence(answers, private):
+    """Java's tracebacks do not precede it; what Java and Spark print when they start is theirs."""
+    ratings = str(private / "ratings.csv")
+    given = ["--engine", "spark", "--master", "local[1]", "--epsilon", "8"]
+    given += ["--items", str(private / "films.csv"), "--rating-range", "1,5"]
+    done = subprocess.run(
+        [sys.executable, "-m", "discreet", "train", ratings, *given, "--out", "no-model"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": "/nope/python3"},
+    )
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("discreet: Spark's workers cannot start the Python /nope/python3. Set")
+    assert "\tat " not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

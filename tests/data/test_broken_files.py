@@ -291,9 +291,9 @@ def test_columnar_content(tmp_path, columns, expected):
 
 def test_paths(tmp_path):
     (tmp_path / "ratings.csv").write_text("1,2,3\n", encoding="utf-8")
-    assert (
-        refused(tmp_path)
-        == f"{tmp_path.name} is a folder: pass one of the files inside, such as ratings.csv"
+    assert refused(tmp_path) == (
+        f"{tmp_path.name} is a folder: pass one of the files inside, such as ratings.csv; for the"
+        " ratings of all files, use BlockRatings.write"
     )
     assert f"did you mean {tmp_path / 'ratings.csv'}?" in refused(tmp_path / "rating.csv")
     assert "does not exist: check the path" in refused(tmp_path / "zzzzzz")

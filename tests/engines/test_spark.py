@@ -226,7 +226,7 @@ def test_lists_and_scores_are_those_of_one_machine(ratings, frame, spark):
     model = discreet.DPMF(epsilon=50.0, rating_range=SCALE, random_state=3).fit(ratings)
     lists = model.recommend_spark(frame, 5, partitions=3).collect()
     ids, scores = model.recommend_many(ratings, 5)
-    found = {(row["user"], row["rank"]): (row["item"], row["score"]) for row in lists}
+    found = {(row["user_id"], row["rank"]): (row["item_id"], row["score"]) for row in lists}
     assert len(found) == len(lists) == (scores > -np.inf).sum()
     for at, user in enumerate(ratings.user_ids.tolist()):
         for rank in range(5):

@@ -2,12 +2,16 @@
 say of users.
 """
 
+from pathlib import Path
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 import discreet
 from discreet import Ratings
+from discreet.data.user_batches import read_by_users
 from discreet.errors import ConfigError, DataError
 from discreet.models.recommend_table import recommend_folder, recommend_table
 
@@ -142,13 +146,19 @@ def two_files(ratings, tmp_path):
     return sorted(folder.iterdir())
 
 
-def test_lists_of_a_folder_are_those_of_one_table(model, ratings, two_files, tmp_path):
+@pytest.mark.parametrize("rows", [1 << 20, 7, 50])
+def test_lists_of_a_folder_are_those_of_one_table(
+    model, ratings, two_files, tmp_path, monkeypatch, rows
+):
+    monkeypatch.setattr("discreet.data.user_batches.ROWS", rows)
+
     def read(file):
-        return Ratings.read(file, items=model.item_ids_.tolist())
+        return read_by_users(file, items=model.item_ids_.tolist())
 
     count = recommend_folder(model, two_files, read, tmp_path / "lists", n=7)
     assert count == ratings.n_users
     written = parquet.read_table(tmp_path / "lists")
+    assert written.column_names == ["user_id", "rank", "item_id", "title", "score"]
     assert written.equals(recommend_table(model, ratings, n=7, progress=False))
     with pytest.raises(ConfigError, match="already exists"):
         recommend_folder(model, two_files, read, tmp_path / "lists")
@@ -158,5 +168,55 @@ def test_a_user_of_two_files_gets_no_lists(model, two_files, tmp_path):
     again = two_files[0].with_name("c.parquet")
     again.write_bytes(two_files[0].read_bytes())
     with pytest.raises(DataError, match=r"a user of .*c\.parquet is also in an earlier file"):
-        recommend_folder(model, [*two_files, again], Ratings.read, tmp_path / "lists")
+        recommend_folder(model, [*two_files, again], read_by_users, tmp_path / "lists")
     assert not (tmp_path / "lists").exists()
+
+
+def test_users_of_two_files_are_compared_by_value(model, tmp_path):
+    """hash(-1) is hash(-2), and an integer is known from a file whose other ids are text."""
+    item = model.item_ids_[:2].tolist()
+    pieces = {
+        Path("a"): Ratings.from_arrays([-1, "x"], item, [1.0, 1.0]),
+        Path("b"): Ratings.from_arrays([-2, "y"], item, [1.0, 1.0]),
+        Path("c"): Ratings.from_arrays([5, 6], item, [1.0, 1.0]),
+        Path("d"): Ratings.from_arrays(["z", 6], item, [1.0, 1.0]),
+        Path("e"): Ratings.from_arrays(["w", "x"], item, [1.0, 1.0]),
+    }
+
+    def write(*names):
+        to = tmp_path / "".join(names)
+        return recommend_folder(model, list(map(Path, names)), lambda file: [pieces[file]], to)
+
+    assert write("a", "b", "c") == 6
+    for names in (["c", "d"], ["a", "e"], ["a", "b", "c", "d"]):
+        with pytest.raises(DataError, match="also in an earlier file"):
+            write(*names)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 1000])
+@pytest.mark.parametrize("kind", ["int64", "string", "dictionary"])
+def test_a_file_in_order_of_users_is_read_in_pieces(tmp_path, monkeypatch, rows, kind):
+    monkeypatch.setattr("discreet.data.user_batches.ROWS", rows)
+    rng = np.random.default_rng(0)
+    user = np.sort(rng.integers(10, 30, 200))
+    table = pa.table({"user": user, "item": np.arange(200) % 9, "rating": rng.random(200)})
+    if kind != "int64":
+        text = table["user"].cast("string")
+        table = table.set_column(0, "user", text.dictionary_encode() if "d" in kind else text)
+    file = tmp_path / "a.parquet"
+    parquet.write_table(table, file)
+    whole = Ratings.read(file)
+    pieces = list(read_by_users(file))
+    assert (len(pieces) > 1) == (rows < 200)
+    assert np.concatenate([one.user_ids for one in pieces]).tolist() == whole.user_ids.tolist()
+    assert np.array_equal(np.concatenate([one.values for one in pieces]), whole.values)
+
+
+def test_other_files_are_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("discreet.data.user_batches.ROWS", 3)
+    table = pa.table({"user": [1, 1, 2, 2, 1], "item": [1, 2, 3, 4, 5]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text("user,item\n" + "1,2\n2,3\n3,4\n4,5\n", encoding="utf-8")
+    for name, users in (("a.parquet", 2), ("a.csv", 4)):
+        (only,) = read_by_users(tmp_path / name)
+        assert only.n_users == users

@@ -45,7 +45,7 @@ def test_notebooks_show_titles_as_text():
 def test_it_turns_into_a_frame(backend):
     frame = Recommendations(IDS, SCORES, TITLES).to_frame(backend)
     names = frame.column_names if backend == "pyarrow" else list(frame.columns)
-    assert names == ["item", "title", "score"]
+    assert names == ["item_id", "title", "score"]
     assert len(frame) == 2
     bare = Recommendations(IDS, SCORES).to_frame(backend)
     assert "title" not in (bare.column_names if backend == "pyarrow" else bare.columns)

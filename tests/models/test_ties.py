@@ -46,7 +46,7 @@ def history_frame():
 
 def rank_on_worker(model):
     task = ranker(pack_model(model), N, {"user": "user", "item": "item", "rating": "rating"}, True)
-    return pa.Table.from_batches(task(history_frame().to_batches()))["item"].to_pylist()
+    return pa.Table.from_batches(task(history_frame().to_batches()))["item_id"].to_pylist()
 
 
 def rank_by_vectors(model):
@@ -75,7 +75,7 @@ IMPLEMENTATIONS = {
         discreet.Ratings.from_frame(history_frame()), N
     )[0][0].tolist(),
     "recommend_table": lambda model: discreet.recommend_table(model, history_frame(), n=N)[
-        "item"
+        "item_id"
     ].to_pylist(),
     "recommend_spark": rank_on_worker,
     "vectors": rank_by_vectors,

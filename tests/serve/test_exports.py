@@ -128,11 +128,11 @@ def test_lists_for_everybody(tmp_path, monkeypatch):
     monkeypatch.setattr("discreet.models.recommend_table.BLOCK", 50)  # several blocks
     model = fitted("DPMF, ratings")
     table = discreet.recommend_table(model, ratings(), n=4)
-    assert table.column_names == ["user", "rank", "item", "title", "score"]
+    assert table.column_names == ["user_id", "rank", "item_id", "title", "score"]
     assert discreet.recommend_table(model, ratings(), tmp_path / "lists.parquet", n=4) is None
     assert parquet.read_table(tmp_path / "lists.parquet").equals(table)
     ids, scores = model.recommend_many(ratings(), 4)
-    assert table["item"].to_pylist() == ids.ravel().tolist()
+    assert table["item_id"].to_pylist() == ids.ravel().tolist()
     assert np.float32(table["score"].to_pylist()).tobytes() == scores.tobytes()
     assert table["rank"].to_pylist()[:5] == [1, 2, 3, 4, 1]
 

@@ -37,6 +37,8 @@ KINDS = {"item_features": {101 + 3 * i: f"kind {i // 6}" for i in range(60)}}
 MODELS = {
     "DPMF, ranking": (discreet.DPMF, {}),
     "DPMF, features": (discreet.DPMF, KINDS),
+    # catalogs of this size would have pairs
+    "DPMF, communities": (discreet.DPMF.configure, {"route": "communities"}),
     "DPMF, rating": (discreet.DPMF, {"goal": "rating"}),
     "DPALS": (discreet.DPALS, {}),
     "DPALS, implicit": (discreet.DPALS, {"goal": "ranking"}),
@@ -270,7 +272,7 @@ def audit_fault(name):
 
 def audit_model(name, epsilon):
     """One model at one ε by all three levels."""
-    cls, given = MODELS[name]
+    make, given = MODELS[name]
     levels = []
     seconds = []
     for level in LEVELS:
@@ -281,7 +283,7 @@ def audit_model(name, epsilon):
             "search": SEARCH.get(name, 60),
             "fits": FITS.get(name, 100),
         }
-        levels += audit(cls(epsilon=epsilon, **given), **options).levels
+        levels += audit(make(epsilon=epsilon, **given), **options).levels
         seconds.append(time.process_time() - begin)
     transcript, noise, one_run = levels
     return {

@@ -117,20 +117,29 @@ class ColumnOptions:
         from discreet.data.ratings import Ratings
 
         with as_file(file) as path:
-            return Ratings.read(
-                path,
-                user=column(self.user),
-                item=column(self.item),
-                rating=column(self.rating),
-                timestamp=column(self.timestamp),
-                duplicates=self.duplicates or "last",
-                missing=self.missing or "error",
-                separator=self.text_separator,
-                header=self.header,
-                encoding=self.encoding,
-                dates=self.dates,
-                **more,
-            )
+            return Ratings.read(path, **self._reading, **more)
+
+    def read_by_users(self, file: str) -> Iterator[Ratings]:
+        """Read ratings from a file in pieces that have all ratings of their users."""
+        from discreet.data.user_batches import read_by_users
+
+        return read_by_users(file, **self._reading)
+
+    @property
+    def _reading(self) -> dict[str, Any]:
+        """Arguments of `Ratings.read`."""
+        return {
+            "user": column(self.user),
+            "item": column(self.item),
+            "rating": column(self.rating),
+            "timestamp": column(self.timestamp),
+            "duplicates": self.duplicates or "last",
+            "missing": self.missing or "error",
+            "separator": self.text_separator,
+            "header": self.header,
+            "encoding": self.encoding,
+            "dates": self.dates,
+        }
 
     @property
     def text_separator(self) -> str | None:

@@ -16,6 +16,7 @@ from discreet.cli.data_options import hold_back_warnings
 from discreet.cli.evaluate import show as show_scores
 from discreet.cli.export import write_web
 from discreet.cli.output import Output
+from discreet.cli.recommend import show_score
 from discreet.cli.train import check_out, describe_model, show_statement
 from discreet.errors import ConfigError, PrivacyError
 
@@ -146,7 +147,7 @@ def _show_list(
     out.table(["liked"], [[labels[item]] for item in history])
     out.table(
         ["", "recommended", "score"],
-        [[str(r["rank"]), r["title"], f"{r['score']:.3f}"] for r in rows],
+        [[str(r["rank"]), r["title"], show_score(r["score"])] for r in rows],
         flush_left=[1],
     )
     matching = [film.id for film in films() if set(film.genres) & set(genres)]

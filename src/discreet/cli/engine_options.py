@@ -100,6 +100,7 @@ class EngineOptions:
                     f"--engine memory reads one file, and {len(data)} were given: use --engine"
                     " blocks"
                 )
+            _refuse_folder(data[0], private=hasattr(model, "plan"))
             yield source.read(data[0], out, model)
             return
         source.check()
@@ -162,6 +163,7 @@ class EngineOptions:
             ) from None
         from discreet.data.formats import find_spark_format
         from discreet.engines.spark import SparkRatings
+        from discreet.engines.spark.jobs import check_workers
 
         kind = find_spark_format(data)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -172,6 +174,9 @@ class EngineOptions:
             builder = builder.master(self.master)
         spark = _start_spark(builder)
         stack.callback(spark.stop)
+        # their failure is reported in a sentence, and Java's tracebacks would fill screens
+        spark.sparkContext.setLogLevel("OFF")
+        check_workers(spark)
         spark.sparkContext.setLogLevel("ERROR")
         reading = _read_options(source)
         header = reading.pop("header")
@@ -181,6 +186,23 @@ class EngineOptions:
         return SparkRatings(
             frame, partitions=self.blocks or USUAL_BLOCKS, folder=self.keep, **reading
         )
+
+
+def _refuse_folder(data: str, private: bool) -> None:
+    """Refuse a folder of ratings: one of its files would train on a part of the users."""
+    from discreet.data.datasets import datasets
+
+    named = data.lower() in [entry.name for entry in datasets()]
+    folder = Path(data).expanduser()
+    if named or not folder.is_dir() or (folder / "model.json").is_file():
+        return
+    if any(entry.is_file() for entry in folder.iterdir()):
+        advice = (
+            "pass --engine blocks, which also takes several files"
+            if private
+            else "join them into one, because a model without privacy is trained on one file"
+        )
+        raise DataError(f"{data} is a folder. To train on all files in it, {advice}.")
 
 
 def _start_spark(builder: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,7 +54,8 @@ def recommend(
         typer.Option(
             help=(
                 "File with the histories of many users, or a folder of files, each with all ratings"
-                " of its users. Of a folder, one file is in memory at a time."
+                " of its users. Of a folder, one file is in memory at a time; of a Parquet file in"
+                " order of users, a part."
             ),
             metavar="FILE",
         ),
@@ -244,7 +246,10 @@ def _many(
     if left_out:
         out.note(f"{left_out:,} ratings of unknown items were ignored")
     if to is not None:
-        _write(to, rows, raw_csv)
+        if _kind(to) == ".parquet":
+            _write_lists(to, model, ratings.user_ids, places, scores)
+        else:
+            _write(to, rows, raw_csv)
         out.say(f"Wrote {len(rows):,} rows for {ratings.n_users:,} users to {to}")
     else:
         out.rows(_as_csv(rows, ",", raw_csv))
@@ -270,19 +275,18 @@ def _folder(
     """Write lists for the users of all files of a folder."""
     from discreet.cli.data_options import keep_known_items
     from discreet.data.readers import files_of
-    from discreet.models.parameters import check_history_range
     from discreet.models.recommend_table import recommend_folder
 
     if to is None:
         raise ConfigError(f"{users} is a folder: pass --out, a new folder for the lists")
     ignored = 0
 
-    def read(file: Path) -> Any:
+    def read(file: Path) -> Iterator[Any]:
         nonlocal ignored
-        ratings, strange = keep_known_items(layout.read_file(str(file)), model, str(file), skip)
-        check_history_range(ratings.values, model.history_range)
-        ignored += strange
-        return ratings
+        for piece in layout.read_by_users(str(file)):
+            ratings, strange = keep_known_items(piece, model, str(file), skip)
+            ignored += strange
+            yield ratings
 
     files = files_of(Path(users).expanduser())
     n = min(n, len(model.item_ids_))
@@ -311,13 +315,23 @@ def _reasons(
     return "; ".join(items.title_of(item) or str(item) for item, _ in up) or "its popularity"
 
 
+def show_score(score: float) -> str:
+    """Write a score with at least three significant digits: those of communities are small."""
+    return f"{score:.3f}" if abs(score) >= 0.1 or score == 0 else f"{score:#.3g}"
+
+
 def show(out: Output, rows: list[dict[str, Any]], what: str) -> None:
     """Print the list as a table."""
     titled = bool(rows) and "title" in rows[0]
     explained = bool(rows) and "because_of" in rows[0]
     names = ["", "item", *(["title"] if titled else []), what]
     cells = [
-        [str(r["rank"]), str(r["item_id"]), *([r["title"]] if titled else []), f"{r['score']:.3f}"]
+        [
+            str(r["rank"]),
+            str(r["item_id"]),
+            *([r["title"]] if titled else []),
+            show_score(r["score"]),
+        ]
         for r in rows
     ]
     left = [*range(1, len(names) - 1)]
@@ -357,6 +371,17 @@ def _write(to: str, rows: list[dict[str, Any]], raw_csv: bool) -> None:
             separator = "\t" if kind == ".tsv" else ","
             text = to_json(rows) + "\n" if kind == ".json" else _as_csv(rows, separator, raw_csv)
             aside.write_text(text, encoding="utf-8", newline="")
+
+
+def _write_lists(to: str, model: Any, users: Any, places: Any, scores: Any) -> None:
+    """Write the lists of many users to a Parquet file, with the columns of a folder of lists."""
+    from pyarrow import parquet
+
+    from discreet.data.atomic_files import atomic_write
+    from discreet.models.recommend_table import id_column, list_rows
+
+    with atomic_write(Path(to)) as aside:
+        parquet.write_table(list_rows(model, id_column(users), places, scores), aside)
 
 
 def _as_csv(rows: list[dict[str, Any]], separator: str, raw: bool) -> str:

@@ -45,8 +45,11 @@ from discreet.errors import ConfigError, DataError
 MOST_LIST = 1 << 28
 
 
-def check_file(path: str | os.PathLike[str]) -> Path:
-    """Return the path of an existing, readable file that is not a folder."""
+def check_file(path: str | os.PathLike[str], more: str = "") -> Path:
+    """Return the path of an existing, readable file that is not a folder.
+
+    `more` is said of a folder after the names of files in it.
+    """
     try:
         file = Path(os.fspath(path)).expanduser()
     except TypeError:
@@ -63,7 +66,7 @@ def check_file(path: str | os.PathLike[str]) -> Path:
         if file.is_dir():
             inside = sorted(entry.name for entry in file.iterdir() if entry.is_file())[:5]
             hint = (
-                f"pass one of the files inside, such as {', '.join(inside)}"
+                f"pass one of the files inside, such as {', '.join(inside)}{more}"
                 if inside
                 else "it holds no files"
             )
@@ -126,7 +129,7 @@ def read_columns(
     """
     check_date_order(dates)
     check_encoding(encoding)
-    file = check_file(path)
+    file = check_file(path, "; for the ratings of all files, use BlockRatings.write")
     kind = find_format(file)
     try:
         if kind is None:

@@ -308,7 +308,7 @@ class Recommender(Estimator, ABC):
         exclude_seen: bool = True,
         partitions: int | None = None,
     ) -> Any:
-        """Recommend to all users of a Spark DataFrame: user, rank, item, title, score.
+        """Recommend to all users of a Spark DataFrame, in rows as of `recommend_table`.
 
         Parameters
         ----------

@@ -91,8 +91,9 @@ def recommend_spark(
         if partitions is None
         else rows.repartition(partitions, columns["user"])
     )
+    title = "" if model.titles_ is None else "title string, "
     return rows.mapInArrow(
-        task, f"user {user_kind}, rank int, item {item_kind}, title string, score float"
+        task, f"user_id {user_kind}, rank int, item_id {item_kind}, {title}score float"
     )
 
 

@@ -53,11 +53,11 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
         return zip(self.ids.tolist(), titles, self.scores.tolist(), strict=True)
 
     def to_frame(self, backend: str = "pandas") -> Any:
-        """Convert to a frame (pandas, polars, pyarrow) with item, title (if known) and score."""
+        """Convert to a frame (pandas, polars, pyarrow) with item_id, title (if known) and score."""
         from discreet.data.frames import make_frame
 
         named = {} if self.titles is None else {"title": self.titles}
-        return make_frame({"item": self.ids, **named, "score": self.scores}, backend)
+        return make_frame({"item_id": self.ids, **named, "score": self.scores}, backend)
 
     def __repr__(self) -> str:
         if not len(self.ids):

@@ -14,7 +14,7 @@ from discreet.evaluation.comparison import NO_NOISE, model_name
 from discreet.evaluation.metrics import parse
 from discreet.privacy.accounting.budget import WEAK_EPSILON
 from discreet.privacy.accounting.pricing import CONVERSIONS
-from discreet.privacy.release.statement import PrivacyStatement
+from discreet.privacy.release.statement import PrivacyStatement, describe_factor
 from discreet.report import charts, item_map, ledger_summary
 from discreet.report.evaluation_section import Quality, trace_of
 from discreet.report.html import markup, power, render_template, script_data
@@ -120,7 +120,7 @@ def _describe_guarantee(statement: PrivacyStatement) -> dict[str, Any]:
     prices = [(at, ledger_summary.epsilon_at(statement, at)) for at in _DELTAS]
     return {
         "worlds": _WORLDS[statement.neighboring].replace("one user", f"one {statement.user}"),
-        "times": f"{math.exp(epsilon):,.3g}" if epsilon < 30 else f"e^{epsilon:.4g}",
+        "times": describe_factor(epsilon, ",.3g") if epsilon < 30 else f"e^{epsilon:.4g}",
         "verdict": describe_strength(statement),
         "facts": [
             ("ε", f"{epsilon:.4g}", "bound on the log-ratio of any probability; smaller is better"),

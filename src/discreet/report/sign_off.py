@@ -23,7 +23,12 @@ from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.pricing import Event
 from discreet.privacy.release.ledger import Assumption, Entry
 from discreet.privacy.release.plan import title_of
-from discreet.privacy.release.statement import PUBLIC_USERS, UNCONFIRMED, PrivacyStatement
+from discreet.privacy.release.statement import (
+    PUBLIC_USERS,
+    UNCONFIRMED,
+    PrivacyStatement,
+    describe_factor,
+)
 from discreet.report.html import markup, power, render_template
 from discreet.report.page import describe_strength
 from discreet.version import __version__
@@ -112,8 +117,8 @@ def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
     if statement is None:
         raise ConfigError(f"{name} is not a private model: there is no guarantee to sign")
     account = signing.account
-    likelier = math.exp(min(statement.epsilon, 30.0))
-    times = f"{likelier:.3g}" if likelier < 100 else f"{likelier:,.0f}"
+    capped = min(statement.epsilon, 30.0)
+    times = describe_factor(capped, ".3g" if math.exp(capped) < 100 else ",.0f")
     chosen = [entry for entry in statement.ledger.entries if entry.law]
     text = statement.ledger.to_text().encode()
     return render_template(

@@ -26,7 +26,7 @@ from discreet.data.safe_io import content_policy
 from discreet.errors import ConfigError
 from discreet.models.fold_in import KINDS
 from discreet.models.scorer import Scorer
-from discreet.privacy.release.statement import WEAK
+from discreet.privacy.release.statement import WEAK, describe_factor
 from discreet.version import __version__
 
 MOST_ITEMS = 200_000  # about 68 MB at rank 64 in float32, without titles
@@ -168,7 +168,7 @@ def _promise(statement: dict[str, Any], private: bool) -> str:
             " and individual ratings may be recovered from this file. Do not share it more widely"
             " than the ratings.</p>"
         )
-    odds = float(np.exp(min(float(statement["epsilon"]), 700.0)))
+    odds = describe_factor(float(statement["epsilon"]))
     delta = max(float(statement["delta"]), 1e-18)
     other = (
         "with another user's data in its place"
@@ -177,7 +177,7 @@ def _promise(statement: dict[str, Any], private: bool) -> str:
     )
     user = statement.get("unit", "user")
     plain = (
-        f"<p>Anything that can be observed in this file is at most {odds:.3g} times as likely with"
+        f"<p>Anything that can be observed in this file is at most {odds} times as likely with"
         f" all data of any one {user} as {other}, and conversely, up to an additional probability"
         f" of one in {1 / delta:,.0f}. This is differential privacy for all data of each"
         f" {user}.</p>"
@@ -185,7 +185,7 @@ def _promise(statement: dict[str, Any], private: bool) -> str:
     if statement["status"] == WEAK:
         plain = (
             f"<p>This model was trained with ε = {statement['epsilon']:.4g}, which is {WEAK}: what"
-            f" can be learned from this file may be up to {odds:.3g} times as likely because of one"
+            f" can be learned from this file may be up to {odds} times as likely because of one"
             " user's data.</p>"
         )
     cautions = "".join(f"<li>{_text(caution)}</li>" for caution in statement.get("cautions", ()))

@@ -26,6 +26,11 @@ from discreet.errors import EngineError
             " to the same Python on all machines before Spark starts.",
         ),
         (
+            'java.io.IOException: Cannot run program "/nope/python3": error=2, No such file',
+            "Spark's workers cannot start the Python /nope/python3. Set PYSPARK_PYTHON to a Python"
+            " that has discreet before Spark starts.",
+        ),
+        (
             "user 4711 rated item 12",
             "a job on the cluster failed (RuntimeError): see Spark's log, which may hold users'"
             " data",
@@ -41,6 +46,15 @@ def test_one_sentence_says_what_is_wrong_with_the_python_of_the_workers(text, ex
     assert str(error.value) == expected
     assert error.value.__cause__ is None
     assert error.value.__context__ is None
+
+
+def test_a_job_without_data_reports_the_first_lines_of_its_error():
+    def job():
+        raise RuntimeError("the cluster\n: has no room\n\tat line 7")
+
+    with pytest.raises(EngineError) as error:
+        outcome(job, holds_data=False)
+    assert str(error.value).endswith("(RuntimeError): the cluster : has no room")
 
 
 def fake_session(master, *settings):

@@ -10,8 +10,12 @@ from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.kernels import reference
 from discreet.models.dpmf import communities, profile
-from discreet.models.dpmf.communities import PARTS
-from discreet.models.dpmf.summary import explain_untried_communities
+from discreet.models.dpmf.communities import PARTS, Communities
+from discreet.models.dpmf.summary import (
+    explain_untried_communities,
+    with_communities,
+    without_communities,
+)
 from discreet.privacy.release.unsafe import NoNoise
 from discreet.testing import check_private_model
 
@@ -102,7 +106,8 @@ def test_dense_data_are_learned_from_pairs():
     assert "dimension" in auto.summary_
     assert re.search(
         r"Communities were not tried: the 1,000 most popular items have \d\d% of all choices, and"
-        r" communities suit catalogs where that is below 42%; route='communities' tries them",
+        r" communities suit catalogs where that is below 42%\. To try them anyway, use"
+        r" DPMF\.configure\(route=\"communities\", …\) or, on the command line, --set route=comm",
         auto.summary_,
     )
     assert "ommunities" not in pairs.summary_  # the other route was asked for
@@ -154,6 +159,26 @@ def test_few_items_above_the_noise_make_no_communities(clear, promising):
     weak = found._replace(clear=150, signal=0.05)
     said = explain_untried_communities(weak)
     assert "signal of popular pairs is 0.05× the noise, and 0.15×" in said
+
+
+@pytest.mark.parametrize(
+    ("gain", "expected"),
+    [
+        (0.0047, "0.47 percentage points more"),
+        (-0.0012, "0.12 percentage points fewer"),
+        (0.1384, "13.8 percentage points more"),
+        (0.01, "1 percentage point more"),
+    ],
+)
+def test_the_summary_counts_in_percentage_points(gain, expected):
+    counts = np.append(np.full(300, 100.0), np.full(20_000, 5.0))
+    prospect = communities.assess_counts(counts, 0.5, size=10_000, mu=1.0, pair_deviation=1.0)
+    found = Communities(np.ones((9, 3), np.float32), np.ones(3) / 3, gain, 0.0031, True)
+    said = with_communities(found, prospect, pairs=False)
+    assert f"Their lists find {expected} of users' left-out items than popular items do." in said
+    said = without_communities(found, prospect)
+    assert f"{expected} of users' left-out items" in said
+    assert "with a standard error of 0.31)" in said
 
 
 def test_a_saved_model_recommends_the_same(learned, ratings, tmp_path):

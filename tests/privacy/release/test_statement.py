@@ -9,6 +9,7 @@ from discreet.privacy.release import unsafe
 from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
+from discreet.privacy.release.statement import describe_factor
 
 
 @pytest.fixture
@@ -218,3 +219,19 @@ def test_a_large_epsilon_is_not_called_private(row_sum, epsilon, weak):
         ("ε is above 20, which is no meaningful protection",) if weak else ()
     )
     assert statement.to_dict()["status"] == statement.status
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"),
+    [
+        (1e-4, "1.0001"),
+        (1e-5, "1.00001"),
+        (0.01, "1.0101"),
+        (0.05, "1.0513"),
+        (1.0, "2.72"),
+        (0.0, "1"),
+        (1e-12, "1 + 1e-12"),
+    ],
+)
+def test_a_small_epsilon_shows_what_exceeds_one(epsilon, shown):
+    assert describe_factor(epsilon) == shown

@@ -33,9 +33,11 @@ T = TypeVar("T")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # bytes that the driver may collect; larger sums are added on the workers, chunk by chunk
 LARGE_SUMS = 1 << 28
+LONGEST_CAUSE = 400  # characters of Spark's own words about a failure: its first two lines
 _TYPE = re.compile(re.escape(WORKER_MARK) + r"(\w+)")
 # Spark's own words about a worker that cannot run Python code; they contain no data
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_UNSTARTED = re.compile(r'Cannot run program "([^"\n]+)"')
 _VERSION = re.compile(r"PYTHON_VERSION_MISMATCH|Python in worker has different version")
 
 
@@ -253,14 +255,15 @@ def cores(spark: Any) -> int:
         return 8  # a guess, which affects only speed
 
 
-def shake_hands(spark: Any, tasks: int) -> None:
+def check_workers(spark: Any) -> None:
     """Raise an `EngineError` unless all workers compute like the driver, before any charge."""
     use_own_python(spark)
+    tasks = 2 * cores(spark)
 
     def job() -> Any:
         return spark.range(0, tasks, 1, tasks).mapInArrow(worker.greet, "machine string").collect()
 
-    if any(row["machine"] != fingerprint() for row in outcome(job)):
+    if any(row["machine"] != fingerprint() for row in outcome(job, holds_data=False)):
         raise EngineError(PROBLEMS["Machine"])
 
 
@@ -290,9 +293,12 @@ def arrow_batches(spark: Any, rows: int) -> Iterator[None]:
         spark.conf.set(BATCH_ROWS, before)
 
 
-def outcome(job: Callable[[], T]) -> T:
-    """Return the result of a job; report only the type of an error, whose text may hold data."""
-    kind = problem = ""
+def outcome(job: Callable[[], T], holds_data: bool = True) -> T:
+    """Return the result of a job; report only the type of an error, whose text may hold data.
+
+    The error of a job without data is reported with its first lines.
+    """
+    kind = problem = cause = ""
     try:
         return job()
     except (DataError, EngineError):
@@ -302,10 +308,13 @@ def outcome(job: Callable[[], T]) -> T:
         found = _TYPE.findall(text)
         kind = found[-1] if found else type(error).__name__
         problem = "" if found else _describe_python(text)
+        cause = "" if holds_data else " ".join(text.split("\n", 2)[:2])[:LONGEST_CAUSE]
     if problem:
         raise EngineError(problem)
     if kind in PROBLEMS:
         raise (EngineError if kind in ("Machine", "Portion") else DataError)(PROBLEMS[kind])
+    if cause:
+        raise EngineError(f"Spark's workers failed a first job without data ({kind}): {cause}")
     raise EngineError(
         f"a job on the cluster failed ({kind}): see Spark's log, which may hold users' data"
     )
@@ -317,6 +326,12 @@ def _describe_python(text: str) -> str:
         return (
             "Spark's workers run another version of Python than this process. Set PYSPARK_PYTHON"
             " to the same Python on all machines before Spark starts."
+        )
+    unstarted = _UNSTARTED.search(text)
+    if unstarted:
+        return (
+            f"Spark's workers cannot start the Python {unstarted[1]}. Set PYSPARK_PYTHON to a"
+            " Python that has discreet before Spark starts."
         )
     missing = _MISSING.findall(text)
     if not missing:

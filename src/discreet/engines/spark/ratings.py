@@ -34,9 +34,8 @@ from discreet.engines.spark.jobs import (
     SealedBlocks,
     SparkEngine,
     arrow_batches,
-    cores,
+    check_workers,
     outcome,
-    shake_hands,
 )
 from discreet.engines.user_hash import Secret
 from discreet.errors import ConfigError, DataError
@@ -205,7 +204,7 @@ class SparkRatings:
 
     def ready(self) -> None:
         """Compare fingerprints with the workers and, unless done before, seal the ratings."""
-        shake_hands(self.spark, 2 * cores(self.spark))
+        check_workers(self.spark)
         if self._sealed is None:
             path = self._path()
             secret = Secret()

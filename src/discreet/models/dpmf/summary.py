@@ -61,17 +61,17 @@ def with_communities(found: Communities, prospect: Prospect, pairs: bool) -> str
     core = f" and pairs of {len(prospect.core):,} popular ones" if pairs else ""
     return (
         f"Learned {len(found.shares)} communities of taste over all items{core} ({_head(prospect)};"
-        f" from {HEAD_SHARE:.0%} on, item pairs would be learned). Their lists hold"
-        f" {found.gain:+.1%} more of users' left-out items than popular items do."
+        f" from {HEAD_SHARE:.0%} on, item pairs would be learned). Their lists find"
+        f" {_points(found.gain)} of users' left-out items than popular items do."
     )
 
 
 def without_communities(found: Communities, prospect: Prospect) -> str:
     """Summarize a training whose communities did not pass their check."""
     return (
-        f"Learned {POPULARITY_ONLY} ({_head(prospect)}, and lists of communities hold"
-        f" {found.gain:+.2%} more of users' left-out items than popular items do, with a noise of"
-        f" {found.noise:.2%}). More users or a larger ε would be needed."
+        f"Learned {POPULARITY_ONLY} ({_head(prospect)}, and lists of communities find"
+        f" {_points(found.gain)} of users' left-out items than popular items do, with a standard"
+        f" error of {_short(100 * found.noise)}). More users or a larger ε would be needed."
     )
 
 
@@ -94,8 +94,20 @@ def explain_untried_communities(prospect: Prospect | None) -> str:
         )
     return (
         f"{none} {_head(prospect)}, and communities suit catalogs where that is below"
-        f" {HEAD_SHARE:.0%}; route='communities' tries them anyway."
+        f" {HEAD_SHARE:.0%}. To try them anyway, use"
+        ' DPMF.configure(route="communities", …) or, on the command line, --set route=communities.'
     )
+
+
+def _points(gain: float) -> str:
+    """Name a difference of two shares, which is no percentage of either."""
+    points = _short(100 * abs(gain))
+    plural = "" if points == "1" else "s"
+    return f"{points} percentage point{plural} {'fewer' if gain < 0 else 'more'}"
+
+
+def _short(points: float) -> str:
+    return f"{round(points, 2 if points < 1 else 1):g}"
 
 
 def _head(prospect: Prospect) -> str:

@@ -49,6 +49,17 @@ _NOISE = {
 }
 
 
+def describe_factor(epsilon: float, digits: str = ".3g") -> str:
+    """Write e^ε, with three significant digits of what exceeds 1 where that is little."""
+    excess = math.expm1(min(epsilon, 700.0))
+    if excess <= 0 or excess >= 0.1:
+        return f"{1 + excess:{digits}}"
+    if excess < 1e-9:  # a float near 1 has no three digits of it left
+        return f"1 + {excess:.3g}"
+    decimals = 2 - math.floor(math.log10(excess))
+    return f"{1 + excess:.{decimals}f}".rstrip("0")
+
+
 @dataclass(frozen=True)
 class PrivacyStatement:
     """The guarantee that covers everything that was released.
@@ -252,8 +263,8 @@ class PrivacyStatement:
         return "joint differential privacy" if self.joint else "differential privacy"
 
     def _promise(self) -> str:
-        times = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
-        odds = f"{times:.4g}" if math.isfinite(times) else f"e^{self.epsilon:.4g}"
+        finite = self.epsilon < 700
+        odds = describe_factor(self.epsilon, ".4g") if finite else f"e^{self.epsilon:.4g}"
         mu = "" if self.mu is None else f" (μ = {self.mu:.4g})"
         added = f", up to an additional probability of {self.delta:.3g}" if self.delta > 0 else ""
         stated = " The ε is the one stated in the ledger; it was not recomputed here."
