@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from discreet.data.columns import Column, find_columns
 from discreet.data.ratings import Ratings
-from discreet.errors import DataError, hide_worker_errors
+from discreet.errors import DataError, hide_worker_errors, type_name
 from discreet.models.recommend_table import list_rows
 
 Files = tuple[tuple[str, bytes], ...]
@@ -76,7 +76,7 @@ def recommend_spark(
 ) -> Any:
     """Recommend to all users of a DataFrame; see `Recommender.recommend_spark`."""
     if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
-        raise DataError(f"recommend_spark needs a Spark DataFrame, not a {type(frame).__name__}")
+        raise DataError(f"recommend_spark needs a Spark DataFrame, not {type_name(frame)}")
     chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     names = list(frame.columns)
     columns = {
