@@ -73,6 +73,10 @@ class EmptyFile(DataError):
     """A file of ratings or items has no content."""
 
 
+class NoColumn(DataError):
+    """A file or frame has no column of the name, or at the position, that the caller gave."""
+
+
 class ConfigError(DiscreetError, ValueError):
     """A parameter or option has a value that is not allowed."""
 

@@ -90,10 +90,13 @@ def _embeddings_by_id(given: Mapping[Any, Any], item_ids: NDArray[Any]) -> NDArr
 
 
 def _reduce(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the principal components of embeddings; refuse those that are all the same."""
+    """Return the principal components of embeddings; refuse those that tell no items apart."""
     reduced = reduce_columns(vectors, COMPONENTS)
     if not reduced.shape[1]:
-        raise DataError("similarities has the same vector for all items. Leave it out.")
+        raise DataError(
+            "similarities has vectors that tell no items apart. Pass vectors of two numbers or more"
+            " that differ."
+        )
     return reduced
 
 

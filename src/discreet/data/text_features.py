@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 BUCKETS = 1 << 14  # few words of a catalog share one, and a matrix of them fits into memory
 COMPONENTS = 16  # a prior with more than 64 features is reduced again, genres among them
+NOT_APART = "has no two columns of numbers that tell items apart"
 _WORD = re.compile(r"[^\W_]+")
 Embed = Callable[[Sequence[str]], Any]
 Embedding = Embed | NDArray[Any]
@@ -56,16 +57,15 @@ def text_features(
             )
         given = text[name] if isinstance(text, Mapping) else None
         if isinstance(given, np.ndarray):
-            found.append(_align_embedding(given, name, len(ids), at))
-            continue
-        cells = _as_texts(name, columns[name], given is None)
-        aligned = [cells[i] if i >= 0 else "" for i in at.tolist()]
-        X = embed_texts(aligned, given)
+            X = _align_embedding(given, name, len(ids), at)
+            why = NOT_APART
+        else:
+            cells = _as_texts(name, columns[name], given is None)
+            aligned = [cells[i] if i >= 0 else "" for i in at.tolist()]
+            X = embed_texts(aligned, given)
+            why = _describe_nothing(aligned, given is None)
         if not X.shape[1]:
-            raise DataError(
-                f"The column {name!r} in text {_describe_nothing(aligned, given is None)}. Leave it"
-                " out of text."
-            )
+            raise DataError(f"The column {name!r} in text {why}. Leave it out of text.")
         found.append(X)
     return np.hstack(found)
 
@@ -91,7 +91,7 @@ def _describe_nothing(texts: Sequence[str], hashed: bool) -> str:
     known = sum(bool(_WORD.search(text)) for text in texts)
     if known < 2:
         return f"has words for {known} of the items of the ratings"
-    return "has no words that tell items apart" if hashed else "has the same numbers for all items"
+    return "has no words that tell items apart" if hashed else NOT_APART
 
 
 def _align_embedding(

@@ -223,9 +223,12 @@ class DPMF(PrivateRecommender):
 
     def _public_part(self, given: Any, ratings: Any, algorithm: Algorithm) -> PublicPart:
         graded = getattr(algorithm, "like_threshold", None) != EVERYTHING
-        # in force: the public range, or the one read from the data, which has a caution
-        known = getattr(algorithm, "rating_range", None) if graded else None
-        liked = None if known is None else known[1]
+        found = getattr(algorithm, "rating_range", None)
+        liked = found[1] if graded and found is not None else None
+        # a range is in force where it is public, or where ratings are graded by it
+        graded_by_range = self.goal == "rating" or getattr(algorithm, "levels", 1) != 1
+        in_force = graded and (graded_by_range or self._public_range(ratings) is not None)
+        known = found if in_force else None
         needs_ratings = self.goal == "rating"
         bounds = algorithm.bounds()
         return PublicPart.from_any(given, ratings.item_ids, bounds, known, liked, needs_ratings)
