@@ -147,7 +147,7 @@ def test_scalars_of_other_types_are_numbers():
 )
 def test_names_that_are_not_known_are_no_item(tmp_path, text):
     with pytest.raises(
-        DataError, match="looks like column names, .* Rename the column of item ids"
+        DataError, match=r"looks like column names, .* Rename the column of item ids"
     ):
         read_features(write(tmp_path, text))
 
@@ -318,7 +318,7 @@ def test_a_table_without_rows_is_refused():
 @pytest.mark.parametrize("column", [["a", "b", "c"], ["a", "a", "a"], [None, None, None]])
 def test_a_named_column_without_shared_values_is_refused(column):
     frame = pd.DataFrame({"item_id": [1, 2, 3], "kind": column})
-    with pytest.raises(DataError, match="'kind' of item_features has (no|fewer than two) "):
+    with pytest.raises(DataError, match=r"'kind' of item_features has (no|fewer than two) "):
         item_categories(frame, IDS, ["kind"])
 
 

@@ -185,7 +185,7 @@ def test_what_is_not_saved_is_said(tmp_path):
         )
         model.fit(make_ratings(), progress=False).save(tmp_path / "model", replace=True)
         loaded = discreet.load(tmp_path / "model")
-        with pytest.raises(ConfigError, match="^item_features is not saved with a model. Pass it"):
+        with pytest.raises(ConfigError, match=r"^item_features is not saved with a model. Pass it"):
             loaded.fit(make_ratings(), progress=False)
         assert loaded.privacy_.ledger.entries
         loaded.save(tmp_path / "again", replace=True)
@@ -258,7 +258,7 @@ def test_text_without_use_is_refused(column, given, message):
 )
 def test_similarities_that_tell_nothing_apart_are_refused(given):
     with pytest.raises(
-        DataError, match="^similarities has (no two different|vectors that tell no)"
+        DataError, match=r"^similarities has (no two different|vectors that tell no)"
     ):
         similarity_features(given, np.arange(4))
 
@@ -288,9 +288,9 @@ def test_empty_files_of_similarities_are_called_so(tmp_path):
     file = tmp_path / "near.csv"
     for text in ("", "\n \n"):
         file.write_text(text)
-        with pytest.raises(DataError, match="^similarities is .*near.csv, which is empty"):
+        with pytest.raises(DataError, match=r"^similarities is .*near.csv, which is empty"):
             similarity_features(file, np.arange(4))
-    with pytest.raises(DataError, match="^similarities has no rows"):
+    with pytest.raises(DataError, match=r"^similarities has no rows"):
         similarity_features(pa.table({"a": [], "b": [], "w": []}), np.arange(4))
     file.write_text("a,b,w\n0,1,much\n")
     with pytest.raises(DataError, match="weights that are no numbers"):

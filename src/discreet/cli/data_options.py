@@ -277,7 +277,8 @@ class DataOptions(ColumnOptions):
             except NoColumn as error:
                 if not named:
                     raise
-                alone = replace(self, **dict.fromkeys(named))
+                nothing: dict[str, Any] = dict.fromkeys(named)
+                alone = replace(self, **nothing)
                 try:
                     found = alone.read_file(path, normalize_ids=self.normalize_ids)
                 except NoColumn:

@@ -140,10 +140,10 @@ def timeline(
 
     Each add releases a row: noisy sums over the current ratings of all users. All rows together
     cost the ε that open reserves. The model is computed from released rows at no further cost;
-    discreet serve TIMELINE loads each new one. Features of items are for Timeline.model in Python,
-    which takes numbers and words such as genres, but no text or similarities. The folder TIMELINE is public. TIMELINE.secret holds
+    discreet serve TIMELINE loads each new one. The folder TIMELINE is public. TIMELINE.secret holds
     when each user was added: never share it, never restore an old copy of it, and keep the key
-    elsewhere.
+    elsewhere. Public features of items are for Timeline.model in Python: numbers and words such as
+    genres, but no text or similarities.
     """
     given = {
         "epsilon": epsilon,

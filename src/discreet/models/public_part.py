@@ -37,17 +37,17 @@ def check_confirmed_by(name: Any, public_ratings: Any) -> str:
         raise ConfigError("public_confirmed_by is blank. Pass a name, or leave it out.")
     if name and public_ratings is None:
         raise ConfigError("public_confirmed_by needs public ratings. Pass public_ratings.")
-    name = name.strip()
-    if len(name) > LONGEST_NAME:
+    text: str = name.strip()
+    if len(text) > LONGEST_NAME:
         raise ConfigError(
-            f"public_confirmed_by has {len(name):,} characters. Pass a name of at most"
+            f"public_confirmed_by has {len(text):,} characters. Pass a name of at most"
             f" {LONGEST_NAME}."
         )
-    if any(unicodedata.category(letter) in _NO_TEXT or letter in _DIRECTIONS for letter in name):
+    if any(unicodedata.category(letter) in _NO_TEXT or letter in _DIRECTIONS for letter in text):
         raise ConfigError(
             "public_confirmed_by has line breaks or control characters. Pass a name on one line."
         )
-    return name
+    return text
 
 
 def _read_ratings(given: Any) -> Ratings:
@@ -113,7 +113,7 @@ class PublicPart(NamedTuple):
             known = known._replace(values=np.full_like(known.values, liked))
         low, high = rating_range or (-np.inf, np.inf)
         outside = (known.values < low) | (known.values > high)
-        share = float(outside.mean())
+        share = float(outside.mean()) if len(outside) else 0.0
         if share > 0.5:
             seen = (float(known.values.min()), float(known.values.max()))
             raise DataError(

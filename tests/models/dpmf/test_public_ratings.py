@@ -386,7 +386,7 @@ def test_errors_about_public_ratings_name_them(given):
 )
 def test_a_name_is_one_line_of_text(name):
     model = discreet.DPMF(epsilon=1.0, rating_range=(1, 5))
-    with pytest.raises(ConfigError, match="public_confirmed_by has .* Pass a name"):
+    with pytest.raises(ConfigError, match=r"public_confirmed_by has .* Pass a name"):
         model.fit(
             make_ratings(2, 60),
             public_ratings=make_ratings(1, 5, first=99),

@@ -21,7 +21,6 @@ from discreet.models.private import CLIPPED, PrivateRecommender
 from discreet.models.public_part import PublicPart
 from discreet.privacy.release.session import Session
 
-
 NOT_SAVED = "item_features is not saved with a model. Pass item_features to a new DPMF."
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
-from discreet.privacy.release.statement import CONFIRMED, PUBLIC_USERS
 from discreet.models.storage.ledger_history import is_earlier
+from discreet.privacy.release.statement import CONFIRMED, PUBLIC_USERS
 
 if TYPE_CHECKING:
     from discreet.models.base import Recommender
