@@ -52,6 +52,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     return False
 
 
+def type_name(value: object) -> str:
+    """Return the type of a value with its article, such as "an int"."""
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeio' else 'a'} {name}"
+
+
 class DiscreetError(Exception):
     """Base of all errors raised on purpose; no message is longer than `LONGEST_MESSAGE`."""
 
@@ -61,6 +67,14 @@ class DiscreetError(Exception):
 
 class DataError(DiscreetError, ValueError):
     """The ratings, or a file that should hold them, cannot be used as they are."""
+
+
+class EmptyFile(DataError):
+    """A file of ratings or items has no content."""
+
+
+class NoColumn(DataError):
+    """A file or frame has no column of the name, or at the position, that the caller gave."""
 
 
 class ConfigError(DiscreetError, ValueError):

@@ -99,12 +99,55 @@ def test_weights_that_are_no_numbers_are_one_sentence(run, tmp_path):
     assert len(result.err.strip().splitlines()) == 1, result.err
 
 
+def test_a_public_file_may_have_columns_of_its_own(run, tmp_path):
+    ratings = tmp_path / "ratings.csv"
+    lines = write_ratings(tmp_path / "plain.csv", n_users=120).read_text().splitlines()
+    ratings.write_text("\n".join(["kd,ding,wert,zeit", *lines[1:]]) + "\n")
+    named = ("--user", "kd", "--item", "ding", "--rating", "wert")
+    given = (*PRIVATE, "--out", tmp_path / "model", *named, "--public-ratings")
+    public = tmp_path / "public.csv"
+    rows = ["900,10,5", "900,11,4", "901,10,1"]
+    public.write_text("\n".join(["user_id,item_id,rating", *rows]) + "\n")
+    found = DataOptions(user="kd", item="ding", rating="wert").read_public(str(public))
+    assert found.values.tolist() == [5.0, 4.0, 1.0]
+    result = run("train", ratings, *given, public)
+    assert result.code == 0, result.err
+    assert "its columns are recognized by their own names" in result.err
+    public.write_text("\n".join(["a,b,c", *rows]) + "\n")
+    result = run("train", ratings, *given, public, "--replace")
+    assert result.code == 2
+    assert "--public-ratings: " in result.err
+    assert "has no column 'kd'" in result.err
+    public.write_text("user_id,item_id,rating\n900,10,\n")
+    result = run("train", ratings, *given, public, "--replace")
+    assert "--public-ratings: " in result.err
+    assert "line 2: the rating is missing" in result.err
+
+
 def test_messages_name_the_options_of_the_command_line(run, tmp_path):
     ratings = write_ratings(tmp_path / "ratings.csv", n_users=120)
     out = ("--out", tmp_path / "model")
+    empty = tmp_path / "empty.csv"
+    empty.touch()
+    itself = tmp_path / "itself.csv"
+    itself.write_text("a,b,w\n10,10,1\n11,11,1\n")
+    items = tmp_path / "items.csv"
+    lines = [f"{i},{'ab'[i % 2]},{1990 + i}" for i in range(10, 45)]
+    items.write_text("\n".join(["movieId,kind,year", *lines]) + "\n")
     for wrong, message in (
         (("--text", "plot"), "--text names columns of item features: pass --item-features FILE"),
         (("--item-similarities", "emb.npy"), "--item-similarities is emb.npy, an array"),
+        (("--item-similarities", empty), "which is empty, but must have a line"),
+        (("--item-similarities", itself), "--item-similarities has no two different items"),
+        (
+            ("--goal", "rating", "--item-features", items, "--features", "kind"),
+            "discreet: --features is for --goal ranking",
+        ),
+        (("--item-features", items, "--text", "year"), "in --text holds numbers instead of text"),
+        (
+            ("--public-ratings", ratings, "--public-confirmed-by", "A\n# B"),
+            "--public-confirmed-by has line breaks",
+        ),
         (
             ("--public-ratings", ratings, "--public-confirmed-by", " "),
             "--public-confirmed-by is blank",

@@ -156,3 +156,12 @@ def test_official_catalogs(shared_data, tmp_path):
         small.titles.tolist()
         == Catalog.from_any(shared_data / "ml-100k" / "items.parquet").titles.tolist()
     )
+
+
+def test_a_catalog_whose_ids_are_the_index_says_what_to_do():
+    frame = pd.DataFrame({"title": ["Up"]}, index=[1])
+    with pytest.raises(
+        DataError, match=r"Rename the column to item_id, or pass frame\.reset_index"
+    ):
+        Catalog.from_any(frame)
+    assert Catalog.from_any(frame.rename_axis("item_id").reset_index()).ids.tolist() == [1]

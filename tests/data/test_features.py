@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+import discreet
 from discreet.data.features import Features, item_categories, item_features, read_features
 from discreet.errors import DataError
 
@@ -69,40 +70,101 @@ def test_frames_mappings_and_arrays_say_the_same():
     np.testing.assert_array_equal(item_features({"1": [5.0]}, IDS), [[5], [np.nan], [np.nan]])
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        (np.zeros((2, 4)), r"one row of numbers for each of the 3 items"),
-        (np.zeros(3), "one row of numbers"),
-        (np.array([["a"], ["b"], ["c"]]), "one row of numbers"),
-        ({9: [1.0]}, "has none of the 3 items: its ids are such as 9"),
-        ({}, "empty mapping"),
-        ({1: [1.0], 2: [1.0, 2.0]}, "equally many numbers for every item"),
-        ({1: "a", 2: "b"}, "holds no features"),
-        (
-            np.array([[1.0], [np.nan], [2.0]]),
-            r"The column 0 \(from 0\) of item_features has NaN in row 1 \(from 0\)\. Correct it",
-        ),
-        (np.array([[1.0], [2.0], [-np.inf]]), "has an infinite number in row 2"),
-        ({1: [1.0], "b": [np.nan]}, "column 0 .* has NaN for item 'b' in row 1"),
-        ({1: [1.0, 0.0], 2: [3.0, np.inf]}, r"column 1 \(from 0\) .* number for item 2 in row 1"),
-        (
-            pd.DataFrame({"item_id": [1, 7, 8], "x": [0, 1, 2], "price": [2.0, np.inf, -np.inf]}),
-            r"The column 'price' of item_features has an infinite number for item 7 in row 1"
-            r" \(from 0\), the first of 2 such items\.",
-        ),
-        (
-            pd.DataFrame([[1, 2, 3]], columns=["item_id", "a", "a"]),
-            "several columns of the same name",
-        ),
-        (7, "not a int"),
-        (pd.DataFrame({"x": [1], "y": [2]}), "has no column recognizable as item ids"),
-        (pd.DataFrame({"item_id": [1, 1], "y": [2, 3]}), "lists the item 1 twice"),
-    ],
-)
+REFUSED = [
+    (np.zeros((2, 4)), r"one row of numbers for each of the 3 items"),
+    (np.zeros(3), "one row of numbers"),
+    (np.array([["a"], ["b"], ["c"]]), "one row of numbers"),
+    ({9: [1.0]}, "has none of the 3 items: its ids are such as 9"),
+    ({}, "empty mapping"),
+    ({1: [1.0], 2: [1.0, 2.0]}, "equally many numbers for every item"),
+    ({1: "a", 2: "b"}, "holds no features"),
+    (
+        np.array([[1.0], [np.nan], [2.0]]),
+        r"The column 0 \(from 0\) of item_features has NaN in row 1 \(from 0\)\. Correct it",
+    ),
+    (np.array([[1.0], [2.0], [-np.inf]]), "has an infinite number in row 2"),
+    ({1: [1.0], "b": [np.nan]}, "column 0 .* has NaN for item 'b' in row 1"),
+    ({1: [1.0, 0.0], 2: [3.0, np.inf]}, r"column 1 \(from 0\) .* number for item 2 in row 1"),
+    (
+        pd.DataFrame({"item_id": [1, 7, 8], "x": [0, 1, 2], "price": [2.0, np.inf, -np.inf]}),
+        r"The column 'price' of item_features has an infinite number for item 7 in row 1"
+        r" \(from 0\), the first of 2 such items\.",
+    ),
+    (
+        pd.DataFrame([[1, 2, 3]], columns=["item_id", "a", "a"]),
+        "several columns of the same name",
+    ),
+    (7, "not an int"),
+    (pd.DataFrame({"x": [1], "y": [2]}), "has no column recognizable as item ids"),
+    (pd.DataFrame({"item_id": [1, 1], "y": [2, 3]}), "lists the item 1 twice"),
+    (np.ones((3, 2))[:2], "one row of numbers for each of the 3 items"),
+    (np.arange(3), "one row of numbers"),
+    (np.array(["a"] * 3), "one row of numbers"),
+    ({1: None}, "has None for the item 1, but must have numbers or words"),
+    ({1: [None, 2.0]}, "has None for the item 1"),
+    ({1: [[1.0], [1.0, 2.0]]}, "has a list for the item 1"),
+    ({1: {"genre": "war"}}, "has a dict for the item 1"),
+    ({1: 10**400}, "column 0 .* has an infinite number for item 1"),
+    (pd.DataFrame({"year": [1990]}, index=[1]), r"Rename the column to item_id, or pass frame.r"),
+    (pl.DataFrame({"year": [1990]}), r"Rename the column to item_id\.$"),
+]
+
+
+@pytest.mark.parametrize(("source", "message"), REFUSED)
 def test_what_holds_no_features_is_refused_in_a_sentence(source, message):
     with pytest.raises(DataError, match=message):
         item_features(source, IDS)
+
+
+@pytest.mark.parametrize("goal", ["ranking", "rating"])
+@pytest.mark.parametrize(("source", "message"), REFUSED)
+def test_models_refuse_them_alike_before_anything_is_released(source, message, goal):
+    user = np.repeat(np.arange(30), 2)
+    ratings = discreet.Ratings.from_arrays(
+        user, np.tile([1, 2, 3], 20), np.tile([1.0, 5.0], 30), item_ids=IDS
+    )
+    for features in [None, ["a"]] if goal == "ranking" else [None]:
+        model = discreet.DPMF(
+            epsilon=1, rating_range=(0.5, 5), goal=goal, item_features=source, features=features
+        )
+        with pytest.raises(DataError, match=None if features else message):
+            model.fit(ratings, progress=False)
+        assert not hasattr(model, "privacy_")
+
+
+def test_scalars_of_other_types_are_numbers():
+    found = item_features({1: np.float32(2), 2: np.array(3), 3: True}, IDS)
+    np.testing.assert_array_equal(found, [[2], [3], [1]])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "werk,art\n1,war\n2,love\n",
+        "werk,art,jahr\nup,war,1990\nheat,love,1991\n",
+        "xx,price\nup,3\nheat,\n",
+    ],
+)
+def test_names_that_are_not_known_are_no_item(tmp_path, text):
+    with pytest.raises(
+        DataError, match=r"looks like column names, .* Rename the column of item ids"
+    ):
+        read_features(write(tmp_path, text))
+
+
+def test_a_first_line_that_may_hold_names_is_reported(tmp_path, caplog):
+    file = write(tmp_path, "werk,art,land\nup,war,us\nheat,war,us\n")
+    read_features(file)
+    assert "the first line ('werk,art,land') is read as an item" in caplog.text
+    caplog.clear()
+    read_features(write(tmp_path, "film,art\nup,war\nheat,war\n"))
+    assert not caplog.records
+
+
+def test_categories_of_other_items_are_refused():
+    frame = pd.DataFrame({"item_id": [7, 8], "author": ["a", "a"]})
+    with pytest.raises(DataError, match="has none of the 3 items"):
+        item_categories(frame, IDS)
 
 
 def test_files_that_hold_none(tmp_path):
@@ -254,9 +316,9 @@ def test_a_table_without_rows_is_refused():
 
 
 @pytest.mark.parametrize("column", [["a", "b", "c"], ["a", "a", "a"], [None, None, None]])
-def test_a_named_column_that_says_nothing_is_refused(column):
+def test_a_named_column_without_shared_values_is_refused(column):
     frame = pd.DataFrame({"item_id": [1, 2, 3], "kind": column})
-    with pytest.raises(DataError, match="'kind' of item_features says nothing"):
+    with pytest.raises(DataError, match=r"'kind' of item_features has (no|fewer than two) "):
         item_categories(frame, IDS, ["kind"])
 
 
@@ -272,7 +334,7 @@ def test_a_named_column_of_0_and_1_has_two_values():
     (both,) = item_categories(frame, ids, ["war", "funny"])
     assert both.names == ("funny", "war")
     rare = pd.DataFrame({"item_id": ids, "war": [1, 0, 0, 0, 0, 0]})
-    with pytest.raises(DataError, match="'war' of item_features says nothing about the items"):
+    with pytest.raises(DataError, match="'war' of item_features has fewer than two values"):
         item_categories(rare, ids, ["war"])
 
 

@@ -160,6 +160,143 @@ def test_models_take_texts_and_similarities(goal, tmp_path):
     assert repr(near) == "<PublicItems: similarities>"
 
 
+def test_text_and_similarities_are_named_in_the_statement():
+    table = pa.table(
+        {"item_id": list(range(40)), "title": [f"{'abcd'[i // 10] * 3} tale" for i in range(40)]}
+    )
+    texts = []
+    for given in (
+        discreet.PublicItems(table, text=["title"], similarities=blocks()),
+        discreet.PublicItems(table, text=["title"]),
+        discreet.PublicItems(similarities=blocks()),
+    ):
+        model = discreet.DPMF(epsilon=20, rating_range=(1, 5), item_features=given)
+        model.fit(make_ratings(), progress=False)
+        (found,) = [a.text for a in model.privacy_.assumptions if a.name == "features"]
+        texts.append(found.partition(" for each")[2])
+    assert texts == [" (with text and similarities)", " (with text)", " (from similarities)"]
+
+
+def test_what_is_not_saved_is_said(tmp_path):
+    table = pa.table({"item_id": list(range(40)), "kind": ["ab"[i % 2] for i in range(40)]})
+    for features in (None, ["kind"]):
+        model = discreet.DPMF(
+            epsilon=20, rating_range=(1, 5), item_features=table, features=features
+        )
+        model.fit(make_ratings(), progress=False).save(tmp_path / "model", replace=True)
+        loaded = discreet.load(tmp_path / "model")
+        with pytest.raises(ConfigError, match=r"^item_features is not saved with a model. Pass it"):
+            loaded.fit(make_ratings(), progress=False)
+        assert loaded.privacy_.ledger.entries
+        loaded.save(tmp_path / "again", replace=True)
+        for folder in ("model", "again"):
+            card = (tmp_path / folder / "README.md").read_text()
+            assert "item_features=(not saved)" in card
+            assert "item_features=None" not in card
+        loaded.item_features = table
+        loaded.fit(make_ratings(), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "PublicItems is empty"),
+        ({"features": {1: 2.0}, "text": 5}, "text is an int, but must be a list"),
+        ({"features": {1: 2.0}, "text": {"title"}}, "text is a set, but must be a list"),
+    ],
+)
+def test_public_items_without_use_are_refused(given, message):
+    with pytest.raises(ConfigError, match=message):
+        discreet.PublicItems(**given)
+
+
+def test_features_are_a_list_of_names():
+    for wrong in ({"genres": 1}, {"genres"}, [1]):
+        model = discreet.DPMF(epsilon=1, rating_range=(1, 5), item_features="x", features=wrong)
+        with pytest.raises(ConfigError, match="must be a list of names of columns"):
+            model.fit(make_ratings(), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("column", "given", "message"),
+    [
+        (["", "", ""], None, "'x' in text has words for 0 of the items"),
+        (["one", "", None], None, "'x' in text has words for 1 of the items"),
+        (["a", "b", "c"], None, "no words that tell items apart"),
+        ([1990, 1991, None], None, "holds numbers instead of text"),
+        (["1990", "1991", "N/A"], None, "holds numbers instead of text"),
+        ([[1.0], [2.0], [3.0]], None, "holds lists instead of text"),
+        (["a", "b", "c"], lambda texts: np.ones((len(texts), 2)), "has no two columns"),
+        (["a", "b", "c"], np.ones((3, 2)), "has no two columns of numbers that tell items apart"),
+        (
+            ["a", "b", "c"],
+            lambda texts: np.where(np.arange(len(texts)) == 1, np.nan, 1.0)[:, None],
+            r"returned NaN in row 1 \(from 0\)",
+        ),
+        (["a", "b", "c"], lambda texts: np.full((3, 2), np.inf), "returned an infinite number"),
+    ],
+)
+def test_text_without_use_is_refused(column, given, message):
+    table = pa.table({"item_id": [0, 1, 2], "x": column})
+    text = ["x"] if given is None else {"x": given}
+    with pytest.raises(DataError, match=message):
+        text_features(table, np.arange(3), text)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.zeros((4, 4)),
+        np.eye(4),
+        sparse.csr_array(np.eye(4)),
+        pa.table({"a": [0, 1], "b": [0, 1], "w": [1.0, 2.0]}),
+        pa.table({"a": [0, 1], "b": [1, 2], "w": [0.0, 0.0]}),
+        np.ones((4, 2)),
+        {0: [1.0, 2.0], 1: [1.0, 2.0]},
+        {0: [1.0, 2.0]},
+    ],
+)
+def test_similarities_that_tell_nothing_apart_are_refused(given):
+    with pytest.raises(
+        DataError, match=r"^similarities has (no two different|vectors that tell no)"
+    ):
+        similarity_features(given, np.arange(4))
+
+
+def test_rows_of_unknown_items_are_counted(caplog):
+    rows = pa.table({"a": [0, 1, 70], "b": [1, 2, 71], "w": [1.0, 1.0, 1.0]})
+    similarity_features(rows, np.arange(4))
+    assert "similarities: 1 of 3 rows are of items that are not among those" in caplog.text
+    vectors = {0: [1.0, 2.0], 1: [2.0, 1.0], 9: [3.0, 1.0]}
+    similarity_features(vectors, np.arange(4))
+    assert "similarities: 1 of 3 vectors are of items" in caplog.text
+
+
+@pytest.mark.parametrize("header", ["a,b,w", "item_a,item_b,similarity", "item,other,weight", ""])
+@pytest.mark.parametrize("ids", [["u", "v", "x", "y"], [0, 1, 2, 3]])
+def test_a_header_of_similarities_is_recognized(tmp_path, header, ids):
+    file = tmp_path / "near.csv"
+    a, b, c, d = ids
+    file.write_text(f"{header}\n{a},{b},1\n{b},{c},0.5\n{c},{d},2\n".lstrip())
+    table = pa.table({"i": [a, b, c], "j": [b, c, d], "w": [1.0, 0.5, 2.0]})
+    item_ids = np.array(ids, object if isinstance(a, str) else np.int64)
+    one, two = (similarity_features(given, item_ids) for given in (file, table))
+    assert np.array_equal(one, two)
+
+
+def test_empty_files_of_similarities_are_called_so(tmp_path):
+    file = tmp_path / "near.csv"
+    for text in ("", "\n \n"):
+        file.write_text(text)
+        with pytest.raises(DataError, match=r"^similarities is .*near.csv, which is empty"):
+            similarity_features(file, np.arange(4))
+    with pytest.raises(DataError, match=r"^similarities has no rows"):
+        similarity_features(pa.table({"a": [], "b": [], "w": []}), np.arange(4))
+    file.write_text("a,b,w\n0,1,much\n")
+    with pytest.raises(DataError, match="weights that are no numbers"):
+        similarity_features(file, np.arange(4))
+
+
 def test_text_needs_features():
     with pytest.raises(ConfigError, match="columns of features, which is not given"):
         discreet.PublicItems(text=["title"])

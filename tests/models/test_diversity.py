@@ -160,6 +160,7 @@ def test_reasons_say_that_a_list_is_popularity(popular, model, profiled):
     assert "<p>This list is popularity" in found._repr_html_()
     for personal in (model, profiled):
         assert personal.explain(history, item).note is None
+        assert str(personal.explain([], item)) == "no contributions: the history has no items"
 
 
 def test_the_command_says_that_a_list_is_popularity(popular, model, tmp_path, run):

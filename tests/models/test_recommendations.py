@@ -29,6 +29,9 @@ def test_it_prints_as_a_table():
     ]
     assert str(Recommendations(IDS, SCORES)).splitlines()[1] == "1  a     0.5"
     assert str(Recommendations(IDS[:0], SCORES[:0])) == "no recommendations"
+    explained = Recommendations(IDS[:0], SCORES[:0])
+    explained.note = "no contributions: the history has no items"
+    assert str(explained) == "no contributions: the history has no items"
     many = Recommendations(np.arange(100), np.zeros(100, np.float32))
     assert str(many).splitlines()[-1] == "… and 70 more"
     assert len(str(many).splitlines()) == 32

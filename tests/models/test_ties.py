@@ -13,6 +13,7 @@ from discreet.models.recommend_spark import pack_model, ranker
 from discreet.models.scorer import Scorer
 from discreet.models.storage.load_scorer import open_model
 from discreet.serve.vectors import item_vectors, query
+from support.served_models import fitted, histories
 
 ITEMS, N = 700, 60  # more than a chunk and a tile of the compiled kernel
 HISTORY = [3, 7, 650]
@@ -47,6 +48,18 @@ def history_frame():
 def rank_on_worker(model):
     task = ranker(pack_model(model), N, {"user": "user", "item": "item", "rating": "rating"}, True)
     return pa.Table.from_batches(task(history_frame().to_batches()))["item_id"].to_pylist()
+
+
+def test_workers_take_diversity():
+    model = fitted("DPMF")
+    ids = list(next(iter(histories(20))))
+    frame = pa.table({"user": [5] * len(ids), "item": ids, "rating": [5.0] * len(ids)})
+    columns = {"user": "user", "item": "item", "rating": "rating"}
+    task = ranker(pack_model(model), 7, columns, True, 0.6)
+    found = pa.Table.from_batches(task(frame.to_batches()))["item"].to_pylist()
+    expected, _ = model.recommend(ids, 7, diversity=0.6)
+    assert found == expected.tolist()
+    assert found != model.recommend(ids, 7)[0].tolist()
 
 
 def rank_by_vectors(model):

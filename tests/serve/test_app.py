@@ -12,6 +12,7 @@ from served_here import serve_here
 
 import discreet
 from discreet.errors import ConfigError
+from discreet.models.diversity import NO_EFFECT, NOTHING_TO_EXPLAIN
 from discreet.serve.app import Settings, create_app
 from discreet.serve.model_registry import ModelRegistry, parse_folders
 from support.served_models import ITEMS, fitted, histories, ratings
@@ -236,6 +237,25 @@ def test_the_documentation_in_a_browser(browser, shelf, monkeypatch):
             page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
             assert page.accessibility_problems() == []
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_lists_that_are_popularity_are_called_so(app):
+    """As in Python and on the command line."""
+    asked = {"history": next(iter(histories(20))), "n": 3, "diversity": 1.0}
+
+    def notes(model):
+        listed = ask(app, "POST", "/v1/recommend", json=asked | {"model": model}).json()
+        many = {"requests": [asked | {"model": model}]}
+        several = ask(app, "POST", "/v1/recommend/batch", json=many).json()["answers"][0]
+        assert several == listed
+        question = {"history": asked["history"], "item": "i7", "model": model}
+        reasons = ask(app, "POST", "/v1/explain", json=question).json()
+        plain = ask(app, "POST", "/v1/recommend", json=asked | {"diversity": 0.0, "model": model})
+        assert "note" not in plain.json()
+        return [found.get("note") for found in (listed, reasons)]
+
+    assert notes("lists") == [None, None]
+    assert notes("open") == [NO_EFFECT, NOTHING_TO_EXPLAIN]
 
 
 def test_reasons_are_those_of_the_scorer(app, shelf):

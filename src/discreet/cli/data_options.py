@@ -22,7 +22,7 @@ import typer
 from discreet.cli.app import ADVANCED
 from discreet.cli.messages import format_count
 from discreet.cli.output import Output, without_exact
-from discreet.errors import ConfigError, DataError, DiscreetError
+from discreet.errors import ConfigError, DataError, DiscreetError, NoColumn
 
 if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
@@ -263,9 +263,44 @@ class DataOptions(ColumnOptions):
         return chosen, without_exact(facts) if private else facts
 
     def read_public(self, file: str) -> Ratings:
-        """Read ratings of public users as those of DATA are, and keep those of its values."""
-        found = self.read_file(file, normalize_ids=self.normalize_ids)
+        """Read ratings of public users as those of DATA are, and keep those of its values.
+
+        Where the file has no columns of the names that are given for DATA, columns are found by
+        their own names.
+        """
+        try:
+            found = self._read_public(file)
+        except DataError as error:
+            raise DataError(f"--public-ratings: {error}") from error
         return replace(self, min_user_ratings=0, min_item_ratings=0)._choose(found)
+
+    def _read_public(self, file: str) -> Ratings:
+        named = [
+            role
+            for role in ("user", "item", "rating", "timestamp")
+            if column(getattr(self, role)) not in (None, False)
+        ]
+        with as_file(file) as path:
+            try:
+                return self.read_file(path, normalize_ids=self.normalize_ids)
+            except NoColumn as error:
+                if not named:
+                    raise
+                nothing: dict[str, Any] = dict.fromkeys(named)
+                alone = replace(self, **nothing)
+                try:
+                    found = alone.read_file(path, normalize_ids=self.normalize_ids)
+                except NoColumn:
+                    raise NoColumn(
+                        f"{error}. Name its columns as in DATA, or user_id, item_id and rating."
+                    ) from None
+        options = ", ".join(f"--{role}" for role in named)
+        logging.getLogger("discreet").warning(
+            "--public-ratings: %s are names of columns of DATA that this file does not have, so its"
+            " columns are recognized by their own names.",
+            options,
+        )
+        return found
 
     def check(self) -> None:
         """Refuse invalid options before any data are read."""

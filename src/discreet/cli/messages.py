@@ -9,7 +9,7 @@ _WORDS = """
     user item rating timestamp header separator duplicates unknown_items items relevant
     rating_range goal factors iterations regularization item_features random_state epsilon delta
     neighboring noise accountant allow_large_delta trust_user_column replace normalize_ids
-    missing distribution encoding dates public_ratings public_confirmed_by
+    missing distribution encoding dates public_ratings public_confirmed_by features
 """
 _OPTIONS = re.findall(r"\w+", _WORDS)
 #: Parameters whose option has another name.
@@ -27,7 +27,7 @@ _ALONE = re.compile(rf"(?<![\w-])('?)({'|'.join(n for n in _NAMES if '_' in n)})
 #: Model parameters without underscore at the beginning of a message: ``factors is -3, but must …``.
 _FIRST = re.compile(
     r"^(factors|iterations|regularization|goal|epsilon|delta|noise|features|memory|scale)"
-    r"(?= is .*but must)"
+    r"(?= is .*but must| is for | names columns )"
 )
 _OUT_OF_MEMORY = ": there is not enough memory. Use fewer factors, or --engine blocks"
 
@@ -46,7 +46,11 @@ _PYTHON_ONLY = [
     (r"Pass the path of a key file as key", "Pass --key FILE"),
     (r"choose smaller n_valid and n_test", "choose a smaller --test-users"),
     (r"'one run'", "'one-run'"),
-    (r"^similarities (?=has |is |must )", "--item-similarities "),
+    (r"^similarities(?= has | is | must |: )", "--item-similarities"),
+    (r"^text (?=has |must |is )", "--text "),
+    (r"\bin text (?=has |holds )", "in --text "),
+    (r"\bLeave it out of (text|features)(?=[.:;])", r"Leave it out of --\1"),
+    (r"\bname it in text\.", "name it in --text."),
     (
         r"Pass epsilon and rating_range to open one",
         "To open one, run discreet timeline open with --epsilon and --rating-range",

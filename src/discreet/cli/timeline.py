@@ -142,7 +142,8 @@ def timeline(
     cost the ε that open reserves. The model is computed from released rows at no further cost;
     discreet serve TIMELINE loads each new one. The folder TIMELINE is public. TIMELINE.secret holds
     when each user was added: never share it, never restore an old copy of it, and keep the key
-    elsewhere.
+    elsewhere. Public features of items are for Timeline.model in Python: numbers and words such as
+    genres, but no text or similarities.
     """
     given = {
         "epsilon": epsilon,

@@ -21,7 +21,7 @@ from discreet.data.columns import conventions, near_misses
 from discreet.data.csv_format import guess_separator, split
 from discreet.data.ids import as_ids, first_repeated, object_array, parse_id
 from discreet.data.readers import read_list
-from discreet.errors import DataError
+from discreet.errors import DataError, type_name
 
 TITLE_NAMES = names_of_values("title", TITLES)
 
@@ -73,7 +73,8 @@ class Catalog:
         elif isinstance(items, Mapping):
             found = cls(as_ids(list(items), "item id"), as_titles(items.values()))
         elif hasattr(type(items), "columns"):
-            found = _from_table(*_frame(items), "the catalog", ItemColumns(hint=hint))
+            named = ItemColumns(hint=hint)
+            found = _from_table(*_frame(items), "the catalog", named, index_advice(items))
         else:
             found = cls(as_ids(items, "item id"))
         return found if titles is None else cls(found.ids, as_titles(titles))
@@ -101,6 +102,7 @@ class ItemColumns:
 
 
 _NO_NAMES = ItemColumns()
+NAMED_BY_CALLER = ", or name it with read_catalog(path, item=...)"
 
 
 def read_catalog(
@@ -125,14 +127,17 @@ def read_catalog(
     try:
         if isinstance(content, list):
             return _from_text(content, file, named)
-        return _from_table(content.column_names, content.column, file, named)
+        names = content.column_names
+        return _from_table(names, content.column, file, named, NAMED_BY_CALLER)
     except DataError as error:
         text = str(error)
         raise DataError(text if file in text else f"{file}: {text}") from error
 
 
-def _from_table(names: Sequence[Any], column: Any, where: str, named: ItemColumns) -> Catalog:
-    at_id, at_title = _find(names, where, named)
+def _from_table(
+    names: Sequence[Any], column: Any, where: str, named: ItemColumns, alternative: str
+) -> Catalog:
+    at_id, at_title = _find(names, where, named, alternative)
     ids = as_ids(column(names[at_id]), "item id")
     if at_title is None:
         return Catalog(ids)
@@ -148,8 +153,8 @@ def _frame(frame: Any) -> tuple[list[Any], Any]:
         wrapped = nw.from_native(frame)
     except TypeError:
         raise DataError(
-            "a catalog must be a file, a frame, a list of ids or a mapping from id to title, not a"
-            f" {type(frame).__name__}"
+            "a catalog must be a file, a frame, a list of ids or a mapping from id to title, not"
+            f" {type_name(frame)}"
         ) from None
     except nw.exceptions.DuplicateError:
         raise DataError("the catalog has several columns of the same name: rename them") from None
@@ -171,12 +176,13 @@ def _from_text(content: list[str], file: str, named: ItemColumns) -> Catalog:
     fields = min(map(len, rows))
     if named.item or named.title or named.in_header(rows[0]):
         fields = len(rows[0])
-        at_id, at_title = _find(rows[0], str(file), named)
+        at_id, at_title = _find(rows[0], str(file), named, NAMED_BY_CALLER)
         rows = rows[1:]
-    elif len(rows) > 1 and _looks_like_a_name(rows[0][0], rows[1:]):
+    elif len(rows) > 1 and looks_like_name(rows[0][0], rows[1:]):
         raise DataError(
             f"{file}: the first line ({lines[0][:60]!r}) looks like column names, but none is"
-            " known: name the columns with read_catalog(path, item=..., title=...)"
+            " known. Name the columns with read_catalog(path, item=..., title=...), or rename them"
+            " to item_id and title."
         )
     rows = _whole_titles(rows, fields, at_title, separator or "", file)
     need = max(at_id, at_title or 0)
@@ -200,7 +206,7 @@ def _as_written(texts: list[str]) -> list[Any]:
     return forms if all(isinstance(form, int) for form in forms) else texts
 
 
-def _looks_like_a_name(first: str, others: Sequence[Sequence[str]]) -> bool:
+def looks_like_name(first: str, others: Sequence[Sequence[str]]) -> bool:
     """Check whether the first id is a column name: a word above ids with digits, or for items."""
     if any(map(str.isdigit, first)):
         return False
@@ -227,8 +233,20 @@ def _whole_titles(
     return whole
 
 
-def find_item_column(names: Sequence[Any], where: str, named: ItemColumns = _NO_NAMES) -> int:
-    """Return the position of the column of item ids."""
+def index_advice(frame: Any) -> str:
+    """Return what else to do where a frame of pandas may have item ids as its index."""
+    if not hasattr(frame, "reset_index"):
+        return ""
+    return ", or pass frame.reset_index() if the ids are its index"
+
+
+def find_item_column(
+    names: Sequence[Any], where: str, named: ItemColumns = _NO_NAMES, alternative: str = ""
+) -> int:
+    """Return the position of the column of item ids.
+
+    `alternative` is what else to do than to rename the column, for the message.
+    """
     plain = [normalize(name) for name in names]
     if named.item is not None:
         return _position(named.item, plain, names, where)
@@ -237,8 +255,8 @@ def find_item_column(names: Sequence[Any], where: str, named: ItemColumns = _NO_
     if found is None:
         shown = ", ".join(repr(name) for name in names[:12])
         raise DataError(
-            f"{where} has no column recognizable as item ids: its columns are {shown}; name it with"
-            " read_catalog(path, item=...)"
+            f"{where} has no column recognizable as item ids: its columns are {shown}. Rename the"
+            f" column to item_id{alternative}."
         )
     return found
 
@@ -250,7 +268,9 @@ def _position(wish: str, plain: Sequence[str], names: Sequence[Any], where: str)
     return plain.index(normalize(wish))
 
 
-def _find(names: Sequence[Any], where: str, named: ItemColumns) -> tuple[int, int | None]:
+def _find(
+    names: Sequence[Any], where: str, named: ItemColumns, alternative: str
+) -> tuple[int, int | None]:
     plain = [normalize(name) for name in names]
     twice = next(
         (
@@ -264,7 +284,7 @@ def _find(names: Sequence[Any], where: str, named: ItemColumns) -> tuple[int, in
         raise DataError(
             f"{where} has several columns named {names[plain.index(twice)]!r}: rename the others"
         )
-    at_id = find_item_column(names, where, named)
+    at_id = find_item_column(names, where, named, alternative)
     if named.title is not None:
         return at_id, _position(named.title, plain, names, where)
     at_title = next(

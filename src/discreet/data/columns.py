@@ -33,7 +33,7 @@ from discreet.data.column_words import (
     names_of_values,
     normalize,
 )
-from discreet.errors import ConfigError, DataError
+from discreet.errors import ConfigError, DataError, NoColumn
 
 logger = logging.getLogger("discreet")
 
@@ -159,7 +159,7 @@ def find_columns(
         if position is not None:
             found[role] = position
         elif role in ("user", "item"):
-            raise DataError(_not_found(names, role, where, no_header_hint, sample, naming))
+            raise NoColumn(_not_found(names, role, where, no_header_hint, sample, naming))
     taken: dict[int, str] = {}
     for role, position in found.items():
         if position in taken:
@@ -215,7 +215,7 @@ def by_order(n_columns: int, chosen: Mapping[str, Column], where: str) -> dict[s
         if wish is False and order >= 2:
             continue
         if isinstance(wish, (str, bool)):
-            raise DataError(
+            raise NoColumn(
                 f"{where} has no header line, so there is no column {wish!r}: pass its position,"
                 f" such as {role}={order}, or header=True if the first line holds names"
             )
@@ -225,7 +225,7 @@ def by_order(n_columns: int, chosen: Mapping[str, Column], where: str) -> dict[s
         if 0 <= position < n_columns:
             found[role] = position
         elif wish is not None or order < 2:
-            raise DataError(
+            raise NoColumn(
                 f"{where} has {n_columns} columns, so the {role} cannot be at position {position}"
                 " (from 0)"
             )
@@ -283,7 +283,7 @@ def _as_chosen(names: Sequence[Any], role: str, wish: str | int, where: str) -> 
     if isinstance(wish, int):
         if 0 <= wish < len(names):
             return wish
-        raise DataError(
+        raise NoColumn(
             f"{where} has {len(names)} columns, so there is none at position {wish} (from 0) for"
             f" {role}="
         )
@@ -293,7 +293,7 @@ def _as_chosen(names: Sequence[Any], role: str, wish: str | int, where: str) -> 
     near = difflib.get_close_matches(wish, [str(name) for name in names], n=2, cutoff=0.5)
     near = [] if role == "user" else near
     hint = f"; did you mean {' or '.join(f'{role}={name!r}' for name in near)}?" if near else ""
-    raise DataError(f"{where} has no column {wish!r}: its columns are {_list_names(names)}{hint}")
+    raise NoColumn(f"{where} has no column {wish!r}: its columns are {_list_names(names)}{hint}")
 
 
 def _not_found(

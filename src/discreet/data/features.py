@@ -26,7 +26,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -34,12 +34,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalog import TITLE_NAMES, ItemColumns, find_item_column
+from discreet.data.catalog import (
+    TITLE_NAMES,
+    ItemColumns,
+    find_item_column,
+    index_advice,
+    looks_like_name,
+)
 from discreet.data.column_words import letters_of, normalize
 from discreet.data.csv_format import guess_separator, split
 from discreet.data.ids import IdIndex, as_ids, canonical, first_repeated
 from discreet.data.readers import read_list
-from discreet.errors import DataError
+from discreet.errors import DataError, EmptyFile, type_name
 
 logger = logging.getLogger("discreet")
 
@@ -150,12 +156,7 @@ def item_features(
         if optional:
             return None
         raise
-    at = IdIndex(given.ids).positions(item_ids, "item id")
-    if (at < 0).all():
-        raise DataError(
-            f"item_features has none of the {len(item_ids):,} items: its ids are such as "
-            f"{given.ids.tolist()[0]!r}, and those of the ratings such as {item_ids.tolist()[0]!r}"
-        )
+    at = _find_items(given.ids, item_ids)
     X = np.where(at[:, None] >= 0, given.X[at], np.nan)
     known = int(np.isfinite(X).any(axis=1).sum())
     names = ", ".join(given.names[:8])
@@ -165,11 +166,22 @@ def item_features(
     return X
 
 
+def _find_items(ids: NDArray[Any], item_ids: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the row of each item, −1 for items without one; refuse a source with none of them."""
+    at = IdIndex(ids).positions(item_ids, "item id")
+    if (at < 0).all():
+        raise DataError(
+            f"item_features has none of the {len(item_ids):,} items: its ids are such as "
+            f"{ids.tolist()[0]!r}, and those of the ratings such as {item_ids.tolist()[0]!r}"
+        )
+    return np.asarray(at)
+
+
 def read_features(source: Any) -> Features:
     """Read features from a file, a frame or a mapping."""
     if isinstance(source, Mapping):
         return _from_mapping(source)
-    ids, columns, where = _read_columns(source)
+    ids, columns, where = _read_columns(source, warn=True)
     found: dict[str, Any] = {}
     ignored = []
     for name, column in columns.items():
@@ -179,10 +191,15 @@ def read_features(source: Any) -> Features:
     return _check_features(_ids(ids), found, where, ignored)
 
 
-def _read_columns(source: Any) -> tuple[Sequence[Any], dict[str, Sequence[Any]], str]:
-    """Return item ids, other columns by name, and what to call the source."""
+def _read_columns(
+    source: Any, warn: bool = False
+) -> tuple[Sequence[Any], dict[str, Sequence[Any]], str]:
+    """Return item ids, other columns by name, and what to call the source.
+
+    With `warn`, log where the first line of a file is read as an item and may hold names.
+    """
     if isinstance(source, (str, os.PathLike)):
-        names, columns = _from_file(source)
+        names, columns = _from_file(source, warn=warn)
         where = str(source)
     elif hasattr(type(source), "columns"):
         import narwhals.stable.v1 as nw
@@ -204,12 +221,12 @@ def _read_columns(source: Any) -> tuple[Sequence[Any], dict[str, Sequence[Any]],
     else:
         raise DataError(
             "item_features must be a file, a frame, an array or a mapping from item id to numbers"
-            f" or words, not a {type(source).__name__}"
+            f" or words, not {type_name(source)}"
         )
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise DataError(f"{where} has several columns named {twice!r}: rename the others")
-    at = find_item_column(names, where, _columns_of(source))
+    at = find_item_column(names, where, _columns_of(source), index_advice(source))
     if not len(columns[at]):
         raise DataError(f"{where} has no rows. Give at least one item with features.")
     others = [i for i in range(len(names)) if i != at]
@@ -270,6 +287,7 @@ def item_categories(
         Only these. By default all in which enough items share a value.
     """
     if isinstance(source, np.ndarray):
+        item_features(source, item_ids)  # refuses other shapes, and what is no number
         ids: Sequence[Any] = item_ids.tolist()
         columns = {str(i): column for i, column in enumerate(source.T.tolist())}
     elif isinstance(source, Features):
@@ -277,9 +295,7 @@ def item_categories(
         columns = dict(zip(source.names, source.X.T.tolist(), strict=True))
     elif isinstance(source, Mapping):
         ids = list(source)
-        rows = [
-            [one] if isinstance(one, (str, int, float)) else list(one) for one in source.values()
-        ]
+        rows = _mapping_rows(source)
         if any(isinstance(cell, str) for row in rows for cell in row):
             columns = {"word": ["|".join(map(str, row)) for row in rows]}
         else:
@@ -293,7 +309,7 @@ def item_categories(
             f" {', '.join(map(repr, list(columns)[:12]))}."
         )
     chosen = columns if features is None else {name: columns[name] for name in features}
-    at = IdIndex(_ids(ids)).positions(item_ids, "item id").tolist()
+    at = _find_items(_ids(ids), item_ids).tolist()
     found: list[Categories] = []
     for name, values_of_items in _as_categories(chosen, at, features is not None).items():
         one = _number_values(name, values_of_items)
@@ -314,7 +330,7 @@ def item_categories(
 def _refuse_without_values(
     wanted: Sequence[str], columns: Mapping[str, Sequence[Any]], found: set[str]
 ) -> None:
-    """Refuse a column that can say nothing before any budget is spent on its weight."""
+    """Refuse a column without shared values before any budget is spent on its weight."""
     for name in wanted:
         numbers = _numbers(columns[name])
         known = {number for number in numbers or () if number == number}
@@ -325,13 +341,13 @@ def _refuse_without_values(
         texts = {_text(value) for value in columns[name]} - {""}
         if numbers is None and len(texts) > 2:
             raise DataError(
-                f"The column {name!r} of item_features says nothing in a profile: it is text, and"
-                " hardly any items share a value of it. Leave it out of features; for its words,"
-                " name it in text."
+                f"The column {name!r} of item_features has no shared values: it is text, and hardly"
+                " any items have the same. Leave it out of features; for its words, name it in"
+                " text."
             )
         raise DataError(
-            f"The column {name!r} of item_features says nothing about the items of the ratings:"
-            " it needs two values or more that several items share. Leave it out of features."
+            f"The column {name!r} of item_features has fewer than two values that several items of"
+            " the ratings share. Leave it out of features."
         )
 
 
@@ -434,7 +450,7 @@ def _title_categories(name: str, texts: Sequence[str]) -> dict[str, list[tuple[A
 
 
 def _number_values(name: str, rows: Sequence[tuple[Any, ...]]) -> Categories:
-    """Values numbered from 0; those of a single item say nothing and are left out."""
+    """Values numbered from 0; those of a single item, which no other shares, are left out."""
     held = Counter(chain.from_iterable(rows))
     number = {value: i for i, value in enumerate(sorted(v for v in held if held[v] > 1))}
     numbered = {row: [number[value] for value in row if value in number] for row in set(rows)}
@@ -554,29 +570,50 @@ def _number(value: Any) -> float | None:
         return np.nan
     try:
         return float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return np.inf
     except (TypeError, ValueError):
         return None
 
 
-def _from_mapping(given: Mapping[Any, Any]) -> Features:
+def _mapping_rows(given: Mapping[Any, Any]) -> list[list[Any]]:
+    """Return the numbers or words of each item, as many numbers for each."""
     if not given:
         raise DataError(
             "item_features is an empty mapping: it must give numbers or words by item id"
         )
+    rows = []
+    for item, value in given.items():
+        value = np.atleast_1d(value) if isinstance(value, np.ndarray) else value
+        several = isinstance(value, (list, tuple, set, frozenset, np.ndarray))
+        row = list(value) if several else [value]
+        strange = [cell for cell in row if cell is None or _number(cell) is None]
+        strange = [cell for cell in strange if not isinstance(cell, str)]
+        if strange:
+            what = "None" if strange[0] is None else type_name(strange[0])
+            raise DataError(
+                f"item_features has {what} for the item {item!r}, but must have numbers or words."
+                " Correct it, or leave the item out."
+            )
+        rows.append(row)
+    if any(isinstance(cell, str) for row in rows for cell in row):
+        return rows
+    if len(set(map(len, rows))) > 1:
+        raise DataError(
+            "item_features must have equally many numbers for every item: leave out items without"
+            " known features"
+        )
+    return [list(map(_number, row)) for row in rows]
+
+
+def _from_mapping(given: Mapping[Any, Any]) -> Features:
+    rows = _mapping_rows(given)
     ids = as_ids(list(given), "item id")
-    rows = [
-        [value] if isinstance(value, (str, int, float)) else list(value) for value in given.values()
-    ]
     if any(isinstance(cell, str) for row in rows for cell in row):
         return _check_features(
             ids,
             _words("word", [set("|".join(map(str, row)).split("|")) - {""} for row in rows]),
             "item_features",
-        )
-    if len(set(map(len, rows))) > 1:
-        raise DataError(
-            "item_features must have equally many numbers for every item: leave out items without"
-            " known features"
         )
     _check_finite(np.array(rows, np.float64), ids)
     return _check_features(
@@ -586,23 +623,64 @@ def _from_mapping(given: Mapping[Any, Any]) -> Features:
     )
 
 
-def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]]:
-    """Return names and columns; without a line of names these are ids, titles and others."""
+def _has_unknown_names(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the first line holds names: a word above ids with digits, or above numbers."""
+    first, others = rows[0], rows[1:]
+    if not others:
+        return False
+    if looks_like_name(first[0], others):
+        return True
+    for name, *column in zip(*rows, strict=False):
+        numbers = list(map(_number, column))
+        above = _number(name) is None and not any(map(str.isdigit, name))
+        if above and None not in numbers and not np.isnan(numbers).all():  # type: ignore[arg-type]
+            return True
+    return False
+
+
+def _from_file(
+    path: str | os.PathLike[str],
+    is_header: Callable[[Sequence[str]], bool] | None = None,
+    warn: bool = False,
+) -> tuple[list[str], list[list[Any]]]:
+    """Return names and columns; without a line of names these are ids, titles and others.
+
+    Parameters
+    ----------
+    path : of the file
+    is_header : function of the first line, optional
+        Whether it holds names that are not known. By default, a line that seems to is refused.
+    warn : whether to log that a line without digits is read as an item
+    """
     file = os.fspath(path)
     content = read_list(path)
     if not isinstance(content, list):
         return content.column_names, [column.to_pylist() for column in content.columns]
     lines = [line for line in content if line.strip()]
+    if not lines:
+        raise EmptyFile(f"{file} is empty: it should hold one line per item")
     separator = guess_separator(lines) or guess_separator(lines[:1])
     if not separator:
         raise DataError(
-            f"{file} holds no features: it needs an id and at least one more column per line"
+            f"{file} has one column. It needs an id and at least one more column per line."
         )
     rows = list(split(lines, separator))
     names = [str(name) for name in rows[0]]
-    if _columns_of(path).in_header(names):
+    if _columns_of(path).in_header(names) or (is_header is not None and is_header(names)):
         rows = rows[1:]
+    elif is_header is None and _has_unknown_names(rows):
+        raise DataError(
+            f"{file}: the first line ({lines[0][:60]!r}) looks like column names, but none is known"
+            " as item ids. Rename the column of item ids to item_id."
+        )
     else:
+        if warn and not any(map(str.isdigit, lines[0])):
+            logger.warning(
+                "%s: the first line (%r) is read as an item. If it holds column names, rename the"
+                " column of item ids to item_id.",
+                file,
+                lines[0][:60],
+            )
         names = ["item_id", "title", *(f"column {i}" for i in range(2, len(names)))][: len(names)]
         if len(names) > 1 and all(_number(row[1]) is not None for row in rows if len(row) > 1):
             names[1] = "column 1"

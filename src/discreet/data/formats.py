@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from discreet.data.encodings import UTF16_MARKS, transcode
-from discreet.errors import ConfigError, DataError
+from discreet.errors import ConfigError, DataError, EmptyFile
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def find_format(file: Path) -> TableFormat | None:
     """Return the format of a file of tables; None for text."""
     head = _read_head(file)
     if not head:
-        raise DataError(
+        raise EmptyFile(
             f"{file} is empty: it should hold one line per rating, with a user, an item and a"
             " rating"
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from discreet.data.features import item_features
 from discreet.data.similarities import similarity_features
 from discreet.data.text_features import Embedding, text_features
-from discreet.errors import ConfigError
+from discreet.errors import ConfigError, type_name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,12 +42,19 @@ class PublicItems:
     def __post_init__(self) -> None:
         if isinstance(self.text, str):
             raise ConfigError(f"text must be a list of columns. Pass text=[{self.text!r}].")
+        if not isinstance(self.text, (list, tuple, Mapping)) and self.text is not None:
+            raise ConfigError(
+                f"text is {type_name(self.text)}, but must be a list of names of columns, or a"
+                " mapping. Pass for example text=['title']."
+            )
+        if self.features is None and not self.text and self.similarities is None:
+            raise ConfigError("PublicItems is empty. Pass features or similarities.")
         if self.text and self.features is None:
             raise ConfigError("text names columns of features, which is not given. Pass both.")
         if self.text and isinstance(self.features, (np.ndarray, Mapping)):
             raise ConfigError(
-                f"text names columns of features, and a {type(self.features).__name__} has no names"
-                " of columns. Pass a file or a frame."
+                f"text names columns of features, and {type_name(self.features)} has no names of"
+                " columns. Pass a file or a frame."
             )
         if isinstance(self.text, Mapping) and not all(map(_is_embedding, self.text.values())):
             raise ConfigError(
@@ -57,6 +64,7 @@ class PublicItems:
 
     @classmethod
     def from_any(cls, given: Any) -> PublicItems:
+        """Return `given`, or public items with `given` as their features."""
         return given if isinstance(given, cls) else cls(given)
 
     def numbers(self, item_ids: NDArray[Any], optional: bool) -> NDArray[np.float64] | None:
@@ -70,6 +78,13 @@ class PublicItems:
             X = item_features(self.features, item_ids, optional or bool(found))
             found = found if X is None else [X, *found]
         return np.hstack(found) if found else None
+
+    def describe_sources(self) -> str:
+        """Return a clause that names text and similarities, if they are given."""
+        extra = [name for name in ("text", "similarities") if self._has(name)]
+        if not extra:
+            return ""
+        return f" ({'with' if self._has('features') else 'from'} {' and '.join(extra)})"
 
     def __repr__(self) -> str:
         """Name the kinds instead of all their numbers."""

@@ -39,7 +39,7 @@ from discreet.data.frames import SAMPLE_ROWS
 from discreet.data.ids import RowError, refuse_nulls
 from discreet.data.parquet import read_row_groups
 from discreet.data.values import as_ratings, as_timestamps, check_date_order, keep_complete
-from discreet.errors import ConfigError, DataError
+from discreet.errors import ConfigError, DataError, EmptyFile
 
 # bytes of an unpacked list of items with titles or features: enough for some millions of items
 MOST_LIST = 1 << 28
@@ -96,7 +96,10 @@ def read_lines(file: Path) -> list[str]:
 def read_list(path: str | os.PathLike[str]) -> pa.Table | list[str]:
     """Read a list of items of any format: an Arrow table, or the lines of a text file."""
     file = check_file(path)
-    kind = find_format(file)
+    try:
+        kind = find_format(file)
+    except EmptyFile:
+        raise EmptyFile(f"{file} is empty: it should hold one line per item") from None
     try:
         return read_lines(file) if kind is None else kind.read(file)
     except (pa.ArrowInvalid, OSError) as error:

@@ -7,26 +7,29 @@ kernel K, and its leading eigenvectors become features,
     F = Q √Λ,   D^−½ K D^−½ ≈ Q Λ Qᵀ,   D = diag(row sums of K),                                 (1)
 
 so that the prior v_j ~ N(Wᵀ f_j, T) with W_f ~ N(0, T/strength) has the covariance F Fᵀ ≈ K between
-items. The strength is estimated with the rest: similarities that say nothing are drawn to nothing.
+items. The strength is estimated with the rest: similarities without signal are drawn to nothing.
 Nothing private is used, so this costs no privacy.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.features import _from_file, _ids
+from discreet.data.features import _from_file, _ids, _number
 from discreet.data.ids import IdIndex
 from discreet.data.text_features import reduce_columns
-from discreet.errors import DataError
+from discreet.errors import DataError, EmptyFile, type_name
 
 if TYPE_CHECKING:
     from scipy import sparse
+
+logger = logging.getLogger("discreet")
 
 COMPONENTS = 32  # half of the columns that a prior has at most
 
@@ -45,7 +48,7 @@ def similarity_features(given: Any, item_ids: NDArray[Any]) -> NDArray[np.float6
     if isinstance(given, Mapping):
         return _embeddings_by_id(given, item_ids)
     if is_embedding(given, len(item_ids)):
-        return reduce_columns(np.asarray(given, np.float64), COMPONENTS)
+        return _reduce(np.asarray(given, np.float64))
     return _eigenvectors(read_similarities(given, item_ids))
 
 
@@ -77,12 +80,36 @@ def _embeddings_by_id(given: Mapping[Any, Any], item_ids: NDArray[Any]) -> NDArr
             " all of the same length."
         )
     known = place >= 0
+    _report_unknown(len(known) - int(known.sum()), len(known), "vectors")
     # sorted, so that the order of the mapping does not matter
     order = np.flatnonzero(known)[np.argsort(place[known], kind="stable")]
-    reduced = reduce_columns(vectors[order], COMPONENTS)
+    reduced = _reduce(vectors[order])
     found = np.full((len(item_ids), reduced.shape[1]), np.nan)
     found[place[order]] = reduced
     return found
+
+
+def _reduce(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the principal components of embeddings; refuse those that tell no items apart."""
+    reduced = reduce_columns(vectors, COMPONENTS)
+    if not reduced.shape[1]:
+        raise DataError(
+            "similarities has vectors that tell no items apart. Pass vectors of two numbers or more"
+            " that differ."
+        )
+    return reduced
+
+
+def _report_unknown(strange: int, many: int, what: str) -> None:
+    """Log how many rows of public data are left out."""
+    if strange:
+        logger.warning(
+            "similarities: %s of %s %s are of items that are not among those of the ratings, and"
+            " are left out.",
+            f"{strange:,}",
+            f"{many:,}",
+            what,
+        )
 
 
 def read_similarities(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
@@ -100,7 +127,13 @@ def read_similarities(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
         K = _from_rows(given, item_ids)
     if not np.isfinite(K.data).all() or (K.data < 0).any():
         raise DataError("similarities has weights that are negative or not finite.")
-    return sparse.csr_array(K.maximum(K.T))
+    K = sparse.csr_array(K.maximum(K.T))
+    if not (K.sum() > K.diagonal().sum()):
+        raise DataError(
+            "similarities has no two different items with a weight above 0. Correct it, or leave it"
+            " out."
+        )
+    return K
 
 
 def _from_rows(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
@@ -115,7 +148,19 @@ def _from_rows(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
                 " item, weight). Load the array in Python, and pass a mapping from item ids to its"
                 " rows."
             )
-        _, columns = _from_file(given)
+        index = IdIndex(item_ids)
+
+        def is_header(first: Sequence[str]) -> bool:
+            named = len(first) == 3 and _number(first[2]) is None
+            return named and bool((index.positions(_ids(first[:2]), "item id") < 0).all())
+
+        try:
+            _, columns = _from_file(given, is_header)
+        except EmptyFile:
+            raise DataError(
+                f"similarities is {file}, which is empty, but must have a line of (item, item,"
+                " weight) for each pair."
+            ) from None
     elif hasattr(type(given), "columns") or hasattr(given, "column_names"):
         import narwhals.stable.v1 as nw
 
@@ -124,7 +169,7 @@ def _from_rows(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
     else:
         raise DataError(
             "similarities must be a file or frame of (item, item, weight), a matrix or"
-            f" embeddings, not a {type(given).__name__}."
+            f" embeddings, not {type_name(given)}."
         )
     if len(columns) != 3:
         raise DataError(
@@ -132,6 +177,8 @@ def _from_rows(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
             " Pass matrices and embeddings as arrays."
         )
     index = IdIndex(item_ids)
+    if not len(columns[0]):
+        raise DataError("similarities has no rows. Pass a row of (item, item, weight) per pair.")
     rows, others = (index.positions(_ids(column), "item id") for column in columns[:2])
     try:
         weight = np.asarray(columns[2], np.float64)
@@ -142,6 +189,7 @@ def _from_rows(given: Any, item_ids: NDArray[Any]) -> sparse.csr_array:
     known = (rows >= 0) & (others >= 0)
     if not known.any():
         raise DataError("similarities has no pair of items of the ratings. Use the same ids.")
+    _report_unknown(len(known) - int(known.sum()), len(known), "rows")
     shape = (len(item_ids), len(item_ids))
     return sparse.csr_array((weight[known], (rows[known], others[known])), shape=shape)
 

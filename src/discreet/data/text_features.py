@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.features import _ids, _read_columns
+from discreet.data.features import _ids, _numbers, _read_columns
 from discreet.data.ids import IdIndex
 from discreet.errors import DataError
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 BUCKETS = 1 << 14  # few words of a catalog share one, and a matrix of them fits into memory
 COMPONENTS = 16  # a prior with more than 64 features is reduced again, genres among them
+NOT_APART = "has no two columns of numbers that tell items apart"
 _WORD = re.compile(r"[^\W_]+")
 Embed = Callable[[Sequence[str]], Any]
 Embedding = Embed | NDArray[Any]
@@ -56,12 +57,41 @@ def text_features(
             )
         given = text[name] if isinstance(text, Mapping) else None
         if isinstance(given, np.ndarray):
-            found.append(_align_embedding(given, name, len(ids), at))
-            continue
-        cells = ["" if cell is None or cell != cell else str(cell) for cell in columns[name]]
-        aligned = [cells[i] if i >= 0 else "" for i in at.tolist()]
-        found.append(embed_texts(aligned, given))
+            X = _align_embedding(given, name, len(ids), at)
+            why = NOT_APART
+        else:
+            cells = _as_texts(name, columns[name], given is None)
+            aligned = [cells[i] if i >= 0 else "" for i in at.tolist()]
+            X = embed_texts(aligned, given)
+            why = _describe_nothing(aligned, given is None)
+        if not X.shape[1]:
+            raise DataError(f"The column {name!r} in text {why}. Leave it out of text.")
+        found.append(X)
     return np.hstack(found)
+
+
+def _as_texts(name: str, values: Sequence[Any], hashed: bool) -> list[str]:
+    """Return the cells of a column as texts; refuse lists and, where words are hashed, numbers."""
+    if any(isinstance(cell, (list, tuple, np.ndarray)) for cell in values):
+        raise DataError(
+            f"The column {name!r} in text holds lists instead of text. Leave it out of text: lists"
+            " of numbers in features are used without it."
+        )
+    numbers = _numbers(values) if hashed else None
+    if numbers is not None and not np.isnan(numbers).all():
+        raise DataError(
+            f"The column {name!r} in text holds numbers instead of text. Leave it out of text:"
+            " numbers in features are used without it."
+        )
+    return ["" if cell is None or cell != cell else str(cell) for cell in values]
+
+
+def _describe_nothing(texts: Sequence[str], hashed: bool) -> str:
+    """Say why these texts have no numbers."""
+    known = sum(bool(_WORD.search(text)) for text in texts)
+    if known < 2:
+        return f"has words for {known} of the items of the ratings"
+    return "has no words that tell items apart" if hashed else NOT_APART
 
 
 def _align_embedding(
@@ -104,7 +134,7 @@ def embed_texts(texts: Sequence[str], embed: Embed | None = None) -> NDArray[np.
 def hash_words(texts: Sequence[str]) -> sparse.csr_array:
     """Return tf-idf weights (n, `BUCKETS`) of words and of pairs of neighboring words, of norm 1.
 
-    What only one text has says nothing about others and is left out.
+    Words that only one text has are left out: no other text shares them.
     """
     from scipy import sparse  # takes a moment to import
 
@@ -154,9 +184,16 @@ def _check_embedding(given: Any, n: int) -> NDArray[np.float64]:
         X = np.asarray(given, np.float64)
     except (TypeError, ValueError):
         raise DataError("text must return numbers. Correct the function.") from None
-    if X.ndim != 2 or len(X) != n or not np.isfinite(X).all():
+    if X.ndim != 2 or len(X) != n:
         raise DataError(
             f"text must return finite numbers of shape ({n:,}, d), but returned shape {X.shape}."
+            " Correct the function."
+        )
+    if not np.isfinite(X).all():
+        row = int(np.flatnonzero(~np.isfinite(X).all(axis=1))[0])
+        what = "NaN" if np.isnan(X[row]).any() else "an infinite number"
+        raise DataError(
+            f"text must return finite numbers, but returned {what} in row {row:,} (from 0)."
             " Correct the function."
         )
     return X

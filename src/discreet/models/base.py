@@ -27,7 +27,7 @@ from discreet.data.columns import Column
 from discreet.data.ids import IdIndex, as_ids, replace_surrogates
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
-from discreet.models.diversity import NO_EFFECT, POPULARITY_LIST, rank_diverse, score_all
+from discreet.models.diversity import NO_EFFECT, NOTHING_TO_EXPLAIN, rank_diverse, score_all
 from discreet.models.estimator import Estimator
 from discreet.models.fold_in import (
     KINDS,
@@ -306,6 +306,7 @@ class Recommender(Estimator, ABC):
         rating: Column = None,
         timestamp: Column = None,
         exclude_seen: bool = True,
+        diversity: float = 0.0,
         partitions: int | None = None,
     ) -> Any:
         """Recommend to all users of a Spark DataFrame, in rows as of `recommend_table`.
@@ -318,6 +319,8 @@ class Recommender(Estimator, ABC):
         n : int
         exclude_seen : bool
             Leave out what is in a user's history.
+        diversity : float
+            As for `recommend`.
         partitions : int, optional
             Into how many tasks users are divided; by default as Spark is configured.
 
@@ -328,8 +331,11 @@ class Recommender(Estimator, ABC):
 
         self._check_fitted()
         check_int("n", n)
+        if diversity:
+            self.scorer().boost(diversity)  # refuses models and numbers that it is not for
+            self._warn_without_effect(diversity)
         return recommend_spark(
-            self, frame, n, user, item, rating, timestamp, exclude_seen, partitions
+            self, frame, n, user, item, rating, timestamp, exclude_seen, partitions, diversity
         )
 
     def recommend_indices(
@@ -406,7 +412,9 @@ class Recommender(Estimator, ABC):
         found, contributions = scorer.explain(at, values, int(of[0]))
         listed = self._list_items(found, contributions.astype(np.float32))
         if scorer.is_popularity:
-            listed.note = f"{POPULARITY_LIST} No item of a history changes its scores."
+            listed.note = NOTHING_TO_EXPLAIN
+        elif not len(found):
+            listed.note = "no contributions: the history has no items"
         return listed
 
     def similar_users(self, *given: Any, **more: Any) -> NoReturn:

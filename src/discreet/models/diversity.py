@@ -28,6 +28,8 @@ FLOOR = 0.05
 POPULARITY_LIST = (
     "This list is popularity: the same for all users, but for the items that they have."
 )
+#: The note of an explanation of such a list.
+NOTHING_TO_EXPLAIN = f"{POPULARITY_LIST} No item of a history changes its scores."
 NO_EFFECT = (
     "diversity has no effect: the model learned popularity alone, and has no personal part by which"
     " rarer items could rise."

@@ -448,9 +448,12 @@ class PrivateRecommender(Recommender):
         for name, text in algorithm.assumptions().items():
             session.record_assumption(name, text)
         if features is not None:
-            session.record_assumption(
-                "features", f"the features of the items, {features.shape[1]:,} for each"
-            )
+            text = f"the features of the items, {features.shape[1]:,} for each"
+            session.record_assumption("features", text + self._describe_sources())
+
+    def _describe_sources(self) -> str:
+        """Return a clause that names what else than features of the items is public."""
+        return ""
 
     def _features(self, ratings: Any) -> NDArray[Any] | None:
         """Return public features of the items, for models that have any."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from discreet.data.columns import Column, find_columns
 from discreet.data.ratings import Ratings
-from discreet.errors import DataError, hide_worker_errors
+from discreet.errors import DataError, hide_worker_errors, type_name
 from discreet.models.recommend_table import list_rows
 
 Files = tuple[tuple[str, bytes], ...]
@@ -73,10 +73,11 @@ def recommend_spark(
     timestamp: Column = None,
     exclude_seen: bool = True,
     partitions: int | None = None,
+    diversity: float = 0.0,
 ) -> Any:
     """Recommend to all users of a DataFrame; see `Recommender.recommend_spark`."""
     if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
-        raise DataError(f"recommend_spark needs a Spark DataFrame, not a {type(frame).__name__}")
+        raise DataError(f"recommend_spark needs a Spark DataFrame, not {type_name(frame)}")
     chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
     names = list(frame.columns)
     columns = {
@@ -84,7 +85,7 @@ def recommend_spark(
     }
     user_kind = frame.schema[columns["user"]].dataType.simpleString()
     item_kind = "bigint" if model.item_ids_.dtype == np.int64 else "string"
-    task = ranker(pack_model(model), n, columns, exclude_seen)
+    task = ranker(pack_model(model), n, columns, exclude_seen, diversity)
     rows = frame.select(*columns.values())
     rows = (
         rows.repartition(columns["user"])
@@ -97,7 +98,9 @@ def recommend_spark(
     )
 
 
-def ranker(files: Files, n: int, columns: dict[str, str], exclude_seen: bool) -> Any:
+def ranker(
+    files: Files, n: int, columns: dict[str, str], exclude_seen: bool, diversity: float = 0.0
+) -> Any:
     """Make a task from histories (all rows of a user in one partition) to lists."""
 
     def rank(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -107,7 +110,8 @@ def ranker(files: Files, n: int, columns: dict[str, str], exclude_seen: bool) ->
         model = unpack_model(files)
         table = pa.Table.from_batches(rows)
         histories = as_histories(table, columns, model)
-        at, scores = model.recommend_indices(histories, n, exclude_seen=exclude_seen)
+        options = {"exclude_seen": exclude_seen, "diversity": diversity}
+        at, scores = model.recommend_indices(histories, n, **options)
         kind = table.schema.field(columns["user"]).type
         users = pa.array(histories.user_ids.tolist()).cast(kind)
         yield from list_rows(model, users, at, scores).to_batches()

@@ -61,7 +61,7 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
 
     def __repr__(self) -> str:
         if not len(self.ids):
-            return "no recommendations"
+            return self.note or "no recommendations"
         head = ["", "item", "title", "score"]
         lines = [
             [str(rank), str(item), title or "", f"{score:.4g}"]

@@ -15,7 +15,7 @@ from discreet.data.columns import Columns, conventions
 from discreet.data.frames import frame_columns
 from discreet.data.ids import as_ids, encode
 from discreet.data.ratings import Ratings
-from discreet.errors import DataError
+from discreet.errors import DataError, type_name
 from discreet.models.histories import is_frame
 
 CSR = tuple[NDArray[Any], NDArray[Any]]
@@ -33,10 +33,10 @@ def to_learn_from(given: Any, trust_user_column: bool = False, items: Any = None
         if given.nnz == 0:
             raise DataError("the matrix holds no ratings: it needs at least one entry")
         return Ratings.from_csr(given, items=items)
-    if _is_table(given):
+    if is_table(given):
         return Ratings.from_frame(given, items=items, trust_user_column=trust_user_column)
     raise DataError(
-        f"fit needs Ratings, a frame or a sparse matrix, not a {type(given).__name__}."
+        f"fit needs Ratings, a frame or a sparse matrix, not {type_name(given)}."
         " Read a file with Ratings.read, or construct ratings with Ratings.from_arrays."
     )
 
@@ -46,11 +46,11 @@ def as_user_rows(histories: Any, item_ids: NDArray[Any]) -> Ratings:
     if isinstance(histories, Ratings):
         return histories
     if not _is_sparse(histories):
-        if _is_table(histories):
+        if is_table(histories):
             return Ratings.from_frame(histories)
         raise DataError(
-            f"histories must be Ratings, a frame or a sparse matrix, not a"
-            f" {type(histories).__name__}. For a single history, use recommend."
+            f"histories must be Ratings, a frame or a sparse matrix, not"
+            f" {type_name(histories)}. For a single history, use recommend."
         )
     rows, columns = histories.shape if histories.ndim == 2 else (1, histories.shape[0])
     if columns != len(item_ids):
@@ -159,7 +159,7 @@ def as_pairs(pairs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDAr
     return user_ids, item_ids, user, item
 
 
-def _is_table(given: Any) -> bool:
+def is_table(given: Any) -> bool:
     """Return whether it is a frame of pandas, polars or pyarrow, lazy or not."""
     return any(
         hasattr(given, name) for name in ("__dataframe__", "__arrow_c_stream__", "collect_schema")

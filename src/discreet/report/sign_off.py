@@ -24,6 +24,7 @@ from discreet.privacy.accounting.pricing import Event
 from discreet.privacy.release.ledger import Assumption, Entry
 from discreet.privacy.release.plan import title_of
 from discreet.privacy.release.statement import (
+    CONFIRMED,
     PUBLIC_USERS,
     UNCONFIRMED,
     PrivacyStatement,
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 #: Beyond this ε, the second accountant takes minutes.
 _SECOND_UP_TO = 60.0
 AUDIT_FORMAT = "discreet-audit/1"
-#: The name at the end of the assumption about public users.
-_CONFIRMED = re.compile(r"\(confirmed by (.*)\)$", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,8 @@ def _list_public(statement: PrivacyStatement, signing: Signing) -> list[list[Any
     """List the assumptions, and who confirms them."""
     inferred = _mark("not confirmed: read from the data", "bad")
     rows: list[list[Any]] = [
-        [a.text, inferred if a.inferred else _name_confirmer(a, signing)]
+        # who confirmed it is named in the column for that
+        [_without_name(a), inferred if a.inferred else _name_confirmer(a, signing)]
         for a in statement.assumptions
         if a.name not in ("delta", "filter")
     ]
@@ -169,9 +169,15 @@ def _list_public(statement: PrivacyStatement, signing: Signing) -> list[list[Any
     return [*rows, ["Filters of ratings", exact if filters else "no filter by counts"]]
 
 
+def _without_name(assumption: Assumption) -> str:
+    return (
+        CONFIRMED.sub("", assumption.text) if assumption.name == PUBLIC_USERS else assumption.text
+    )
+
+
 def _name_confirmer(assumption: Assumption, signing: Signing) -> str:
     """Return who confirmed this: for public users, the name that was given in training."""
-    named = assumption.name == PUBLIC_USERS and _CONFIRMED.search(assumption.text)
+    named = assumption.name == PUBLIC_USERS and CONFIRMED.search(assumption.text)
     return (named and named[1]) or signing.confirmed_by or "not confirmed: no name given"
 
 

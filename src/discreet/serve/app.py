@@ -37,6 +37,7 @@ from starlette.routing import Route
 
 from discreet.errors import ConfigError, DataError, DiscreetError
 from discreet.kernels import thread_count
+from discreet.models.diversity import NO_EFFECT, NOTHING_TO_EXPLAIN
 from discreet.models.histories import History, parse_history
 from discreet.serve.batching import Batcher
 from discreet.serve.docs_page import docs_page
@@ -390,7 +391,8 @@ def _explain(shelf: ModelRegistry, body: bytes) -> dict[str, Any]:
         for at, much in zip(items.tolist(), contributions.tolist(), strict=True)
     ]
     about = {"model": served.name, **_describe_item(served, place)}
-    return about | {"contributions": listed, "ignored": len(strange)}
+    found = about | {"contributions": listed, "ignored": len(strange)}
+    return found | ({"note": NOTHING_TO_EXPLAIN} if served.scorer.is_popularity else {})
 
 
 def answer(
@@ -398,11 +400,13 @@ def answer(
 ) -> dict[str, Any]:
     """Return the response to one request."""
     best, scores = served.scorer.best(at, values, n, **options)
-    return {
+    found = {
         "model": served.name,
         "recommendations": _list_items(served, best, scores),
         "ignored": ignored,
     }
+    no_effect = options.get("diversity") and served.scorer.is_popularity
+    return found | ({"note": NO_EFFECT} if no_effect else {})
 
 
 def _without_wishes(asked: tuple[Any, ...]) -> tuple[Any, ...] | None:

@@ -125,6 +125,7 @@ class RecommendResponse(BaseModel):
         0,
         description="Skipped items of the request that are unknown to the model.",
     )
+    note: str = Field("", description="Where diversity has no effect: why. Else left out.")
 
 
 class Contribution(BaseModel):
@@ -144,6 +145,10 @@ class ExplainResponse(BaseModel):
     contributions: list[Contribution]
     ignored: int = Field(
         0, description="Skipped items of the history that are unknown to the model."
+    )
+    note: str = Field(
+        "",
+        description="Where lists are popularity, so that all contributions are 0. Else left out.",
     )
 
 

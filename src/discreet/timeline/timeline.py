@@ -436,8 +436,10 @@ class Timeline:
         forgetting : float, optional
             Weight of a row relative to the next one, from 0.1 to 1, which forgets nothing. By
             default it follows from how much the largest released counts have changed.
-        features : optional
-            Public features of the items, as `item_features` of `DPMF`.
+        features : file, frame, mapping or array, optional
+            Public features of the items, as `item_features` of `DPMF`: numbers, and words that many
+            items share, such as genres. Models of a timeline have no profiles, so they take no
+            table that has authors alone, and no `PublicItems` with text or similarities.
         """
         if forgetting is not None:
             check_number("forgetting", forgetting, LEAST_FORGETTING)

@@ -11,10 +11,12 @@ from discreet.errors import ConfigError, DataError
 from discreet.models.dpmf.feature_prior import Sums
 from discreet.models.dpmf.public_biases import PublicBiases
 from discreet.models.dpmf.public_sums import PublicPairs, PublicSums, combine_pairs
+from discreet.models.storage.model_card import escape_markdown
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.statistics.pairs import LikeCounts, PairSums
 from discreet.privacy.users.public_users import PublicUsers, RemoveUsers
 from discreet.privacy.users.sealed_users import sealed_block
+from discreet.report.sign_off import Signing, render
 from support.engine_helpers import same_bits, silenced, trained
 
 
@@ -326,6 +328,98 @@ def test_public_ratings_of_another_scale_are_refused():
     wide = discreet.Ratings.from_arrays(user, public.indices, 20 * public.values)
     with pytest.raises(DataError, match="from 40 to 100, but the range of ratings is 1 to 5"):
         fit(make_ratings(2, 300), wide)
+
+
+def rescale(public, factor, offset=0.0):
+    user = np.repeat(public.user_ids, np.diff(public.indptr))
+    values = factor * public.values + offset
+    return discreet.Ratings.from_arrays(user, public.indices, values)
+
+
+@pytest.mark.parametrize("goal", ["ranking", "rating"])
+@pytest.mark.parametrize("rating_range", [(1, 5), None])
+def test_the_share_outside_the_range_is_reported(caplog, goal, rating_range):
+    """Up to half of them outside was accepted in silence, and all without a range."""
+    private, public = make_ratings(2, 300), make_ratings(1, 40, first=1000)
+    top = np.sort(public.values)[int(0.7 * len(public.values))]
+    some = rescale(public, 1.0, 5.5 - top)
+    share = (some.values > 5).mean()
+    assert 0.1 < share < 0.5
+    model = discreet.DPMF(epsilon=5, rating_range=rating_range, goal=goal)
+    model.fit(private, public_ratings=some, progress=False)
+    assert f"{100 * share:.3g}% of public_ratings are outside the range of ratings, 1 to 5" in (
+        caplog.text
+    )
+    caplog.clear()
+    model = discreet.DPMF(epsilon=5, rating_range=rating_range, goal=goal)
+    with pytest.raises(DataError, match="but the range of ratings is 1 to 5"):
+        model.fit(private, public_ratings=rescale(public, 20), progress=False)
+    assert not hasattr(model, "privacy_")
+    model.fit(private, public_ratings=public, progress=False)
+    assert "outside the range" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        7,
+        [1, 2],
+        pd.DataFrame({"x": [1], "y": [2]}),
+        pd.DataFrame({"user": [1], "item": [2], "rating": [np.nan]}),
+        "no-such-file.csv",
+    ],
+)
+def test_errors_about_public_ratings_name_them(given):
+    with pytest.raises(DataError, match=r"^public_ratings(:| must be Ratings, a frame or a file)"):
+        fit(make_ratings(2, 60), given)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "A\n# Not a heading\n<script>alert(1)</script>",
+        "A\x1b[31m",
+        "A\u2028B",
+        "A\u202eB",
+        "A" * 201,
+    ],
+)
+def test_a_name_is_one_line_of_text(name):
+    model = discreet.DPMF(epsilon=1.0, rating_range=(1, 5))
+    with pytest.raises(ConfigError, match=r"public_confirmed_by has .* Pass a name"):
+        model.fit(
+            make_ratings(2, 60),
+            public_ratings=make_ratings(1, 5, first=99),
+            public_confirmed_by=name,
+            progress=False,
+        )
+    assert not hasattr(model, "privacy_")
+
+
+def test_a_name_is_plain_text_in_the_card():
+    name = "A. Lee <script>alert(1)</script> **b** [c](https://d) `e` & f"
+    model = fit(
+        make_ratings(2, 60), make_ratings(1, 5, first=99), epsilon=5, public_confirmed_by=name
+    )
+    assert name in str(model.privacy_)
+    card = model.card()
+    assert "<script" not in card
+    assert (
+        r"A. Lee &lt;script&gt;alert(1)&lt;/script&gt; \*\*b\*\* \[c\](https\://d) \`e\` &amp; f"
+        in card
+    )
+    # a ledger of before may hold more than a line
+    several = escape_markdown("A\n# Not a heading\n<script>alert(1)</script>")
+    assert several == r"A \# Not a heading &lt;script&gt;alert(1)&lt;/script&gt;"
+
+
+def test_the_sign_off_page_names_who_confirmed_once():
+    model = fit(
+        make_ratings(2, 60), make_ratings(1, 5, first=99), epsilon=5, public_confirmed_by="A. Lee"
+    )
+    page = render(model, Signing())
+    assert page.count("A. Lee") == 1
+    assert "(confirmed by" not in page
 
 
 def test_a_public_matrix_without_user_ids_is_refused():

@@ -21,6 +21,8 @@ from discreet.models.private import CLIPPED, PrivateRecommender
 from discreet.models.public_part import PublicPart
 from discreet.privacy.release.session import Session
 
+NOT_SAVED = "item_features is not saved with a model. Pass item_features to a new DPMF."
+
 
 class DPMF(PrivateRecommender):
     """Private matrix factorization: ranked lists (the default) or predicted ratings.
@@ -69,11 +71,20 @@ class DPMF(PrivateRecommender):
             )
         self._check_feature_names()
         found = super().make_algorithm()
-        given = PublicItems.from_any(self.item_features)
-        if isinstance(found, PairRanking) and given.features is not None:
+        given = self._public_items
+        if isinstance(found, PairRanking) and given is not None and given.features is not None:
             wanted = self.features is None or len(self.features) > 0
             found = replace(found, profile=found.profile or wanted)
         return found
+
+    @property
+    def _public_items(self) -> PublicItems | None:
+        """What is public about the items, or None."""
+        return None if self.item_features is None else PublicItems.from_any(self.item_features)
+
+    def _describe_sources(self) -> str:
+        given = self._public_items
+        return "" if given is None else given.describe_sources()
 
     def _check_feature_names(self) -> None:
         check_that(
@@ -81,13 +92,29 @@ class DPMF(PrivateRecommender):
             f"features is {self.features!r}, but must be a list such as [{self.features!r}].",
         )
         check_that(
+            self.features is None
+            or (
+                isinstance(self.features, (list, tuple))
+                and all(isinstance(name, str) for name in self.features)
+            ),
+            f"features is {self.features!r}, but must be a list of names of columns. Pass for"
+            " example features=['genres'].",
+        )
+        check_that(
             self.features is None or self.goal == "ranking",
             "features is for goal='ranking': profiles change lists, not ratings. Leave it out.",
         )
         check_that(
             not self.features or self.item_features is not None,
-            "features names columns of item_features, but there are none. Pass item_features.",
+            NOT_SAVED
+            if self._lacks_features()
+            else "features names columns of item_features, but there are none. Pass item_features.",
         )
+
+    def _lacks_features(self) -> bool:
+        """Return whether this was loaded, and trained with features, which are not saved."""
+        loaded = getattr(self, "_loaded", False) and self.item_features is None
+        return loaded and any(a.name == "features" for a in self.privacy_.assumptions)
 
     @property
     def like_threshold_(self) -> float | None:
@@ -128,7 +155,8 @@ class DPMF(PrivateRecommender):
             session.record_assumption(
                 "ratings", f"the range of ratings, {given[0]:g} to {given[1]:g}{CLIPPED}"
             )
-        if PublicItems.from_any(self.item_features).similarities is not None:
+        public = self._public_items
+        if public is not None and public.similarities is not None:
             session.record_assumption("similarities", "the similarities of the items")
         if self.goal == "ranking" and seen is not None and seen[0] < seen[1]:
             session.record_assumption(
@@ -145,16 +173,18 @@ class DPMF(PrivateRecommender):
             )
 
     def _features(self, ratings: Any) -> Any:
-        if self.item_features is None:
+        check_that(not self._lacks_features(), NOT_SAVED)
+        given = self._public_items
+        if given is None:
             return None
         ids = ratings.item_ids
-        given = PublicItems.from_any(self.item_features)
         if self.goal == "rating":
             return given.numbers(ids, False)
+        X = given.numbers(ids, True)  # first, because it checks what is given
         categories = []
         if given.features is not None:
             categories = item_categories(given.features, ids, self.features)
-        return ItemFeatures(given.numbers(ids, bool(categories)), categories)
+        return ItemFeatures(given.numbers(ids, bool(categories)) if X is None else X, categories)
 
     def _suit_features(self, algorithm: Algorithm, features: Any) -> Algorithm:
         """Plan no weights of profiles where no feature is a category."""
@@ -199,15 +229,19 @@ class DPMF(PrivateRecommender):
 
     def _public_part(self, given: Any, ratings: Any, algorithm: Algorithm) -> PublicPart:
         graded = getattr(algorithm, "like_threshold", None) != EVERYTHING
-        known = self.rating_range if graded else None
         found = getattr(algorithm, "rating_range", None)
         liked = found[1] if graded and found is not None else None
+        # a range is in force where it is public, or where ratings are graded by it
+        graded_by_range = self.goal == "rating" or getattr(algorithm, "levels", 1) != 1
+        in_force = graded and (graded_by_range or self._public_range(ratings) is not None)
+        known = found if in_force else None
         needs_ratings = self.goal == "rating"
         bounds = algorithm.bounds()
         return PublicPart.from_any(given, ratings.item_ids, bounds, known, liked, needs_ratings)
 
     def restore_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.released_ = ReleasedRows.from_arrays(arrays, len(self.item_ids_))
+        self._loaded = True
 
     def params_to_save(self) -> dict[str, Any]:
         """Leave out features, which are input, like ratings; where their file lies says something

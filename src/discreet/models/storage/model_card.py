@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from html import escape
 from typing import TYPE_CHECKING
 
 from discreet.models.storage.ledger_history import is_earlier
+from discreet.privacy.release.statement import CONFIRMED, PUBLIC_USERS
 
 if TYPE_CHECKING:
     from discreet.models.base import Recommender
@@ -19,7 +22,7 @@ exact ratings, and single users' ratings may be recovered from them. Do not publ
 share it more widely than the ratings.
 
 - {items:,} items, {factors} factors, goal: {goal}
-- parameters: `{parameters}`
+- parameters: {parameters}
 - it holds no user's vector; a user's vector is computed from that user's own history when it is
   needed
 
@@ -38,7 +41,7 @@ _PRIVATE = """\
 {cautions}{statement}
 
 - {items:,} items, {factors} factors, goal: {goal}
-- parameters: `{parameters}`
+- parameters: {parameters}
 - `ledger.json` lists every release with its sensitivity and noise; `discreet budget ledger.json`
   verifies it and computes ε again
 - it holds no user's vector, no exact number of {user}s and no rating; a user's vector is computed
@@ -74,14 +77,46 @@ def private(model: Recommender, statement: PrivacyStatement) -> str:
     return _front_matter(type(model).__name__, statement) + _PRIVATE.format(
         headline=_headline(type(model).__name__, statement),
         cautions=_cautions(statement) if statement.finite else "",
-        statement=statement,
+        statement=_escape_names(statement),
         user=statement.user,
         items=len(model.item_ids_),
         factors=model.item_factors_.shape[1],
         goal=model.goal,
-        parameters=", ".join(f"{name}={value!r}" for name, value in model.params_to_save().items()),
+        parameters=_code(_list_parameters(model, statement)),
         example=model.item_ids_[:2].tolist(),
     )
+
+
+def _list_parameters(model: Recommender, statement: PrivacyStatement) -> str:
+    """List the parameters; features of items are input, of which only the use is known."""
+    saved = {name: repr(value) for name, value in model.params_to_save().items()}
+    if "item_features" in saved and any(a.name == "features" for a in statement.assumptions):
+        saved["item_features"] = "(not saved)"
+    return ", ".join(f"{name}={value}" for name, value in saved.items())
+
+
+def _code(text: str) -> str:
+    """Return text as a code span, which it cannot end: with more backticks than are in it."""
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    fence = "`" * (longest + 1)
+    return f"{fence} {text} {fence}" if longest else f"{fence}{text}{fence}"
+
+
+def _escape_names(statement: PrivacyStatement) -> str:
+    """Return the statement with free text, such as who confirmed what is public, as plain text."""
+    text = str(statement)
+    for assumption in statement.assumptions:
+        found = CONFIRMED.search(assumption.text)
+        if assumption.name == PUBLIC_USERS and found:
+            shown = f"{assumption.text[: found.start(1)]}{escape_markdown(found[1])})"
+            text = text.replace(assumption.text, shown)
+    return text
+
+
+def escape_markdown(text: str) -> str:
+    """Return text on one line, without the meaning that Markdown or HTML would give to it."""
+    plain = escape(" ".join(text.split()), quote=False)
+    return re.sub(r"([\\`*_\[\]#|~]|:(?=//))", r"\\\1", plain)
 
 
 def _front_matter(name: str, statement: PrivacyStatement | None) -> str:
@@ -132,6 +167,6 @@ def not_private(model: Recommender) -> str:
         items=len(model.item_ids_),
         factors=model.item_factors_.shape[1],
         goal=model.goal,
-        parameters=model,
+        parameters=_code(str(model)),
         example=example,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from html import escape
@@ -29,6 +30,8 @@ _STRENGTHS = (
 #: Names of assumptions: users whose ratings are public, with or without who confirmed it.
 PUBLIC_USERS: Final = "public users"
 UNCONFIRMED: Final = "unconfirmed public users"
+#: The name at the end of the assumption about public users.
+CONFIRMED: Final = re.compile(r" \(confirmed by (.*)\)$", re.DOTALL)
 
 _RELATION = {
     "add-remove": "without it",
