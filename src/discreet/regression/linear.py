@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from discreet.data.ids import RowError, canonical, encode
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
 from discreet.privacy.release.budget_store import Account, charge_account
@@ -94,7 +95,10 @@ class DPRegression:
     Attributes
     ----------
     coef_ : (n_targets, n_features)
+        Also for targets without a second dimension: then n_targets is 1.
     intercept_ : (n_targets,)
+    feature_names_in_ : tuple of str or None
+        Names of the columns of X, if it was a data frame with names.
     residual_std_ : (n_targets,)
         Estimated standard deviation of targets around their prediction.
     n_rows_ : float
@@ -115,6 +119,7 @@ class DPRegression:
 
     coef_: Floats = field(init=False, repr=False)
     intercept_: Floats = field(init=False, repr=False)
+    feature_names_in_: tuple[str, ...] | None = field(init=False, repr=False)
     residual_std_: Floats = field(init=False, repr=False)
     n_rows_: float = field(init=False, repr=False)
     privacy_: PrivacyStatement = field(init=False, repr=False)
@@ -197,23 +202,27 @@ class DPRegression:
         Parameters
         ----------
         X : (n_rows, n_features)
-            Missing and infinite numbers count as 0.
+            Missing and infinite numbers count as 0. Names of columns are kept.
         Y : (n_rows, n_targets) or (n_rows,)
-            Missing and infinite numbers count as 0.
+            Missing and infinite numbers count as 0. With one dimension, predictions have one too.
         users : (n_rows,), optional
-            The user id of each row, a number or a string. Default: every row is a user of its own.
+            The user id of each row, a number or a string; 7, 7.0 and "7" are one user. Pass ids of
+            several types as a list, since one type for all may merge users. Default: every row is
+            a user of its own, which the statement then says.
         account : Account, optional
             The privacy account of these users in a `discreet.BudgetStore`.
         """
+        names = _column_names(X)
         X = _as_table("X", X)
-        Y = _as_table("Y", Y)
-        whose = None if users is None else _as_ids(users)
-        if len(X) != len(Y) or (whose is not None and len(whose) != len(X)):
+        targets = _as_table("Y", Y)
+        one_dimension = np.ndim(Y) == 1
+        whose = None if users is None else _group_ids(users)
+        if len(X) != len(targets) or (whose is not None and len(whose) != len(X)):
             raise DataError(
                 "X, Y and users differ in length. Pass one row of each per observation."
             )
         p = X.shape[1]
-        plan = self.plan(p, Y.shape[1])
+        plan = self.plan(p, targets.shape[1])
         session = Session(plan, self.noise, self.random_state)
         with charge_account(account, session, type(self).__name__):
             session.record_assumption(
@@ -221,16 +230,20 @@ class DPRegression:
                 f"features are cut to the norm {self.feature_norm:g}, targets to"
                 f" {self.target_norm:g}, and a user counts as at most {self.max_rows} rows",
             )
+            if whose is None:
+                session.record_assumption("users", "that every row is a user of its own")
             try:
-                sealed = seal_rows(lambda: self._rows(X, Y, whose))
+                sealed = seal_rows(lambda: self._rows(X, targets, whose))
                 self._learn(sealed, session, p)
             finally:  # what was released stays released
                 self.privacy_ = replace(session.statement, joint=False)
             session.finish()
+        self.feature_names_in_ = names
+        self._one_dimension = one_dimension
         return self
 
     def _rows(
-        self, X: Floats, Y: Floats, users: NDArray[Any] | None
+        self, X: Floats, Y: Floats, whose: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int64], Floats]:
         """Return the rows of each user, with the constant feature; each row from itself alone."""
         X = np.nan_to_num(X, nan=0.0, posinf=0.0, neginf=0.0)
@@ -238,9 +251,8 @@ class DPRegression:
         X = X * np.minimum(1.0, self.feature_norm / np.maximum(length, 1e-300))
         constant = np.full((len(X), int(self.fit_intercept)), self._constant(X.shape[1]))
         rows = np.hstack([X, constant, Y])
-        if users is None:
+        if whose is None:
             return np.arange(len(rows) + 1), rows
-        _, whose = np.unique(users, return_inverse=True)
         order = np.argsort(whose, kind="stable")
         return np.concatenate([[0], np.cumsum(np.bincount(whose))]).astype(np.int64), rows[order]
 
@@ -272,9 +284,12 @@ class DPRegression:
     # ------------------------------------------------------------ predictions and intervals
 
     def predict(self, X: ArrayLike) -> Floats:
-        """Return predictions (n_rows, n_targets)."""
+        """Return predictions (n_rows, n_targets), or (n_rows,) if the targets of `fit` were so.
+
+        A data frame needs the columns of `fit` in the same order; arrays are read by position.
+        """
         self._check_fitted()
-        return self._as_features(X) @ self.coef_.T + self.intercept_
+        return self._shape(self._as_features(X) @ self.coef_.T + self.intercept_)
 
     def coef_interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Return (low, high) of every coefficient, each (n_targets, n_features).
@@ -290,7 +305,10 @@ class DPRegression:
     def predict_interval(
         self, X: ArrayLike, confidence: float = 0.95, *, observation: bool = False
     ) -> tuple[Floats, Floats]:
-        """Return (low, high) of the mean of each target, or of a new observation of it."""
+        """Return (low, high) of the mean of each target, or of a new observation of it.
+
+        Both have the shape of `predict`.
+        """
         middle = self.predict(X)
         X = self._as_features(X)
         constant = np.full((len(X), int(self.fit_intercept)), self._constant(X.shape[1]))
@@ -298,16 +316,26 @@ class DPRegression:
         if observation:
             # half of the errors of a noisy variance are above 0: one deviation covers most of them
             variance = variance + self.residual_std_**2 + self._square_noise
-        reach = _quantile(confidence) * np.sqrt(variance)
+        reach = self._shape(_quantile(confidence) * np.sqrt(variance))
         return middle - reach, middle + reach
 
+    def _shape(self, numbers: Floats) -> Floats:
+        """Return numbers (n_rows, n_targets) in the dimensions of the targets of `fit`."""
+        return numbers[:, 0] if self._one_dimension else numbers
+
     def _as_features(self, X: ArrayLike) -> Floats:
+        names = _column_names(X)
         X = _as_table("X", X)
         p = self.coef_.shape[1]
         if X.shape[1] != p:
             raise DataError(
                 f"X has {X.shape[1]:,} columns, but the regression has {p:,} features. Pass one"
                 " row of features per prediction."
+            )
+        if names and self.feature_names_in_ and names != self.feature_names_in_:
+            raise DataError(
+                "X has other columns than at fit, or in another order. Pass the columns of"
+                " feature_names_in_, in that order."
             )
         return X
 
@@ -417,16 +445,28 @@ def _quantile(confidence: float) -> float:
     return float(ndtri(0.5 + confidence / 2))
 
 
+def _column_names(given: Any) -> tuple[str, ...] | None:
+    """Return the names of a data frame's columns, or None for arrays and plain numbering."""
+    # pyarrow's `columns` are data, so its names come first
+    columns = getattr(given, "column_names", getattr(given, "columns", None))
+    if columns is None or list(columns) == list(range(len(columns))):
+        return None
+    return tuple(map(str, columns))
+
+
 def _as_table(name: str, given: Any) -> Floats:
-    """Return numbers as rows and columns; errors name no value."""
+    """Return numbers as rows and columns; errors name no value.
+
+    Every number is read by itself: numpy's common type of a list would let one row change how
+    others are rounded.
+    """
     if hasattr(given, "toarray"):
         raise DataError(f"{name} is a sparse matrix. Pass {name}.toarray().")
     try:
-        table = np.asarray(given)
-        if table.dtype.kind == "c":
+        if isinstance(given, np.ndarray) and given.dtype.kind in "cmM":
             raise TypeError
-        table = table.astype(np.float64)
-    except (TypeError, ValueError):
+        table = np.array(given, dtype=np.float64, order="C")
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"{name} has entries that are not numbers. Encode them first.") from None
     if table.ndim == 1:
         table = table[:, None]
@@ -435,15 +475,34 @@ def _as_table(name: str, given: Any) -> Floats:
     return table
 
 
-def _as_ids(given: ArrayLike) -> NDArray[Any]:
-    """Return user ids as an array that can be sorted; errors name no id."""
-    ids = np.asarray(given)
-    if ids.ndim != 1:
-        raise DataError(f"users has {ids.ndim} dimensions. Pass one user id per row.")
-    if ids.dtype.kind == "O":
-        if any(one is None or one != one for one in ids.tolist()):
-            raise DataError("users has missing ids. Give every row the id of its user.")
-        ids = ids.astype(str)
-    if ids.dtype.kind == "f" and np.isnan(ids).any():
-        raise DataError("users has missing ids. Give every row the id of its user.")
-    return ids
+def _group_ids(given: Any) -> NDArray[np.int64]:
+    """Return the number of each row's user, below the number of users; errors name no id.
+
+    Privacy: an id is read by itself, so that no user's id changes which rows are another's. 7, 7.0
+    and "7" are one user, as in block files and on Spark.
+    """
+    if hasattr(given, "to_numpy") and not hasattr(given, "type"):
+        given = given.to_numpy()  # series of pandas and polars
+    elif str(getattr(given, "type", "")) in ("halffloat", "float", "double"):
+        given = np.asarray(given)  # arrow
+    if isinstance(given, np.ndarray) and given.dtype.kind == "f":
+        # An array has one type: one decimal id among whole numbers has rounded the others before.
+        exact = 2.0 ** (np.finfo(given.dtype).nmant + 1)
+        if bool((np.abs(given) >= exact).any()):
+            raise DataError(
+                "users has decimal numbers too large to be exact, so that users may have been"
+                " merged. Pass ids as whole numbers or text."
+            )
+    try:
+        if isinstance(given, (str, bytes)):
+            raise TypeError
+        distinct, codes = encode(given, "user id")
+    except RowError:
+        raise DataError("users has missing ids. Give every row the id of its user.") from None
+    except (DataError, TypeError, ArithmeticError):  # a signaling NaN cannot be compared
+        raise DataError(
+            "users cannot be read as ids. Pass one user id per row, a number or text."
+        ) from None
+    forms: dict[Any, int] = {}
+    merged = [forms.setdefault(canonical(one), len(forms)) for one in distinct.tolist()]
+    return np.array(merged, np.int64)[codes]
