@@ -80,6 +80,38 @@ def test_intervals_cover_as_often_as_they_say(epsilon):
     assert np.mean(new) > 0.94
 
 
+@pytest.mark.parametrize("epsilon", [1.0, 10.0])
+@pytest.mark.parametrize(("p", "n"), [(8, 1000), (16, 2000), (32, 4000)])
+@pytest.mark.parametrize("kind", ["one", "equal", "one of four targets"])
+def test_intervals_cover_one_large_coefficient_among_zeros(p, n, kind, epsilon):
+    """Of 60 trials at least 52 cover the first coefficient, and 93 % of all are covered."""
+    first, inside = 0, []
+    m = 4 if "four" in kind else 1
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((n, p))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        W = np.zeros((m, p))
+        W[0] = 1 / math.sqrt(p) if kind == "equal" else np.eye(p)[0]
+        Y = X @ W.T + rng.uniform(-0.2, 0.2, (n, m))
+        found = seeded(epsilon, seed, feature_norm=1.0, target_norm=1.5).fit(X, Y)
+        low, high = found.coef_interval()
+        covered = (low <= W) & (W <= high)
+        first += covered[0, 0]
+        inside.append(covered.mean())
+    assert first >= 52
+    assert np.mean(inside) > 0.93
+
+
+def test_intervals_are_wider_than_the_posterior_only_where_noise_hides():
+    for n, most in ((1000, 1.5), (20_000, 1.1)):
+        X, Y, _ = task(n, 8, 2, 3)
+        found = seeded(1.0).fit(X, Y)
+        low, high = found.coef_interval()
+        posterior = 2 * 1.96 * np.sqrt(found._posterior.variances(np.eye(8)).T)
+        assert ((high - low) / posterior).max() < most
+
+
 def test_users_with_many_rows_count_as_max_rows():
     X, Y, _ = task(500, 4, 2, 5)
     users = np.repeat(np.arange(50), 10)

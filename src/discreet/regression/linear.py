@@ -21,8 +21,18 @@ N(0, v_j), the posterior is normal, with
 a ridge regression whose ridge follows from the noise, which is known: directions in which G is
 below its noise are shrunk to 0. v_j = v (mean square of target j), and the one number v maximizes
 the likelihood of all h_aj. Where noise hides nearly everything, that v is near 0, which does not
-mean that coefficients are. So intervals take the variance (3) at the largest v whose likelihood is
-within its own 99 % interval, and add the square of what the mean would change by.
+mean that coefficients are. So intervals of predictions take the variance (3) at the largest v whose
+likelihood is within its own 99 % interval, and add the square of what the mean would change by.
+
+That is right on average over directions, and wrong for one large coefficient among zeros, of which
+(3) takes away as much as of all. So intervals of coefficients are those of (3) with the prior
+
+    w_aj ~ N(0, p v_j⁺),      with r_aj at v_j⁺,                                                (4)
+
+v_j⁺ the largest likely v for target j alone: ‖w_j‖² is at most about p v_j⁺, and all of it may lie
+in one direction. Directions that are measured are hardly shrunk, with the variance r/g² of least
+squares; hidden ones have the interval of ‖w_j‖. For any w_j of this length the variance in (4) is
+at least the mean squared error, bias included. Centers are less shrunk than `coef_`.
 """
 
 from __future__ import annotations
@@ -58,6 +68,7 @@ MOMENTS_SHARE = 0.05  # of μ²: they only scale the prior and the intervals
 #: Prior variances that are tried, relative to (mean square of a target) / feature_norm².
 PRIORS = np.geomspace(1e-6, 1e6, 121)
 LIKELY = 3.32  # half of the 99 % quantile of χ² with one degree of freedom
+LIKELY_ALONE = 1.92  # of the 95 % quantile
 MOST_COLUMNS = 4096  # features or targets: the largest Gram matrix is then 64 MB
 
 Floats = NDArray[np.float64]
@@ -294,20 +305,25 @@ class DPRegression:
     def coef_interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Return (low, high) of every coefficient, each (n_targets, n_features).
 
-        Intervals of the posterior (3): for the noise, and for the sampling of rows as if rows were
-        independent.
+        By (4): for the noise, and for the sampling of rows as if rows were independent. They also
+        hold for one large coefficient among zeros, so their middle is less shrunk than `coef_`,
+        which may lie outside.
         """
         self._check_fitted()
-        reach = _quantile(confidence) * np.sqrt(self._posterior.variances(np.eye(self._columns)))
-        width = reach[: self.coef_.shape[1]].T
-        return self.coef_ - width, self.coef_ + width
+        found = self._posterior
+        p = self.coef_.shape[1]
+        middle = found.wide_mean[:p].T
+        variance = found.directions**2 @ found.wide_spread
+        width = _quantile(confidence) * np.sqrt(variance[:p].T)
+        return middle - width, middle + width
 
     def predict_interval(
         self, X: ArrayLike, confidence: float = 0.95, *, observation: bool = False
     ) -> tuple[Floats, Floats]:
         """Return (low, high) of the mean of each target, or of a new observation of it.
 
-        Both have the shape of `predict`.
+        Both have the shape of `predict`. They cover on average over rows such as those of `fit`.
+        For the effect of one feature alone, see `coef_interval`.
         """
         middle = self.predict(X)
         X = self._as_features(X)
@@ -339,10 +355,6 @@ class DPRegression:
             )
         return X
 
-    @property
-    def _columns(self) -> int:
-        return int(self.coef_.shape[1]) + self.fit_intercept
-
     def _check_fitted(self) -> None:
         if not hasattr(self, "coef_"):
             raise ConfigError("The regression is not fitted yet. Call fit first.")
@@ -353,19 +365,23 @@ class DPRegression:
 
 @dataclass(frozen=True)
 class Posterior:
-    """The solution (3).
+    """The solutions (3) and (4).
 
     Attributes
     ----------
     mean : (p, m) coefficients
     directions : (p, p) eigenvectors of the Gram matrix, as columns
-    spread : (p, m) variances for intervals in these directions
+    spread : (p, m) variances for intervals of predictions, in these directions
+    wide_mean : (p, m) coefficients by (4)
+    wide_spread : (p, m) their variances, in these directions
     residual : (m,) variances of targets around their predictions
     """
 
     mean: Floats
     directions: Floats
     spread: Floats
+    wide_mean: Floats
+    wide_spread: Floats
     residual: Floats
 
     def variances(self, X: Floats) -> Floats:
@@ -383,7 +399,7 @@ def solve(
     cross_noise: float,
     feature_norm: float,
 ) -> Posterior:
-    """Estimate coefficients from noisy sums by (2) and (3).
+    """Estimate coefficients from noisy sums by (2), (3) and (4).
 
     Parameters
     ----------
@@ -402,19 +418,23 @@ def solve(
     unit = squares / feature_norm**2
     residual = squares
 
-    def posterior(v: float) -> tuple[Floats, Floats]:
-        prior = v * unit
-        noise = _noise(g, prior, residual, gram_noise, cross_noise)
+    def posterior(each: Floats, widen: int = 1) -> tuple[Floats, Floats]:
+        noise = _noise(g, each, residual, gram_noise, cross_noise)
+        prior = each * widen
         total = prior * g**2 + noise
         return prior * g * h / total, prior * noise / total
 
     for _ in range(3):  # the residual variance is at first that of the target, and then below it
-        best, largest = _likely_priors(g, h, unit, residual, gram_noise, cross_noise)
-        w, _ = posterior(best)
+        best, largest, alone = _likely_priors(g, h, unit, residual, gram_noise, cross_noise)
+        w, _ = posterior(best * unit)
         explained = (2 * w * h - g * w**2).sum(axis=0) / n_rows
         residual = np.clip(squares - explained, 1e-3 * squares, squares)
-    other, spread = posterior(largest)
-    return Posterior(Q @ w, Q, spread + (other - w) ** 2, residual)
+    other, spread = posterior(largest * unit)
+    each = alone * unit
+    for _ in range(3):  # lengths of coefficients that are measured are known better
+        wide, wide_spread = posterior(each, widen=len(g))
+        each = np.minimum(each, (wide**2 + wide_spread).mean(axis=0))
+    return Posterior(Q @ w, Q, spread + (other - w) ** 2, Q @ wide, wide_spread, residual)
 
 
 def _noise(g: Floats, prior: Floats, residual: Floats, tau_g: float, tau_h: float) -> Floats:
@@ -425,15 +445,20 @@ def _noise(g: Floats, prior: Floats, residual: Floats, tau_g: float, tau_h: floa
 
 def _likely_priors(
     g: Floats, h: Floats, unit: Floats, residual: Floats, tau_g: float, tau_h: float
-) -> tuple[float, float]:
-    """Return the v of `PRIORS` with which h is most likely, and the largest likely one."""
-    likelihood = []
-    for v in PRIORS:
+) -> tuple[float, float, Floats]:
+    """Return the v of `PRIORS` with which h is most likely, the largest likely one, and the largest
+    likely one for each target alone (m,).
+    """
+    likelihood = np.empty((len(PRIORS), len(unit)))
+    for at, v in enumerate(PRIORS):
         prior = v * unit
         total = prior * g**2 + _noise(g, prior, residual, tau_g, tau_h)
-        likelihood.append(-0.5 * float((h**2 / total + np.log(total)).sum()))
-    likely = np.flatnonzero(np.array(likelihood) >= max(likelihood) - LIKELY)
-    return float(PRIORS[int(np.argmax(likelihood))]), float(PRIORS[likely[-1]])
+        likelihood[at] = -0.5 * (h**2 / total + np.log(total)).sum(axis=0)
+    together = likelihood.sum(axis=1)
+    likely = np.flatnonzero(together >= together.max() - LIKELY)
+    each = likelihood >= likelihood.max(axis=0) - LIKELY_ALONE
+    last = len(PRIORS) - 1 - np.argmax(each[::-1], axis=0)
+    return float(PRIORS[np.argmax(together)]), float(PRIORS[likely[-1]]), PRIORS[last]
 
 
 def _quantile(confidence: float) -> float:
