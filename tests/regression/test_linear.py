@@ -96,20 +96,23 @@ def test_intervals_cover_one_large_coefficient_among_zeros(p, n, kind, epsilon):
         Y = X @ W.T + rng.uniform(-0.2, 0.2, (n, m))
         found = seeded(epsilon, seed, feature_norm=1.0, target_norm=1.5).fit(X, Y)
         low, high = found.coef_interval()
-        covered = (low <= W) & (W <= high)
+        covered = (low <= W) & (high >= W)
         first += covered[0, 0]
         inside.append(covered.mean())
     assert first >= 52
     assert np.mean(inside) > 0.93
 
 
-def test_intervals_are_wider_than_the_posterior_only_where_noise_hides():
-    for n, most in ((1000, 1.5), (20_000, 1.1)):
-        X, Y, _ = task(n, 8, 2, 3)
-        found = seeded(1.0).fit(X, Y)
+@pytest.mark.parametrize(("epsilon", "n", "most"), [(10.0, 4000, 1.1), (1.0, 1000, 4.0)])
+def test_intervals_are_wider_than_the_posterior_only_where_noise_hides(epsilon, n, most):
+    """√8 times as wide, and more for the search of lengths, where all directions are hidden."""
+    ratios = []
+    for seed in range(10):
+        found = seeded(epsilon, seed).fit(*task(n, 8, 4, seed)[:2])
         low, high = found.coef_interval()
-        posterior = 2 * 1.96 * np.sqrt(found._posterior.variances(np.eye(8)).T)
-        assert ((high - low) / posterior).max() < most
+        spread = found._posterior.variances(np.eye(8)).T
+        ratios.append((high - low) / (2 * 1.96 * np.sqrt(spread)))
+    assert 0.8 < np.mean(ratios) < most
 
 
 def test_users_with_many_rows_count_as_max_rows():

@@ -25,14 +25,16 @@ mean that coefficients are. So intervals of predictions take the variance (3) at
 likelihood is within its own 99 % interval, and add the square of what the mean would change by.
 
 That is right on average over directions, and wrong for one large coefficient among zeros, of which
-(3) takes away as much as of all. So intervals of coefficients are those of (3) with the prior
+(3) takes away as much as of all. Intervals of coefficients are those of (3) with a prior as wide as
+the largest plausible ‖w_j‖², and with the noise of all of it in one direction:
 
-    w_aj ~ N(0, p v_j⁺),      with r_aj at v_j⁺,                                                (4)
+    w_aj ~ N(0, L_j),      r_aj = τ_H² + τ_G² L_j + σ_j² g_a,                                   (4)
 
-v_j⁺ the largest likely v for target j alone: ‖w_j‖² is at most about p v_j⁺, and all of it may lie
-in one direction. Directions that are measured are hardly shrunk, with the variance r/g² of least
-squares; hidden ones have the interval of ‖w_j‖. For any w_j of this length the variance in (4) is
-at least the mean squared error, bias included. Centers are less shrunk than `coef_`.
+L_j = p times the largest v_j that is likely for target j alone (95 %), or Σ_a of mean² + variance
+of (4) itself if that is less: where w is measured, its length is. Measured directions are then
+hardly shrunk and have the variance r/g² of least squares; hidden ones have the interval ±2 √L_j,
+up to √p times as wide as by (3). For any w with ‖w‖² ≤ L the variance in (4) is at least the mean
+squared error, bias included.
 """
 
 from __future__ import annotations
@@ -418,22 +420,23 @@ def solve(
     unit = squares / feature_norm**2
     residual = squares
 
-    def posterior(each: Floats, widen: int = 1) -> tuple[Floats, Floats]:
-        noise = _noise(g, each, residual, gram_noise, cross_noise)
-        prior = each * widen
-        total = prior * g**2 + noise
-        return prior * g * h / total, prior * noise / total
+    def noise(prior: Floats) -> Floats:
+        return _noise(g, prior, residual, gram_noise, cross_noise)
+
+    def posterior(prior: Floats, r: Floats) -> tuple[Floats, Floats]:
+        total = prior * g**2 + r
+        return prior * g * h / total, prior * r / total
 
     for _ in range(3):  # the residual variance is at first that of the target, and then below it
         best, largest, alone = _likely_priors(g, h, unit, residual, gram_noise, cross_noise)
-        w, _ = posterior(best * unit)
+        w, _ = posterior(best * unit, noise(best * unit))
         explained = (2 * w * h - g * w**2).sum(axis=0) / n_rows
         residual = np.clip(squares - explained, 1e-3 * squares, squares)
-    other, spread = posterior(largest * unit)
-    each = alone * unit
-    for _ in range(3):  # lengths of coefficients that are measured are known better
-        wide, wide_spread = posterior(each, widen=len(g))
-        each = np.minimum(each, (wide**2 + wide_spread).mean(axis=0))
+    other, spread = posterior(largest * unit, noise(largest * unit))
+    length = len(g) * alone * unit
+    for _ in range(3):
+        wide, wide_spread = posterior(length, noise(2 * length / (len(g) + 1)))
+        length = np.minimum(length, (wide**2 + wide_spread).sum(axis=0))
     return Posterior(Q @ w, Q, spread + (other - w) ** 2, Q @ wide, wide_spread, residual)
 
 
