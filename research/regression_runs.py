@@ -55,7 +55,8 @@ def run_coverage(settings: Settings, sources: Sources) -> list[Record]:
     """
     n, p = settings["users"], settings["features"]
     w = np.eye(p)[0] if settings["coefficients"] == "one large" else np.full(p, 1 / math.sqrt(p))
-    covered, widths = [], []
+    covered = []
+    widths = []
     for seed in range(settings["coverage_trials"]):
         X, Y, W = make_task(n, p, 1, seed)
         Y += X @ (w[:, None] - W)
