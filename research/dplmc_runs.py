@@ -396,15 +396,18 @@ def _baseline(model: str, given: dict[str, Any]) -> Any:
 
 
 def _printed_sigmas(epsilon: float, first: float, chosen: dict[str, Any]) -> dict[str, float]:
-    """Theorem 1 of DPALS: one release per item and step, and ε = ρ + 2 √(ρ log 1/δ).
+    """Theorem 1 of DPALS: σ = √(2 k T (ε + ln 1/δ)) / ε, for one release per item and step.
 
     The theorem is for a user who is added or removed. The promise of these entries is for one who
     is exchanged, which moves sums by 2 and products with themselves by √2 times as much: in these
     units the same noise is so much smaller.
     """
-    rho = gdp.zcdp_mu(epsilon - first, DELTA) ** 2 / 2
-    sigma = math.sqrt(chosen["max_items"] * chosen["iterations"] / (2 * rho))
-    start = 1 / gdp.zcdp_mu(first, DELTA) if first else 1.0
+
+    def sigma_of_one(part: float) -> float:
+        return math.sqrt(2 * (part + math.log(1 / DELTA))) / part
+
+    sigma = math.sqrt(chosen["max_items"] * chosen["iterations"]) * sigma_of_one(epsilon - first)
+    start = sigma_of_one(first) if first else 1.0
     products = {"counts": 200.0, "gram": sigma, "initial": start}
     return {name: value / math.sqrt(2) for name, value in products.items()} | {"sum": sigma / 2}
 

@@ -7,6 +7,8 @@ A cell varies one number, and gives the root of the excess empirical risk of one
 with the slope in double logarithms. Features are uniform on the unit sphere, targets y_j = x · w_j
 + e with ‖w_j‖ = 1 and e uniform on [−½, ½], so that |y_j| ≤ 1.5 and nothing is cut. Per target the
 remark has Õ(√m/(εn)): users have norm √m, and all targets share one Gram matrix.
+
+`run_coverage` counts how often intervals of coefficients hold where all but one are 0.
 """
 
 from __future__ import annotations
@@ -29,8 +31,11 @@ DELTA = 1e-5
 def run(settings: Settings, sources: Sources) -> list[Record]:
     """Errors and coverage over the values in ``sweep`` of what is ``varied``, and the slope.
 
-    Settings: ``users``, ``features``, ``targets``, ``epsilon``, ``trials``.
+    Settings: ``users``, ``features``, ``targets``, ``epsilon``, ``trials``; with ``coefficients``,
+    those of `run_coverage`.
     """
+    if "coefficients" in settings:
+        return run_coverage(settings, sources)
     records: list[Record] = []
     for value in settings["sweep"][settings["varied"]]:
         one = settings | {settings["varied"]: value}
@@ -42,19 +47,49 @@ def run(settings: Settings, sources: Sources) -> list[Record]:
     return [*records, found | {"bound": BOUNDS[settings["varied"]]}]
 
 
-def measure(settings: Settings, seed: int) -> Record:
-    """Return error, coverage of 95 % intervals of coefficients, and the error of predicting 0."""
-    n, p, m = settings["users"], settings["features"], settings["targets"]
-    X, Y, W = make_task(n, p, m, seed)
-    model = DPRegression(
-        settings["epsilon"],
+def run_coverage(settings: Settings, sources: Sources) -> list[Record]:
+    """How often 95 % intervals cover the first coefficient, and all of them, of one target.
+
+    Settings: ``users``, ``features``, ``epsilon``, ``coverage_trials``, and ``coefficients``: "one
+    large" or "equal".
+    """
+    n, p = settings["users"], settings["features"]
+    w = np.eye(p)[0] if settings["coefficients"] == "one large" else np.full(p, 1 / math.sqrt(p))
+    covered = []
+    widths = []
+    for seed in range(settings["coverage_trials"]):
+        X, Y, W = make_task(n, p, 1, seed)
+        Y += X @ (w[:, None] - W)
+        low, high = fit(settings["epsilon"], X, Y, seed).coef_interval()
+        covered.append((low[0] <= w) & (high[0] >= w))
+        widths.append(high - low)
+    return [
+        {
+            "part": "coverage",
+            "first covered": float(np.mean(covered, axis=0)[0]),
+            "all covered": float(np.mean(covered)),
+            "width": float(np.mean(widths)),
+        }
+    ]
+
+
+def fit(epsilon: float, X: NDArray[np.float64], Y: NDArray[np.float64], seed: int) -> DPRegression:
+    """Fit with the bounds of these tasks."""
+    return DPRegression(
+        epsilon,
         feature_norm=1.0,
-        target_norm=NORM * math.sqrt(m),
+        target_norm=NORM * math.sqrt(Y.shape[1]),
         fit_intercept=False,
         delta=DELTA,
         noise="seeded",
         random_state=seed,
     ).fit(X, Y)
+
+
+def measure(settings: Settings, seed: int) -> Record:
+    """Return error, coverage of 95 % intervals of coefficients, and the error of predicting 0."""
+    X, Y, W = make_task(settings["users"], settings["features"], settings["targets"], seed)
+    model = fit(settings["epsilon"], X, Y, seed)
     best = np.linalg.lstsq(X, Y, rcond=None)[0]
     low, high = model.coef_interval()
     return {

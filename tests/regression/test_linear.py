@@ -1,6 +1,7 @@
 """Private regression: least squares without noise, intervals that cover, one ledger, an audit."""
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from discreet.errors import BudgetExceeded, ConfigError, DataError
 from discreet.privacy.accounting import gdp
 from discreet.privacy.release.budget_store import BudgetStore
 from discreet.regression import DPRegression
+from discreet.regression.linear import _as_table, _group_ids
 
 
 def task(n, p, m, seed, spread=0.3):
@@ -76,6 +78,41 @@ def test_intervals_cover_as_often_as_they_say(epsilon):
     assert 0.94 < np.mean(inside) < 0.995
     assert 0.94 < np.mean(seen) < 0.995
     assert np.mean(new) > 0.94
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 10.0])
+@pytest.mark.parametrize(("p", "n"), [(8, 1000), (16, 2000), (32, 4000)])
+@pytest.mark.parametrize("kind", ["one", "equal", "one of four targets"])
+def test_intervals_cover_one_large_coefficient_among_zeros(p, n, kind, epsilon):
+    """Of 60 trials at least 52 cover the first coefficient, and 93 % of all are covered."""
+    first, inside = 0, []
+    m = 4 if "four" in kind else 1
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((n, p))
+        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        W = np.zeros((m, p))
+        W[0] = 1 / math.sqrt(p) if kind == "equal" else np.eye(p)[0]
+        Y = X @ W.T + rng.uniform(-0.2, 0.2, (n, m))
+        found = seeded(epsilon, seed, feature_norm=1.0, target_norm=1.5).fit(X, Y)
+        low, high = found.coef_interval()
+        covered = (low <= W) & (high >= W)
+        first += covered[0, 0]
+        inside.append(covered.mean())
+    assert first >= 52
+    assert np.mean(inside) > 0.93
+
+
+@pytest.mark.parametrize(("epsilon", "n", "most"), [(10.0, 4000, 1.1), (1.0, 1000, 4.0)])
+def test_intervals_are_wider_than_the_posterior_only_where_noise_hides(epsilon, n, most):
+    """√8 times as wide, and more for the search of lengths, where all directions are hidden."""
+    ratios = []
+    for seed in range(10):
+        found = seeded(epsilon, seed).fit(*task(n, 8, 4, seed)[:2])
+        low, high = found.coef_interval()
+        spread = found._posterior.variances(np.eye(8)).T
+        ratios.append((high - low) / (2 * 1.96 * np.sqrt(spread)))
+    assert 0.8 < np.mean(ratios) < most
 
 
 def test_users_with_many_rows_count_as_max_rows():
@@ -228,6 +265,121 @@ def test_errors_say_what_to_do():
         DPRegression(1.0, 1.0, 1.0, noise="seeded").fit([[1.0]], [1.0])
     with pytest.raises(ConfigError, match="noise is None"):
         DPRegression(1.0, 1.0, 1.0, noise=None).fit([[1.0]], [1.0])
+
+
+BIG = [2**60 + i for i in range(20)]
+SMALL = [*range(10), "007", "anna", 0.25, -3, (1, 2)]
+#: Ids of one more user that no other user's group may depend on.
+STRANGE = [
+    0.5,
+    "abc",
+    2**63,
+    -(2**63) - 1,
+    2**200,
+    1e300,
+    math.inf,
+    b"abc",
+    b"",
+    (0, "x"),
+    np.float32(0.1),
+    np.str_("q"),
+    np.datetime64("2020-01-01"),
+    Decimal("0.1"),
+]
+
+
+@pytest.mark.parametrize("extra", STRANGE, ids=repr)
+@pytest.mark.parametrize("others", [BIG, SMALL, list(map(str, BIG))], ids=["big", "small", "text"])
+def test_no_id_changes_the_groups_of_other_users(others, extra):
+    """Groups of others are the same to the last, and one user moves a sum by its sensitivity."""
+    ids = [one for one in others for _ in range(2)]
+    alone = _group_ids(ids)
+    joined = _group_ids([*ids, extra, extra])
+    assert len(set(alone)) == len(others)
+    assert np.array_equal(alone[:, None] == alone, joined[:-2, None] == joined[:-2])
+    assert joined[-1] == joined[-2]
+    assert joined[-1] not in joined[:-2]
+
+    def fit(rows, whose, replay=None):
+        model = DPRegression(1.0, 1.0, 1.0, max_rows=1, fit_intercept=False)
+        with Recorder(replay) as watch:
+            model.fit(rows[:, :2], rows[:, 2:], whose)
+        return model, watch
+
+    rows = np.random.default_rng(0).uniform(-1, 1, (len(ids) + 2, 3))
+    rows[-2:] = 1e9
+    model, first = fit(rows[:-2], ids)
+    _, second = fit(rows, [*ids, extra, extra], first)
+    assert 0.9 < reach(moves(first, second)) <= 1 + 1e-6
+    assert privacy_loss(moves(first, second), claim_of(model)) <= 1.0 + 1e-6
+
+
+def test_spellings_of_one_id_are_one_user():
+    assert len(set(_group_ids([7, 7.0, "7", "7.0", np.int64(7), np.float32(7), " 7"]))) == 1
+    assert len(set(_group_ids([7, "007", "+7", 7.5, "7.5", b"7"]))) == 6
+
+
+@pytest.mark.parametrize(
+    "one", [None, math.nan, np.float32("nan"), "", "nan", Decimal("NaN"), np.datetime64("NaT")]
+)
+def test_a_missing_id_is_refused_in_one_sentence_wherever_it_is(one):
+    for ids in ([1, one, 3], ["a", one, "b"], [0.5, "b", one]):
+        with pytest.raises(DataError, match="users has missing ids"):
+            seeded().fit([[1.0]] * 3, [1.0] * 3, ids)
+
+
+def test_ids_that_a_common_type_has_rounded_are_refused():
+    """`pandas.read_csv` makes such a column of whole numbers if one user has the id 0.5."""
+    pandas = pytest.importorskip("pandas")
+    arrow = pytest.importorskip("pyarrow")
+    ids = [2.0**60, 0.5, 3.0]
+    for users in (np.array(ids), pandas.Series(ids), arrow.array(ids)):
+        with pytest.raises(DataError, match="users may have been merged"):
+            seeded().fit([[1.0]] * 3, [1.0] * 3, users)
+    for users in (pandas.Series([2.0**52, 0.5, 3.0]), arrow.array(["a", "b", "a"])):
+        seeded().fit([[1.0]] * 3, [1.0] * 3, users)
+
+
+def test_no_number_changes_how_others_are_rounded():
+    """numpy's common type would write float32 as text next to text."""
+    number = np.float32(0.1)
+    assert _as_table("X", [[number], ["1"]])[0, 0] == float(number)
+    assert _as_table("X", [[2**53 + 1], [2**70]])[0, 0] == float(2**53 + 1)
+
+
+def test_without_users_the_statement_says_that_rows_are_users():
+    X, Y, _ = task(50, 2, 1, 3)
+    text = "every row is a user of its own"
+    assert text in str(DPRegression(1.0, 1.0, 1.0).fit(X, Y).privacy_)
+    assert text not in str(DPRegression(1.0, 1.0, 1.0).fit(X, Y, np.arange(50)).privacy_)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "pyarrow", "polars"])
+def test_names_of_columns_are_kept_and_compared(kind):
+    frames = pytest.importorskip(kind)
+    make = frames.table if kind == "pyarrow" else frames.DataFrame
+    X, Y, _ = task(50, 2, 1, 3)
+    fitted = seeded().fit(make({"age": X[:, 0], "size": X[:, 1]}), Y)
+    assert fitted.feature_names_in_ == ("age", "size")
+    same = fitted.predict(make({"age": X[:, 0], "size": X[:, 1]}))
+    assert np.array_equal(same, fitted.predict(X))
+    for names in (("size", "age"), ("age", "weight")):
+        other = make(dict(zip(names, X.T, strict=True)))
+        for ask in (fitted.predict, fitted.predict_interval):
+            with pytest.raises(DataError, match="other columns than at fit, or in another order"):
+                ask(other)
+    assert seeded().fit(X, Y).feature_names_in_ is None
+
+
+def test_targets_of_one_dimension_have_predictions_of_one():
+    X, Y, _ = task(50, 3, 1, 3)
+    flat = seeded().fit(X, Y[:, 0])
+    square = seeded().fit(X, Y)
+    assert flat.predict(X).shape == (50,)
+    assert square.predict(X).shape == (50, 1)
+    assert [one.shape for one in flat.predict_interval(X, observation=True)] == [(50,)] * 2
+    assert flat.coef_.shape == square.coef_.shape == (1, 3)
+    assert np.array_equal(flat.predict(X), square.predict(X)[:, 0])
 
 
 def test_missing_numbers_count_as_zero_and_ids_may_be_of_any_kind():

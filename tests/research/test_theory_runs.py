@@ -16,6 +16,15 @@ def test_nothing_is_cut_in_the_task_of_remark_7():
     assert np.linalg.norm(Y, axis=1).max() <= regression_runs.NORM * math.sqrt(9)
 
 
+@pytest.mark.parametrize("coefficients", ["one large", "equal"])
+def test_intervals_of_regressions_cover_a_large_coefficient(coefficients):
+    settings = dict(coefficients=coefficients, users=2000, features=16, epsilon=1.0)
+    found = regression_runs.run(settings | {"coverage_trials": 100}, Sources())[0]
+    assert found["first covered"] >= 0.88  # 95 % less three deviations of 100 trials
+    assert found["all covered"] > 0.93
+    assert found["width"] < 0.6
+
+
 def test_errors_of_regressions_have_a_slope_and_a_bound():
     settings = dict(users=3000, features=4, targets=3, epsilon=2.0, trials=3, varied="users")
     records = regression_runs.run(settings | dict(sweep={"users": [3000, 12_000]}), Sources())

@@ -21,8 +21,20 @@ N(0, v_j), the posterior is normal, with
 a ridge regression whose ridge follows from the noise, which is known: directions in which G is
 below its noise are shrunk to 0. v_j = v (mean square of target j), and the one number v maximizes
 the likelihood of all h_aj. Where noise hides nearly everything, that v is near 0, which does not
-mean that coefficients are. So intervals take the variance (3) at the largest v whose likelihood is
-within its own 99 % interval, and add the square of what the mean would change by.
+mean that coefficients are. So intervals of predictions take the variance (3) at the largest v whose
+likelihood is within its own 99 % interval, and add the square of what the mean would change by.
+
+That is right on average over directions, and wrong for one large coefficient among zeros, of which
+(3) takes away as much as of all. Intervals of coefficients are those of (3) with a prior as wide as
+the largest plausible ‖w_j‖², and with the noise of all of it in one direction:
+
+    w_aj ~ N(0, L_j),      r_aj = τ_H² + τ_G² L_j + σ_j² g_a,                                   (4)
+
+L_j = p times the largest v_j that is likely for target j alone (95 %), or Σ_a of mean² + variance
+of (4) itself if that is less: where w is measured, its length is. Measured directions are then
+hardly shrunk and have the variance r/g² of least squares; hidden ones have the interval ±2 √L_j,
+up to √p times as wide as by (3). For any w with ‖w‖² ≤ L the variance in (4) is at least the mean
+squared error, bias included.
 """
 
 from __future__ import annotations
@@ -37,6 +49,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from discreet.data.ids import RowError, canonical, encode
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
 from discreet.privacy.release.budget_store import Account, charge_account
@@ -57,6 +70,7 @@ MOMENTS_SHARE = 0.05  # of μ²: they only scale the prior and the intervals
 #: Prior variances that are tried, relative to (mean square of a target) / feature_norm².
 PRIORS = np.geomspace(1e-6, 1e6, 121)
 LIKELY = 3.32  # half of the 99 % quantile of χ² with one degree of freedom
+LIKELY_ALONE = 1.92  # of the 95 % quantile
 MOST_COLUMNS = 4096  # features or targets: the largest Gram matrix is then 64 MB
 
 Floats = NDArray[np.float64]
@@ -94,7 +108,10 @@ class DPRegression:
     Attributes
     ----------
     coef_ : (n_targets, n_features)
+        Also for targets without a second dimension: then n_targets is 1.
     intercept_ : (n_targets,)
+    feature_names_in_ : tuple of str or None
+        Names of the columns of X, if it was a data frame with names.
     residual_std_ : (n_targets,)
         Estimated standard deviation of targets around their prediction.
     n_rows_ : float
@@ -115,6 +132,7 @@ class DPRegression:
 
     coef_: Floats = field(init=False, repr=False)
     intercept_: Floats = field(init=False, repr=False)
+    feature_names_in_: tuple[str, ...] | None = field(init=False, repr=False)
     residual_std_: Floats = field(init=False, repr=False)
     n_rows_: float = field(init=False, repr=False)
     privacy_: PrivacyStatement = field(init=False, repr=False)
@@ -197,23 +215,27 @@ class DPRegression:
         Parameters
         ----------
         X : (n_rows, n_features)
-            Missing and infinite numbers count as 0.
+            Missing and infinite numbers count as 0. Names of columns are kept.
         Y : (n_rows, n_targets) or (n_rows,)
-            Missing and infinite numbers count as 0.
+            Missing and infinite numbers count as 0. With one dimension, predictions have one too.
         users : (n_rows,), optional
-            The user id of each row, a number or a string. Default: every row is a user of its own.
+            The user id of each row, a number or a string; 7, 7.0 and "7" are one user. Pass ids of
+            several types as a list, since one type for all may merge users. Default: every row is
+            a user of its own, which the statement then says.
         account : Account, optional
             The privacy account of these users in a `discreet.BudgetStore`.
         """
+        names = _column_names(X)
         X = _as_table("X", X)
-        Y = _as_table("Y", Y)
-        whose = None if users is None else _as_ids(users)
-        if len(X) != len(Y) or (whose is not None and len(whose) != len(X)):
+        targets = _as_table("Y", Y)
+        one_dimension = np.ndim(Y) == 1
+        whose = None if users is None else _group_ids(users)
+        if len(X) != len(targets) or (whose is not None and len(whose) != len(X)):
             raise DataError(
                 "X, Y and users differ in length. Pass one row of each per observation."
             )
         p = X.shape[1]
-        plan = self.plan(p, Y.shape[1])
+        plan = self.plan(p, targets.shape[1])
         session = Session(plan, self.noise, self.random_state)
         with charge_account(account, session, type(self).__name__):
             session.record_assumption(
@@ -221,16 +243,20 @@ class DPRegression:
                 f"features are cut to the norm {self.feature_norm:g}, targets to"
                 f" {self.target_norm:g}, and a user counts as at most {self.max_rows} rows",
             )
+            if whose is None:
+                session.record_assumption("users", "that every row is a user of its own")
             try:
-                sealed = seal_rows(lambda: self._rows(X, Y, whose))
+                sealed = seal_rows(lambda: self._rows(X, targets, whose))
                 self._learn(sealed, session, p)
             finally:  # what was released stays released
                 self.privacy_ = replace(session.statement, joint=False)
             session.finish()
+        self.feature_names_in_ = names
+        self._one_dimension = one_dimension
         return self
 
     def _rows(
-        self, X: Floats, Y: Floats, users: NDArray[Any] | None
+        self, X: Floats, Y: Floats, whose: NDArray[np.int64] | None
     ) -> tuple[NDArray[np.int64], Floats]:
         """Return the rows of each user, with the constant feature; each row from itself alone."""
         X = np.nan_to_num(X, nan=0.0, posinf=0.0, neginf=0.0)
@@ -238,9 +264,8 @@ class DPRegression:
         X = X * np.minimum(1.0, self.feature_norm / np.maximum(length, 1e-300))
         constant = np.full((len(X), int(self.fit_intercept)), self._constant(X.shape[1]))
         rows = np.hstack([X, constant, Y])
-        if users is None:
+        if whose is None:
             return np.arange(len(rows) + 1), rows
-        _, whose = np.unique(users, return_inverse=True)
         order = np.argsort(whose, kind="stable")
         return np.concatenate([[0], np.cumsum(np.bincount(whose))]).astype(np.int64), rows[order]
 
@@ -272,25 +297,36 @@ class DPRegression:
     # ------------------------------------------------------------ predictions and intervals
 
     def predict(self, X: ArrayLike) -> Floats:
-        """Return predictions (n_rows, n_targets)."""
+        """Return predictions (n_rows, n_targets), or (n_rows,) if the targets of `fit` were so.
+
+        A data frame needs the columns of `fit` in the same order; arrays are read by position.
+        """
         self._check_fitted()
-        return self._as_features(X) @ self.coef_.T + self.intercept_
+        return self._shape(self._as_features(X) @ self.coef_.T + self.intercept_)
 
     def coef_interval(self, confidence: float = 0.95) -> tuple[Floats, Floats]:
         """Return (low, high) of every coefficient, each (n_targets, n_features).
 
-        Intervals of the posterior (3): for the noise, and for the sampling of rows as if rows were
-        independent.
+        By (4): for the noise, and for the sampling of rows as if rows were independent. They also
+        hold for one large coefficient among zeros, so their middle is less shrunk than `coef_`,
+        which may lie outside.
         """
         self._check_fitted()
-        reach = _quantile(confidence) * np.sqrt(self._posterior.variances(np.eye(self._columns)))
-        width = reach[: self.coef_.shape[1]].T
-        return self.coef_ - width, self.coef_ + width
+        found = self._posterior
+        p = self.coef_.shape[1]
+        middle = found.wide_mean[:p].T
+        variance = found.directions**2 @ found.wide_spread
+        width = _quantile(confidence) * np.sqrt(variance[:p].T)
+        return middle - width, middle + width
 
     def predict_interval(
         self, X: ArrayLike, confidence: float = 0.95, *, observation: bool = False
     ) -> tuple[Floats, Floats]:
-        """Return (low, high) of the mean of each target, or of a new observation of it."""
+        """Return (low, high) of the mean of each target, or of a new observation of it.
+
+        Both have the shape of `predict`. They cover on average over rows such as those of `fit`.
+        For the effect of one feature alone, see `coef_interval`.
+        """
         middle = self.predict(X)
         X = self._as_features(X)
         constant = np.full((len(X), int(self.fit_intercept)), self._constant(X.shape[1]))
@@ -298,10 +334,15 @@ class DPRegression:
         if observation:
             # half of the errors of a noisy variance are above 0: one deviation covers most of them
             variance = variance + self.residual_std_**2 + self._square_noise
-        reach = _quantile(confidence) * np.sqrt(variance)
+        reach = self._shape(_quantile(confidence) * np.sqrt(variance))
         return middle - reach, middle + reach
 
+    def _shape(self, numbers: Floats) -> Floats:
+        """Return numbers (n_rows, n_targets) in the dimensions of the targets of `fit`."""
+        return numbers[:, 0] if self._one_dimension else numbers
+
     def _as_features(self, X: ArrayLike) -> Floats:
+        names = _column_names(X)
         X = _as_table("X", X)
         p = self.coef_.shape[1]
         if X.shape[1] != p:
@@ -309,11 +350,12 @@ class DPRegression:
                 f"X has {X.shape[1]:,} columns, but the regression has {p:,} features. Pass one"
                 " row of features per prediction."
             )
+        if names and self.feature_names_in_ and names != self.feature_names_in_:
+            raise DataError(
+                "X has other columns than at fit, or in another order. Pass the columns of"
+                " feature_names_in_, in that order."
+            )
         return X
-
-    @property
-    def _columns(self) -> int:
-        return int(self.coef_.shape[1]) + self.fit_intercept
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "coef_"):
@@ -325,19 +367,23 @@ class DPRegression:
 
 @dataclass(frozen=True)
 class Posterior:
-    """The solution (3).
+    """The solutions (3) and (4).
 
     Attributes
     ----------
     mean : (p, m) coefficients
     directions : (p, p) eigenvectors of the Gram matrix, as columns
-    spread : (p, m) variances for intervals in these directions
+    spread : (p, m) variances for intervals of predictions, in these directions
+    wide_mean : (p, m) coefficients by (4)
+    wide_spread : (p, m) their variances, in these directions
     residual : (m,) variances of targets around their predictions
     """
 
     mean: Floats
     directions: Floats
     spread: Floats
+    wide_mean: Floats
+    wide_spread: Floats
     residual: Floats
 
     def variances(self, X: Floats) -> Floats:
@@ -355,7 +401,7 @@ def solve(
     cross_noise: float,
     feature_norm: float,
 ) -> Posterior:
-    """Estimate coefficients from noisy sums by (2) and (3).
+    """Estimate coefficients from noisy sums by (2), (3) and (4).
 
     Parameters
     ----------
@@ -374,19 +420,24 @@ def solve(
     unit = squares / feature_norm**2
     residual = squares
 
-    def posterior(v: float) -> tuple[Floats, Floats]:
-        prior = v * unit
-        noise = _noise(g, prior, residual, gram_noise, cross_noise)
-        total = prior * g**2 + noise
-        return prior * g * h / total, prior * noise / total
+    def noise(prior: Floats) -> Floats:
+        return _noise(g, prior, residual, gram_noise, cross_noise)
+
+    def posterior(prior: Floats, r: Floats) -> tuple[Floats, Floats]:
+        total = prior * g**2 + r
+        return prior * g * h / total, prior * r / total
 
     for _ in range(3):  # the residual variance is at first that of the target, and then below it
-        best, largest = _likely_priors(g, h, unit, residual, gram_noise, cross_noise)
-        w, _ = posterior(best)
+        best, largest, alone = _likely_priors(g, h, unit, residual, gram_noise, cross_noise)
+        w, _ = posterior(best * unit, noise(best * unit))
         explained = (2 * w * h - g * w**2).sum(axis=0) / n_rows
         residual = np.clip(squares - explained, 1e-3 * squares, squares)
-    other, spread = posterior(largest)
-    return Posterior(Q @ w, Q, spread + (other - w) ** 2, residual)
+    other, spread = posterior(largest * unit, noise(largest * unit))
+    length = len(g) * alone * unit
+    for _ in range(3):
+        wide, wide_spread = posterior(length, noise(2 * length / (len(g) + 1)))
+        length = np.minimum(length, (wide**2 + wide_spread).sum(axis=0))
+    return Posterior(Q @ w, Q, spread + (other - w) ** 2, Q @ wide, wide_spread, residual)
 
 
 def _noise(g: Floats, prior: Floats, residual: Floats, tau_g: float, tau_h: float) -> Floats:
@@ -397,15 +448,20 @@ def _noise(g: Floats, prior: Floats, residual: Floats, tau_g: float, tau_h: floa
 
 def _likely_priors(
     g: Floats, h: Floats, unit: Floats, residual: Floats, tau_g: float, tau_h: float
-) -> tuple[float, float]:
-    """Return the v of `PRIORS` with which h is most likely, and the largest likely one."""
-    likelihood = []
-    for v in PRIORS:
+) -> tuple[float, float, Floats]:
+    """Return the v of `PRIORS` with which h is most likely, the largest likely one, and the largest
+    likely one for each target alone (m,).
+    """
+    likelihood = np.empty((len(PRIORS), len(unit)))
+    for at, v in enumerate(PRIORS):
         prior = v * unit
         total = prior * g**2 + _noise(g, prior, residual, tau_g, tau_h)
-        likelihood.append(-0.5 * float((h**2 / total + np.log(total)).sum()))
-    likely = np.flatnonzero(np.array(likelihood) >= max(likelihood) - LIKELY)
-    return float(PRIORS[int(np.argmax(likelihood))]), float(PRIORS[likely[-1]])
+        likelihood[at] = -0.5 * (h**2 / total + np.log(total)).sum(axis=0)
+    together = likelihood.sum(axis=1)
+    likely = np.flatnonzero(together >= together.max() - LIKELY)
+    each = likelihood >= likelihood.max(axis=0) - LIKELY_ALONE
+    last = len(PRIORS) - 1 - np.argmax(each[::-1], axis=0)
+    return float(PRIORS[np.argmax(together)]), float(PRIORS[likely[-1]]), PRIORS[last]
 
 
 def _quantile(confidence: float) -> float:
@@ -417,16 +473,28 @@ def _quantile(confidence: float) -> float:
     return float(ndtri(0.5 + confidence / 2))
 
 
+def _column_names(given: Any) -> tuple[str, ...] | None:
+    """Return the names of a data frame's columns, or None for arrays and plain numbering."""
+    # pyarrow's `columns` are data, so its names come first
+    columns = getattr(given, "column_names", getattr(given, "columns", None))
+    if columns is None or list(columns) == list(range(len(columns))):
+        return None
+    return tuple(map(str, columns))
+
+
 def _as_table(name: str, given: Any) -> Floats:
-    """Return numbers as rows and columns; errors name no value."""
+    """Return numbers as rows and columns; errors name no value.
+
+    Every number is read by itself: numpy's common type of a list would let one row change how
+    others are rounded.
+    """
     if hasattr(given, "toarray"):
         raise DataError(f"{name} is a sparse matrix. Pass {name}.toarray().")
     try:
-        table = np.asarray(given)
-        if table.dtype.kind == "c":
+        if isinstance(given, np.ndarray) and given.dtype.kind in "cmM":
             raise TypeError
-        table = table.astype(np.float64)
-    except (TypeError, ValueError):
+        table = np.array(given, dtype=np.float64, order="C")
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"{name} has entries that are not numbers. Encode them first.") from None
     if table.ndim == 1:
         table = table[:, None]
@@ -435,15 +503,34 @@ def _as_table(name: str, given: Any) -> Floats:
     return table
 
 
-def _as_ids(given: ArrayLike) -> NDArray[Any]:
-    """Return user ids as an array that can be sorted; errors name no id."""
-    ids = np.asarray(given)
-    if ids.ndim != 1:
-        raise DataError(f"users has {ids.ndim} dimensions. Pass one user id per row.")
-    if ids.dtype.kind == "O":
-        if any(one is None or one != one for one in ids.tolist()):
-            raise DataError("users has missing ids. Give every row the id of its user.")
-        ids = ids.astype(str)
-    if ids.dtype.kind == "f" and np.isnan(ids).any():
-        raise DataError("users has missing ids. Give every row the id of its user.")
-    return ids
+def _group_ids(given: Any) -> NDArray[np.int64]:
+    """Return the number of each row's user, below the number of users; errors name no id.
+
+    Privacy: an id is read by itself, so that no user's id changes which rows are another's. 7, 7.0
+    and "7" are one user, as in block files and on Spark.
+    """
+    if hasattr(given, "to_numpy") and not hasattr(given, "type"):
+        given = given.to_numpy()  # series of pandas and polars
+    elif str(getattr(given, "type", "")) in ("halffloat", "float", "double"):
+        given = np.asarray(given)  # arrow
+    if isinstance(given, np.ndarray) and given.dtype.kind == "f":
+        # An array has one type: one decimal id among whole numbers has rounded the others before.
+        exact = 2.0 ** (np.finfo(given.dtype).nmant + 1)
+        if bool((np.abs(given) >= exact).any()):
+            raise DataError(
+                "users has decimal numbers too large to be exact, so that users may have been"
+                " merged. Pass ids as whole numbers or text."
+            )
+    try:
+        if isinstance(given, (str, bytes)):
+            raise TypeError
+        distinct, codes = encode(given, "user id")
+    except RowError:
+        raise DataError("users has missing ids. Give every row the id of its user.") from None
+    except (DataError, TypeError, ArithmeticError):  # a signaling NaN cannot be compared
+        raise DataError(
+            "users cannot be read as ids. Pass one user id per row, a number or text."
+        ) from None
+    forms: dict[Any, int] = {}
+    merged = [forms.setdefault(canonical(one), len(forms)) for one in distinct.tolist()]
+    return np.array(merged, np.int64)[codes]
