@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from discreet.data.ids import RowError, canonical, encode
+from discreet.data.ids import RowError, encode_users
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
 from discreet.privacy.release.budget_store import Account, charge_account
@@ -524,13 +524,11 @@ def _group_ids(given: Any) -> NDArray[np.int64]:
     try:
         if isinstance(given, (str, bytes)):
             raise TypeError
-        distinct, codes = encode(given, "user id")
+        _, codes = encode_users(given)
     except RowError:
         raise DataError("users has missing ids. Give every row the id of its user.") from None
     except (DataError, TypeError, ArithmeticError):  # a signaling NaN cannot be compared
         raise DataError(
             "users cannot be read as ids. Pass one user id per row, a number or text."
         ) from None
-    forms: dict[Any, int] = {}
-    merged = [forms.setdefault(canonical(one), len(forms)) for one in distinct.tolist()]
-    return np.array(merged, np.int64)[codes]
+    return codes.astype(np.int64)
