@@ -56,7 +56,7 @@ def test_workers_take_diversity():
     frame = pa.table({"user": [5] * len(ids), "item": ids, "rating": [5.0] * len(ids)})
     columns = {"user": "user", "item": "item", "rating": "rating"}
     task = ranker(pack_model(model), 7, columns, True, 0.6)
-    found = pa.Table.from_batches(task(frame.to_batches()))["item"].to_pylist()
+    found = pa.Table.from_batches(task(frame.to_batches()))["item_id"].to_pylist()
     expected, _ = model.recommend(ids, 7, diversity=0.6)
     assert found == expected.tolist()
     assert found != model.recommend(ids, 7)[0].tolist()
