@@ -26,19 +26,44 @@ from research.sources import Sources
 
 PART = 0.05
 PRIVATE = "none"
+WRONG = "5 % at random, shuffled items"
+LEFT_OUT = "5 % at random, left out"
 
 
 def run(settings: Settings, sources: Sources) -> Record:
     """``data``, ``goal``, ``public`` (which users), ``epsilon``, ``scale``, ``seed`` (of the split
-    and of the public users), ``noise`` (trainings of which a cell is the mean; noise is secure).
+    and of the public users), ``noise`` (trainings of which a cell is the mean; noise is secure, but
+    where public users are wrong).
     """
+    if settings["public"] == WRONG:
+        return compare_wrong(settings, sources)
     return average_trainings(lambda: run_once(settings, sources), settings["noise"])
 
 
-def run_once(settings: Settings, sources: Sources) -> Record:
+def compare_wrong(settings: Settings, sources: Sources) -> Record:
+    """Trainings with a wrong public set, each next to one that leaves the same users out, on the
+    same seeded noise: what the set costs, in percent, with its standard error.
+    """
+    pairs = []
+    for one in range(settings["noise"]):
+        seeded = {"noise": "seeded", "random_state": 100 * settings["seed"] + one}
+        pairs.append(
+            [run_once(settings | {"public": kind}, sources, **seeded) for kind in (WRONG, LEFT_OUT)]
+        )
+    metric, sign = ("rmse", -1) if settings["goal"] == "rating" else ("recall@20", 1)
+    wrong, left = np.array([[one[metric] for one in pair] for pair in pairs]).T
+    lost = 100 * sign * (left - wrong) / left.mean()
+    found = iter([one for one, _ in pairs])
+    record = average_trainings(lambda: next(found), len(pairs)) | {"loss": float(lost.mean())}
+    if len(pairs) > 1:
+        record["error of loss"] = float(lost.std(ddof=1) / len(pairs) ** 0.5)
+    return record
+
+
+def run_once(settings: Settings, sources: Sources, **noise: Any) -> Record:
     """Train and measure once."""
     name, seed = settings["data"], settings["seed"]
-    promise = {"epsilon": settings["epsilon"], "delta": 1e-6}
+    promise = {"epsilon": settings["epsilon"], "delta": 1e-6, **noise}
     if settings["goal"] == "rating":
         split = split_of(name, seed, settings["scale"], "rating", 0, sources)
         model = DPMF(goal="rating", rating_range=STARS.get(name, (0.5, 5.0)), **promise)
