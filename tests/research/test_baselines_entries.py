@@ -60,13 +60,15 @@ def test_printed_noise_is_that_of_the_papers_formula():
     ]
     assert {cell["epsilon"] for cell in cells} == {1, 5, 20}
     for cell in cells:
-        model = baselines_runs._model(cell, None)
-        steps = model.resolve(cell["items"]).factors
-        printed = math.sqrt(64 * steps * math.log(1 / model.delta)) / cell["epsilon"]
-        assert model.plan(cell["items"]).noise_multiplier("covariance") == pytest.approx(
-            printed, rel=1e-5
-        )
-        assert model.epsilon < cell["epsilon"] / 6
+        for steps in cell["tune"]["factors"]:
+            tuned = {"factors": steps, "spread": cell["tune"]["spread"][0]}
+            model = baselines_runs._model(cell | {"parameters": cell["parameters"] | tuned}, None)
+            assert model.resolve(cell["items"]).factors == steps
+            printed = math.sqrt(64 * steps * math.log(1 / model.delta)) / cell["epsilon"]
+            assert model.plan(cell["items"]).noise_multiplier("covariance") == pytest.approx(
+                printed, rel=1e-5
+            )
+            assert model.epsilon < cell["epsilon"] / 6
 
 
 @pytest.mark.parametrize("name", ["baselines-figure3a", "baselines-models"])
