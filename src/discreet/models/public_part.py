@@ -83,13 +83,14 @@ class PublicPart(NamedTuple):
         rating_range: tuple[float, float] | None = None,
         liked: float | None = None,
         needs_ratings: bool = False,
+        range_is_public: bool = True,
     ) -> PublicPart:
         """Read `given`; ratings of other items than these are dropped.
 
         Where most are outside of `rating_range`, they are refused: they are of another scale. A
-        warning says how many are, since public ratings cost nothing to inspect. Interactions
-        without ratings count as `liked`, if it is given, and are refused where the model needs
-        ratings.
+        warning says how many are, since public ratings cost nothing to inspect. Messages have no
+        number of a range that was read from private ratings. Interactions without ratings count as
+        `liked`, if it is given, and are refused where the model needs ratings.
         """
         if hasattr(given, "tocsr"):
             raise DataError(
@@ -116,23 +117,24 @@ class PublicPart(NamedTuple):
         share = float(outside.mean()) if len(outside) else 0.0
         if share > 0.5:
             seen = (float(known.values.min()), float(known.values.max()))
+            other = f"is {low:g} to {high:g}" if range_is_public else "is another"
             raise DataError(
-                f"public_ratings are from {seen[0]:g} to {seen[1]:g}, but the range of ratings is"
-                f" {low:g} to {high:g}. Bring them to the same scale."
+                f"public_ratings are from {seen[0]:g} to {seen[1]:g}, but the range of ratings"
+                f" {other}. Bring them to the same scale."
             )
         if share > 0:
+            many = f"{100 * share:.3g}%" if range_is_public else "Some"
+            limits = f", {low:g} to {high:g}," if range_is_public else ""
             logger.warning(
-                "%.3g%% of public_ratings are outside the range of ratings, %g to %g, and are"
-                " clipped to it. Bring them to the same scale if theirs is another.",
-                100 * share,
-                low,
-                high,
+                "%s of public_ratings are outside the range of ratings%s and are clipped to it."
+                " Bring them to the same scale if theirs is another.",
+                many,
+                limits,
             )
         if rating_range is not None and (known.values == low).all():
             logger.warning(
-                "all public_ratings are %g, the lowest of the range, so nothing is liked. Pass"
-                " interactions without ratings, or ratings of the same scale.",
-                low,
+                "All public_ratings are the lowest of the range, so nothing is liked. Pass"
+                " interactions without ratings, or ratings of the same scale."
             )
         return cls(ratings.user_ids, PublicUsers.from_ratings(known, bounds))
 

@@ -339,7 +339,9 @@ def rescale(public, factor, offset=0.0):
 @pytest.mark.parametrize("goal", ["ranking", "rating"])
 @pytest.mark.parametrize("rating_range", [(1, 5), None])
 def test_the_share_outside_the_range_is_reported(caplog, goal, rating_range):
-    """Up to half of them outside was accepted in silence, and all without a range."""
+    """Up to half of them outside was accepted in silence, and all without a range. What is read
+    from private ratings is in no message.
+    """
     private, public = make_ratings(2, 300), make_ratings(1, 40, first=1000)
     top = np.sort(public.values)[int(0.7 * len(public.values))]
     some = rescale(public, 1.0, 5.5 - top)
@@ -347,12 +349,15 @@ def test_the_share_outside_the_range_is_reported(caplog, goal, rating_range):
     assert 0.1 < share < 0.5
     model = discreet.DPMF(epsilon=5, rating_range=rating_range, goal=goal)
     model.fit(private, public_ratings=some, progress=False)
-    assert f"{100 * share:.3g}% of public_ratings are outside the range of ratings, 1 to 5" in (
-        caplog.text
-    )
+    said = {
+        (1, 5): f"{100 * share:.3g}% of public_ratings are outside the range of ratings, 1 to 5,",
+        None: "Some of public_ratings are outside the range of ratings and are clipped",
+    }
+    assert said[rating_range] in caplog.text
     caplog.clear()
     model = discreet.DPMF(epsilon=5, rating_range=rating_range, goal=goal)
-    with pytest.raises(DataError, match="but the range of ratings is 1 to 5"):
+    other = "is another" if rating_range is None else "is 1 to 5"
+    with pytest.raises(DataError, match=f"but the range of ratings {other}"):
         model.fit(private, public_ratings=rescale(public, 20), progress=False)
     assert not hasattr(model, "privacy_")
     model.fit(private, public_ratings=public, progress=False)

@@ -233,11 +233,12 @@ class DPMF(PrivateRecommender):
         liked = found[1] if graded and found is not None else None
         # a range is in force where it is public, or where ratings are graded by it
         graded_by_range = self.goal == "rating" or getattr(algorithm, "levels", 1) != 1
-        in_force = graded and (graded_by_range or self._public_range(ratings) is not None)
-        known = found if in_force else None
+        is_public = self._public_range(ratings) is not None
+        known = found if graded and (graded_by_range or is_public) else None
         needs_ratings = self.goal == "rating"
-        bounds = algorithm.bounds()
-        return PublicPart.from_any(given, ratings.item_ids, bounds, known, liked, needs_ratings)
+        return PublicPart.from_any(
+            given, ratings.item_ids, algorithm.bounds(), known, liked, needs_ratings, is_public
+        )
 
     def restore_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         self.released_ = ReleasedRows.from_arrays(arrays, len(self.item_ids_))
