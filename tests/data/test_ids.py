@@ -5,6 +5,8 @@ import uuid
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from scipy import sparse
 
 from discreet import Ratings
 from discreet.data.ids import IdIndex, as_ids, encode, stands_for_nothing
+from discreet.engines.user_hash import Secret, identities
 from discreet.errors import DataError
 from support.ratings_helpers import small, triples
 
@@ -62,6 +65,34 @@ def test_spellings_of_one_integer_are_one_user_as_in_block_files_and_two_items()
     assert (both.user_ids.dtype, both.user_ids.tolist()) == (np.int64, [7])
     with pytest.raises(DataError, match="distinct, but one of them is given twice"):
         Ratings.from_csr(sparse.csr_array(np.eye(2)), user_ids=[7, "7.0"])
+
+
+INEXACT = [2.0**53, 2.0**60, 0.5]
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        np.array(INEXACT),
+        np.array([2.0**24, 0.5, 1.0], np.float32),
+        pd.Series([2**60, 2**60 + 1, 0.5]),
+        pa.array(INEXACT),
+    ],
+    ids=["numpy", "float32", "pandas", "arrow"],
+)
+def test_user_ids_that_an_array_has_rounded_are_refused(ids):
+    """One user's decimal id makes a column of 64-bit ids decimal, and merges its neighbors."""
+    with pytest.raises(DataError, match="too large to be exact"):
+        Ratings.from_arrays(ids, [1, 2, 3])
+    with pytest.raises(DataError, match="too large to be exact"):
+        identities(ids, Secret(bytes(32)))
+    assert Ratings.from_arrays([1, 2, 3], ids).n_items > 1  # of items nobody's privacy depends
+
+
+def test_lists_keep_every_id_as_it_is():
+    exact = [2**60, 2**60 + 1, 0.5, 2.0**70]
+    assert Ratings.from_arrays(exact, [1, 2, 3, 4]).n_users == 4
+    assert Ratings.from_arrays([2.0**60, 2.0**70, 0.5], [1, 2, 3]).n_users == 3
 
 
 def test_order_is_sorted_where_there_is_one_and_first_appearance_otherwise():

@@ -72,6 +72,10 @@ class RowError(DataError):
         self.problem = problem
 
 
+class InexactIds(DataError):
+    """User ids are decimal numbers so large that users may have been merged before."""
+
+
 @dataclass(frozen=True)
 class Coded:
     """A column of ids: values (which may repeat), and for each row the position of its value."""
@@ -437,6 +441,7 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
         gaps = np.flatnonzero(np.isnan(ids))
         if len(gaps):
             raise missing_value_error(int(gaps[0]), what)
+        _refuse_inexact(ids, what)
         # a column of integers that once had a gap arrives as floats: 7.0 means 7
         if bool((np.abs(ids) < _EXACT).all()) and bool((ids == np.floor(ids)).all()):
             return ids.astype(np.int64)
@@ -454,6 +459,19 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
     return object_array(list(ids), len(ids))
 
 
+def _refuse_inexact(ids: NDArray[Any], what: str) -> None:
+    """Refuse user ids that the type of the array cannot tell apart.
+
+    An array has one type: a single decimal or missing id among whole numbers has rounded all others
+    before they came here, so that one user decided which of them are one.
+    """
+    if what == "user id" and bool((np.abs(ids) >= 2.0 ** (np.finfo(ids.dtype).nmant + 1)).any()):
+        raise InexactIds(
+            "user ids are decimal numbers too large to be exact, so that users may have been"
+            " merged. Pass ids as whole numbers or text."
+        )
+
+
 def _object_ids(values: Sequence[Any], what: str) -> NDArray[Any]:
     kinds = set(map(type, values))
     if any(issubclass(kind, np.generic) for kind in kinds):
@@ -465,7 +483,7 @@ def _object_ids(values: Sequence[Any], what: str) -> NDArray[Any]:
     if kinds == {int}:
         return _store_ids(list(values))
     # As a column of floats, so that [7.0, 8.0] and an array of them give the same ids.
-    if kinds == {float}:
+    if kinds == {float} and all(abs(value) < _EXACT for value in values):
         return _array_ids(np.array(values, dtype=np.float64), what)
     if str in kinds:
         refuse_surrogates(values, what)

@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
-from discreet.data.ids import RowError, encode_users
+from discreet.data.ids import InexactIds, RowError, encode_users
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.accounting.budget import DEFAULT_DELTA, Budget, Neighboring
 from discreet.privacy.release.budget_store import Account, charge_account
@@ -509,22 +509,12 @@ def _group_ids(given: Any) -> NDArray[np.int64]:
     Privacy: an id is read by itself, so that no user's id changes which rows are another's. 7, 7.0
     and "7" are one user, as in block files and on Spark.
     """
-    if hasattr(given, "to_numpy") and not hasattr(given, "type"):
-        given = given.to_numpy()  # series of pandas and polars
-    elif str(getattr(given, "type", "")) in ("halffloat", "float", "double"):
-        given = np.asarray(given)  # arrow
-    if isinstance(given, np.ndarray) and given.dtype.kind == "f":
-        # An array has one type: one decimal id among whole numbers has rounded the others before.
-        exact = 2.0 ** (np.finfo(given.dtype).nmant + 1)
-        if bool((np.abs(given) >= exact).any()):
-            raise DataError(
-                "users has decimal numbers too large to be exact, so that users may have been"
-                " merged. Pass ids as whole numbers or text."
-            )
     try:
         if isinstance(given, (str, bytes)):
             raise TypeError
         _, codes = encode_users(given)
+    except InexactIds:
+        raise
     except RowError:
         raise DataError("users has missing ids. Give every row the id of its user.") from None
     except (DataError, TypeError, ArithmeticError):  # a signaling NaN cannot be compared
